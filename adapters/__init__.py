@@ -1,0 +1,1 @@
+"""One file a framework: a Trainer, with its pinned requirements beside it."""

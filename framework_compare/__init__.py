@@ -1,0 +1,24 @@
+"""Compare deep-learning frameworks: the same networks, the same pictures, every cost measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Resolved on demand (PEP 562): the worker imports this package too, and must never load the parent side.
+_PUBLIC = {
+    "compare": "framework_compare.api",
+    "Comparison": "framework_compare.comparison",
+    "TrainConfig": "framework_compare.protocol",
+    "sweep": "framework_compare.pytest_plugin",
+}
+__all__ = [*_PUBLIC, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -1,0 +1,40 @@
+"""Every error this package raises on purpose: one tree, each message one sentence a user can act on."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+
+class FrameworkCompareError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class UsageError(FrameworkCompareError, ValueError):
+    """The caller asked for something that is not allowed; the message says what is (exit code 2)."""
+
+
+class UnknownNameError(UsageError):
+    """A name is in no registry."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        super().__init__(f"unknown {kind} {name!r}; allowed: {', '.join(known)}")
+
+
+class DataError(UsageError):
+    """A data set cannot be read as asked: folder, class or picture, named in the message."""
+
+
+class EnvironmentUnavailable(FrameworkCompareError):
+    """A framework's environment cannot be made or used; its cells become `not-installed`."""
+
+
+class StudyError(UsageError):
+    """A study folder cannot be opened, or belongs to something else."""
+
+
+class Unsupported(FrameworkCompareError):
+    """A framework cannot do what a cell asks; the reason becomes the cell's."""
+
+
+class ProtocolError(FrameworkCompareError):
+    """A worker sent something that is not an event."""

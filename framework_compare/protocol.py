@@ -1,0 +1,134 @@
+"""The contract between the runner and an adapter: what a Trainer is, and what it is told.
+
+Shared by both sides of the process boundary; standard library and numpy only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Protocol, Tuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from framework_compare.graph import Graph
+
+EXECUTIONS = ("default", "eager", "graph", "compiled")
+PIPELINES = ("native", "shared", "memory")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+TUNINGS = ("recommended", "none")
+FLIPS = ("horizontal", "vertical", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """How a cell trains; every setting that could change a figure is here, and stored with it."""
+
+    batch_size: int = 16
+    epochs: int = 3
+    device: str = "cpu"
+    learning_rate: float = 0.001
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    precision: str = "fp32"
+    execution: str = "default"
+    pipeline: str = "native"
+    tuning: str = "recommended"
+    threads: int = 1  # size of every compute pool; resolved by the planner, never "as many as you like"
+    loader_workers: int = 1  # processes (or threads) that only read pictures
+    warmup_steps: int = 2
+    seed: int = 0
+    image_size: int = 224
+    num_classes: int = 3
+    flip: str = "horizontal"
+    optimizer: str = "sgd"
+    loss: str = "cross_entropy"
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "TrainConfig":
+        return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """The pictures of a data set, in one fixed order, all of them known to decode.
+
+    paths are absolute; labels are indices into classes; formats are "JPEG", "PNG", ... read from the bytes.
+    """
+
+    classes: Tuple[str, ...]
+    paths: Tuple[str, ...]
+    labels: Tuple[int, ...]
+    formats: Tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+class Batch(Protocol):
+    """Framework-native images and labels of one step; opaque to the runner but for its size."""
+
+    size: int
+
+
+class Trainer(Protocol):
+    """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
+
+    Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
+    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in).
+    """
+
+    name: str
+    layout: str  # of the image batches it adopts without a copy: "NCHW" or "NHWC"
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        """Environment variables to set before the framework is imported (thread pools, logging)."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Import the framework, limit every thread pool to `config.threads`, seed its generators."""
+
+    def version(self) -> str:
+        """Version of the framework as it reports it."""
+
+    def unsupported(self) -> Optional[str]:
+        """Why this cell cannot run here (device, precision, execution), or None."""
+
+    def settings(self) -> Dict[str, Any]:
+        """What `default` and `recommended` came to here (layout, allocator, flags), for the result."""
+
+    def build(self, graph: "Graph") -> None:
+        """Make the network of native layers, the optimiser and the training step."""
+
+    def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
+        """Copy parameters and running statistics in place, by graph name, and zero the momentum."""
+
+    def weights(self) -> Dict[str, "np.ndarray"]:
+        """Copies of all parameters and running statistics, by graph name, in the graph's shapes."""
+
+    def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
+        """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,)."""
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        """Start the framework's own input pipeline; what is returned goes to `epoch` once an epoch."""
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        """Batches of one pass over the pictures, shuffled anew, the last one as short as it comes."""
+
+    def train_step(self, batch: Batch) -> Any:
+        """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        """Mean loss per sample of each step, as Python floats; waits for them."""
+
+    def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":
+        """Logits (N, num_classes) in evaluation mode, or with batch statistics and dropout if `training`."""
+
+    def synchronize(self) -> None:
+        """Return when all work given to the device is done."""
+
+    def release(self) -> None:
+        """Stop loader workers and free what is held."""

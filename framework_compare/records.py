@@ -1,0 +1,116 @@
+"""What the parent knows of a study: cells to run, and what was measured of each run. Frozen, in SI units."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Optional, Tuple
+
+from framework_compare.protocol import TrainConfig
+
+STATUSES = (
+    "planned",
+    "running",
+    "ok",
+    "unsupported",
+    "not-installed",
+    "out-of-memory",
+    "crashed",
+    "timed-out",
+    "diverged",
+    "failed",
+    "interrupted",
+)
+PHASES = ("spawn", "import", "build", "load-weights", "open-data", "first-step", "warm-up", "epochs", "release")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One (framework, model, data set, device, TrainConfig): the unit that succeeds or fails."""
+
+    framework: str
+    model: str
+    dataset: str
+    device: str
+    config: TrainConfig
+
+    @property
+    def label(self) -> str:
+        return f"{self.framework}-{self.model}-{self.device}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A stretch of a run, CLOCK_MONOTONIC; PSS of the whole process tree at its end, None where unreadable."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    pss_bytes: Optional[int] = None
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included."""
+
+    number: int
+    start_ns: int
+    end_ns: int
+    data_wait_s: float
+    images: int
+    steps: int
+    loss: float
+    step_s_median: float
+    step_s_p05: float
+    step_s_p95: float
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One reading of the samplers; a reading that could not be had is None, never 0.
+
+    cpu_percent is of one core, summed over the worker's process tree since the reading before; machine_* is the
+    whole machine, 0 to 100.
+    """
+
+    t_ns: int
+    cpu_percent: Optional[float] = None
+    rss_bytes: Optional[int] = None
+    threads: Optional[int] = None
+    processes: Optional[int] = None
+    machine_cpu_percent: Optional[float] = None
+    machine_ram_percent: Optional[float] = None
+    gpu_percent: Optional[float] = None
+    gpu_memory_bytes: Optional[int] = None
+    gpu_power_w: Optional[float] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One execution of a cell, whatever became of it."""
+
+    status: str
+    reason: str = ""
+    started_at: str = ""  # ISO 8601, UTC
+    wall_s: Optional[float] = None
+    exit_code: Optional[int] = None
+    signal: Optional[str] = None  # "SIGSEGV"
+    died_in: Optional[str] = None  # the phase in which it ended, None when it ended well
+    log_path: Optional[str] = None  # relative to the study folder
+    traceback: Optional[str] = None
+    framework_version: Optional[str] = None
+    interpreter: Optional[str] = None
+    settings: Dict[str, Any] = dataclasses.field(default_factory=dict)  # what `default` and `recommended` came to
+    parameters: Optional[int] = None
+    peak_rss_bytes: Optional[int] = None
+    warnings: Tuple[str, ...] = ()
+    phases: Tuple[Phase, ...] = ()
+    epochs: Tuple[Epoch, ...] = ()
+    samples: Tuple[Sample, ...] = ()

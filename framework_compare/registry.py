@@ -1,0 +1,76 @@
+"""Every name a user may give, as literal tables; looked up on demand, so nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+from framework_compare.errors import UnknownNameError
+
+
+@dataclasses.dataclass(frozen=True)
+class Framework:
+    """Where a framework's adapter is, and what its environment needs."""
+
+    name: str
+    trainer: str  # "module:Class", imported in the worker only
+    requirements: str  # file beside the adapter
+    imports: str  # module whose import proves that the framework is there
+    python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
+
+
+_A = "framework_compare.adapters."
+FRAMEWORKS: Dict[str, Framework] = {
+    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", ((3, 11), (3, 13))),
+    "tensorflow": Framework(
+        "tensorflow", _A + "tensorflow:TensorFlowTrainer", "tensorflow.txt", "tensorflow", ((3, 11), (3, 13))
+    ),
+    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 10), (3, 11))),
+    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", ((3, 11), (3, 13))),
+}
+
+_M = "framework_compare.models."
+MODELS: Dict[str, str] = {
+    "alexnet": _M + "alexnet:build",
+    "mobilenet_v2": _M + "mobilenet_v2:build",
+    "resnet50": _M + "resnet50:build",
+    "resnet50_v1_5": _M + "resnet50:build_v1_5",
+    "vgg16": _M + "vgg16:build",
+}
+
+_D = "framework_compare.datasets."
+DATASETS: Dict[str, str] = {
+    "fire-smoke-small": _D + "fire_smoke:small",
+    "fire-smoke-big": _D + "fire_smoke:big",
+    "fire-smoke-tiny": _D + "fire_smoke:tiny",
+}
+
+ALIASES: Dict[str, str] = {
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "paddlepaddle": "paddle",
+    "mobilenetv2": "mobilenet_v2",
+    "resnet50v1.5": "resnet50_v1_5",
+    "resnet-50": "resnet50",
+    "vgg-16": "vgg16",
+}
+
+
+def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
+    """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
+    key = str(name).lower()
+    key = ALIASES.get(key, key)
+    if key not in table:
+        raise UnknownNameError(kind, name, table)
+    return table[key]
+
+
+def framework(name: str) -> Framework:
+    return find("framework", FRAMEWORKS, name)
+
+
+def load(target: str) -> Callable[..., Any]:
+    """The object behind "module:name"."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)

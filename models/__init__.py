@@ -1,0 +1,1 @@
+"""One file a network: a framework-neutral layer graph."""

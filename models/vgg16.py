@@ -1,0 +1,26 @@
+"""VGG-16, configuration D without BatchNorm (Simonyan and Zisserman 2015), torchvision's names and initialisers."""
+
+from framework_compare.graph import Graph, GraphBuilder
+
+CONFIGURATION_D = [64, 64, "M", 128, 128, "M", 256, 256, 256, "M", 512, 512, 512, "M", 512, 512, 512, "M"]
+
+
+def build(num_classes: int = 3, image_size: int = 224) -> Graph:
+    g = GraphBuilder("vgg16", num_classes=num_classes, image_size=image_size)
+    index = 0
+    for width in CONFIGURATION_D:
+        if width == "M":
+            g.maxpool(f"features.{index}", 2, stride=2)
+            index += 1
+        else:
+            g.conv(f"features.{index}", width, 3, padding=1, bias=True)
+            g.relu(f"features.{index + 1}")
+            index += 2
+    g.adaptive_avgpool("avgpool", 7)
+    g.flatten("flatten")
+    for index in (0, 3):
+        g.linear(f"classifier.{index}", 4096)
+        g.relu(f"classifier.{index + 1}")
+        g.dropout(f"classifier.{index + 2}", 0.5)
+    g.linear("classifier.6", num_classes)
+    return g.build()

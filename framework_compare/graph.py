@@ -315,3 +315,18 @@ def weight_views(graph: Graph, flat: np.ndarray) -> Dict[str, np.ndarray]:
 def trainable_names(graph: Graph) -> Sequence[str]:
     """Names of the parameters that SGD updates, in graph order."""
     return [parameter.name for parameter in graph.parameters() if parameter.trainable]
+
+
+def evaluate(graph: Graph, apply: Callable[..., Any], source: Any) -> Any:
+    """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
+
+    A value is dropped after its last reader, so that a framework that runs op by op can free it.
+    """
+    last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
+    values = {INPUT: source}
+    for node in graph.nodes:
+        values[node.name] = apply(node, *(values[name] for name in node.inputs))
+        for name in set(node.inputs):
+            if last_reader[name] == node.name:
+                del values[name]
+    return values[graph.nodes[-1].name]

@@ -6,7 +6,7 @@ Shared by both sides of the process boundary; standard library and numpy only.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,9 +68,11 @@ class Pictures:
         return len(self.paths)
 
 
-class Batch(Protocol):
-    """Framework-native images and labels of one step; opaque to the runner but for its size."""
+class Batch(NamedTuple):
+    """Images and labels of one step as the framework holds them; the runner reads the size only."""
 
+    images: Any
+    labels: Any
     size: int
 
 

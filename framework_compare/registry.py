@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
+import importlib.metadata
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from framework_compare.errors import UnknownNameError
@@ -14,8 +16,8 @@ class Framework:
     """Where a framework's adapter is, and what its environment needs."""
 
     name: str
-    trainer: str  # "module:Class", imported in the worker only
-    requirements: str  # file beside the adapter
+    trainer: str  # "module:Class" or "path/to/file.py:Class", imported in the worker only
+    requirements: str  # file beside the adapter; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
 
@@ -26,7 +28,7 @@ FRAMEWORKS: Dict[str, Framework] = {
     "tensorflow": Framework(
         "tensorflow", _A + "tensorflow:TensorFlowTrainer", "tensorflow.txt", "tensorflow", ((3, 11), (3, 13))
     ),
-    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 10), (3, 11))),
+    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11))),
     "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", ((3, 11), (3, 13))),
 }
 
@@ -57,10 +59,15 @@ ALIASES: Dict[str, str] = {
 }
 
 
+PLUGINS = "framework_compare.plugins"
+
+
 def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
     """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
     key = str(name).lower()
     key = ALIASES.get(key, key)
+    if key not in table:
+        load_plugins()
     if key not in table:
         raise UnknownNameError(kind, name, table)
     return table[key]
@@ -74,3 +81,25 @@ def load(target: str) -> Callable[..., Any]:
     """The object behind "module:name"."""
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+@functools.lru_cache(maxsize=1)
+def load_plugins() -> None:
+    """Call every installed entry point of group `framework_compare.plugins`, once; each registers what it brings."""
+    for entry in importlib.metadata.entry_points(group=PLUGINS):
+        entry.load()()
+
+
+def register_framework(entry: Framework) -> None:
+    """Add a framework, or replace the one of that name."""
+    FRAMEWORKS[entry.name] = entry
+
+
+def register_model(name: str, target: str) -> None:
+    """Add a model: "module:function" that takes num_classes and image_size and returns a Graph."""
+    MODELS[name] = target
+
+
+def register_dataset(name: str, target: str) -> None:
+    """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
+    DATASETS[name] = target

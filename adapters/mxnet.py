@@ -1,0 +1,243 @@
+"""MXNet 1.9: a gluon HybridBlock over the graph, hybridised with static memory, trained by gluon.Trainer.
+
+The engine is asynchronous on a CPU too: a step returns before it has run, and `synchronize` waits for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+import numpy as np
+
+from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.protocol import Batch, Pictures, TrainConfig
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class MXNetTrainer:
+    name = "mxnet"
+    layout = "NCHW"
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        return {
+            "OMP_NUM_THREADS": threads,  # read once, when libmxnet is loaded
+            "OPENBLAS_NUM_THREADS": threads,
+            "MXNET_CPU_WORKER_NTHREADS": "1",
+            "MXNET_CPU_PRIORITY_NTHREADS": "1",
+        }
+
+    def __init__(self, config: TrainConfig) -> None:
+        import mxnet
+
+        self.mx = mxnet
+        self.config = config
+        mxnet.random.seed(config.seed)
+
+    def version(self) -> str:
+        return str(self.mx.__version__)
+
+    def unsupported(self) -> Optional[str]:
+        config = self.config
+        if config.device != "cpu":
+            return f"device {config.device!r}: the package mxnet 1.9.1 is a CPU build"
+        if config.precision != "fp32":
+            return f"precision {config.precision!r}: this adapter trains in fp32"
+        if config.execution == "compiled":
+            return "execution 'compiled': MXNet 1.9 has no optimising compiler for training; use 'graph'"
+        return None
+
+    def settings(self) -> Dict[str, Any]:
+        return {
+            "execution": "eager" if self.config.execution == "eager" else "graph",
+            "hybridize": self._hybridize,
+            "layout": self.layout,
+            "optimizer": "gluon.Trainer('sgd')",
+            "threads": self.config.threads,
+        }
+
+    @property
+    def _hybridize(self) -> Optional[Dict[str, bool]]:
+        """Arguments of hybridize, or None: the tutorial gives none, the performance guide both static ones."""
+        if self.config.execution == "eager":
+            return None
+        static = self.config.execution == "graph" or self.config.tuning == "recommended"
+        return {"static_alloc": True, "static_shape": True} if static else {}
+
+    def build(self, graph: Graph) -> None:
+        config, mx = self.config, self.mx
+        self._network = _make_network(mx, graph)
+        self._network.initialize(mx.init.Zero())
+        if self._hybridize is not None:
+            self._network.hybridize(**self._hybridize)
+        self._parameters = _by_graph_name(self._network)
+        self._loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+        self._loss.hybridize()
+        options = {"learning_rate": config.learning_rate, "momentum": config.momentum, "wd": config.weight_decay}
+        self._optimizer = mx.gluon.Trainer(self._network.collect_params(), "sgd", options)
+        if config.weight_decay:
+            # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, does not
+            for parameter in self._parameters.values():
+                parameter.wd_mult = 1.0
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self._parameters[name].set_data(self.mx.nd.array(array))
+        for updater in self._optimizer._updaters or ():
+            for state in updater.states.values():
+                for momentum in state if isinstance(state, (list, tuple)) else [state]:
+                    if momentum is not None:
+                        momentum[:] = 0
+        self.mx.nd.waitall()
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        nd = self.mx.nd
+        return Batch(nd.array(images), nd.array(labels, dtype="int32"), len(labels))
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        self.mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
+        data = self.mx.gluon.data
+        return data.DataLoader(
+            PictureDataset(pictures, _transforms(self.mx, self.config)),
+            batch_size=self.config.batch_size,
+            shuffle=True,
+            last_batch="keep",
+            num_workers=self.config.loader_workers,
+        )
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        context = self.mx.cpu()
+        for images, labels in pipeline:
+            # loader workers hand over arrays in cpu_shared memory, which a hybridised network does not take
+            yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
+
+    def train_step(self, batch: Batch) -> Any:
+        with self.mx.autograd.record():
+            loss = self._loss(self._network(batch.images), batch.labels)
+        loss.backward()
+        self._optimizer.step(batch.size)
+        return loss
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [float(loss.mean().asscalar()) for loss in losses]
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        with self.mx.autograd.predict_mode() if not training else self.mx.autograd.train_mode():
+            return self._network(batch.images).asnumpy()
+
+    def synchronize(self) -> None:
+        self.mx.nd.waitall()
+
+    def release(self) -> None:
+        self.mx.nd.waitall()
+        self._network = self._optimizer = None
+
+
+class PictureDataset:
+    """Random-access data set of (picture, label), read by MXNet's own decoder where it can."""
+
+    def __init__(self, pictures: Pictures, transform: Any) -> None:
+        self._pictures = pictures
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __getitem__(self, index: int) -> Any:
+        import mxnet
+
+        path, label = self._pictures.paths[index], np.int32(self._pictures.labels[index])
+        if self._pictures.formats[index] == "JPEG":
+            return self._transform(mxnet.image.imread(path)), label
+        return self._transform(mxnet.nd.array(_read_with_pillow(path), dtype="uint8")), label
+
+
+def _read_with_pillow(path: str) -> np.ndarray:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def _transforms(mx: Any, config: TrainConfig) -> Any:
+    transforms = mx.gluon.data.vision.transforms
+    flips = {
+        "horizontal": [transforms.RandomFlipLeftRight()],
+        "vertical": [transforms.RandomFlipTopBottom()],
+        "none": [],
+    }
+    return transforms.Compose(
+        [
+            transforms.RandomResizedCrop(config.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
+            *flips[config.flip],
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
+
+
+def _make_network(mx: Any, graph: Graph) -> Any:
+    class Network(mx.gluon.HybridBlock):
+        """The graph as one block; children are registered under their graph names."""
+
+        def __init__(self) -> None:
+            super().__init__(prefix="")
+            self.layers = {}
+            for node in graph.nodes:
+                if node.op in LAYERS:
+                    self.layers[node.name] = LAYERS[node.op](mx.gluon.nn, node.attrs)
+                    self.register_child(self.layers[node.name], node.name)
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            def apply(node: Node, *inputs: Any) -> Any:
+                if node.name in self.layers:
+                    return self.layers[node.name](*inputs)
+                return FUNCTIONS[node.op](F, node.attrs, *inputs)
+
+            return evaluate(graph, apply, x)
+
+    return Network()
+
+
+SUFFIXES = {"gamma": "weight", "beta": "bias"}
+
+
+def _by_graph_name(network: Any) -> Dict[str, Any]:
+    found = {}
+    for layer_name, layer in network.layers.items():
+        for local, parameter in layer._reg_params.items():
+            found[f"{layer_name}.{SUFFIXES.get(local, local)}"] = parameter
+    return found
+
+
+LAYERS = {
+    "Conv2d": lambda nn, a: nn.Conv2D(
+        a["out_channels"],
+        a["kernel"],
+        strides=a["stride"],
+        padding=a["padding"],
+        groups=a["groups"],
+        use_bias=a["bias"],
+        in_channels=a["in_channels"],
+    ),
+    # MXNet's momentum is the share of the old statistics that is kept
+    "BatchNorm2d": lambda nn, a: nn.BatchNorm(
+        momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
+    ),
+    "ReLU": lambda nn, a: nn.Activation("relu"),
+    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
+    "Linear": lambda nn, a: nn.Dense(a["out_features"], in_units=a["in_features"]),
+    "Dropout": lambda nn, a: nn.Dropout(a["p"]),
+}
+FUNCTIONS = {
+    "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
+    "AdaptiveAvgPool2d": lambda F, a, x: F.contrib.AdaptiveAvgPooling2D(x, output_size=a["output"]),
+    "GlobalAvgPool": lambda F, a, x: F.flatten(F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")),
+    "Flatten": lambda F, a, x: F.flatten(x),
+    "Add": lambda F, a, x, y: x + y,
+}

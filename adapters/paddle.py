@@ -1,0 +1,210 @@
+"""PaddlePaddle 3: dynamic graph of paddle.nn layers by default, paddle.jit.to_static for `graph`.
+
+Linear weights are (in, out); BatchNorm's momentum is the share of the old statistics that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+import numpy as np
+
+from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.protocol import Batch, Pictures, TrainConfig
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class PaddleTrainer:
+    name = "paddle"
+    layout = "NCHW"
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        # without it, importing paddle sets OMP_NUM_THREADS to 1
+        return {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "FLAGS_paddle_num_threads": threads}
+
+    def __init__(self, config: TrainConfig) -> None:
+        import paddle
+
+        self.paddle = paddle
+        self.config = config
+        paddle.set_device("cpu")
+        paddle.seed(config.seed)
+
+    def version(self) -> str:
+        return str(self.paddle.__version__)
+
+    def unsupported(self) -> Optional[str]:
+        config = self.config
+        if config.device != "cpu":
+            return f"device {config.device!r}: the package paddlepaddle is a CPU build"
+        if config.precision != "fp32":
+            return f"precision {config.precision!r}: this adapter trains in fp32"
+        if config.execution == "compiled":
+            return "execution 'compiled' is CINN in PaddlePaddle, which its CPU package is built without; use 'graph'"
+        return None
+
+    def settings(self) -> Dict[str, Any]:
+        return {
+            "execution": "graph" if self.config.execution == "graph" else "eager",
+            "layout": self.layout,
+            "optimizer": "paddle.optimizer.Momentum",
+            "threads": self.config.threads,
+        }
+
+    def build(self, graph: Graph) -> None:
+        config, paddle = self.config, self.paddle
+        self._graph = graph
+        self._layers = {n.name: LAYERS[n.op](paddle.nn, n.attrs) for n in graph.nodes if n.op in LAYERS}
+        self._network = _make_network(paddle, graph, self._layers)
+        self._call = paddle.jit.to_static(self._network) if config.execution == "graph" else self._network
+        self._loss = paddle.nn.CrossEntropyLoss()
+        self._optimizer = paddle.optimizer.Momentum(
+            learning_rate=config.learning_rate,
+            momentum=config.momentum,
+            parameters=self._network.parameters(),
+            weight_decay=config.weight_decay or None,
+        )
+        self._arrays = _by_graph_name(self._layers)
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self._arrays[name].set_value(array.T if array.ndim == 2 else array)
+        for accumulators in self._optimizer._accumulators.values():
+            for momentum in accumulators.values():
+                momentum.zero_()
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
+        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in arrays.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        return self.paddle.io.DataLoader(
+            PictureDataset(pictures, _transforms(self.paddle, self.config)),
+            batch_size=self.config.batch_size,
+            shuffle=True,
+            drop_last=False,
+            num_workers=self.config.loader_workers,
+            persistent_workers=self.config.loader_workers > 0,
+        )
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        for images, labels in pipeline:
+            yield Batch(images, labels, len(labels))
+
+    def train_step(self, batch: Batch) -> Any:
+        loss = self._loss(self._call(batch.images), batch.labels)
+        loss.backward()
+        self._optimizer.step()
+        self._optimizer.clear_grad()
+        return loss
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [float(loss) for loss in losses]
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        if not training:
+            self._network.eval()
+        with self.paddle.no_grad():
+            logits = self._network(batch.images).numpy()
+        self._network.train()
+        return logits
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: a CPU step has ended when it returns."""
+
+    def release(self) -> None:
+        self._network = self._optimizer = self._call = None
+
+
+class PictureDataset:
+    """Map-style data set of (picture, label), decoded by Pillow, paddle.vision's default backend."""
+
+    def __init__(self, pictures: Pictures, transform: Any) -> None:
+        self._pictures = pictures
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        with Image.open(self._pictures.paths[index]) as image:
+            return self._transform(image.convert("RGB")), np.int64(self._pictures.labels[index])
+
+
+def _transforms(paddle: Any, config: TrainConfig) -> Any:
+    transforms = paddle.vision.transforms
+    flips = {
+        "horizontal": [transforms.RandomHorizontalFlip()],
+        "vertical": [transforms.RandomVerticalFlip()],
+        "none": [],
+    }
+    return transforms.Compose(
+        [
+            transforms.RandomResizedCrop(config.image_size),
+            *flips[config.flip],
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
+
+
+def _make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
+    class Network(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, layer in layers.items():
+                self.add_sublayer(name.replace(".", "_"), layer)
+
+        def forward(self, images: Any) -> Any:
+            def apply(node: Node, *inputs: Any) -> Any:
+                if node.op in LAYERS:
+                    return layers[node.name](*inputs)
+                return FUNCTIONS[node.op](paddle, *inputs)
+
+            return evaluate(graph, apply, images)
+
+    return Network()
+
+
+SUFFIXES = {"_mean": "running_mean", "_variance": "running_var"}
+
+
+def _by_graph_name(layers: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        f"{name}.{SUFFIXES.get(local, local)}": tensor
+        for name, layer in layers.items()
+        for local, tensor in layer.state_dict().items()
+    }
+
+
+LAYERS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": lambda nn, a: nn.Conv2D(
+        a["in_channels"],
+        a["out_channels"],
+        a["kernel"],
+        stride=a["stride"],
+        padding=a["padding"],
+        groups=a["groups"],
+        bias_attr=None if a["bias"] else False,
+    ),
+    "BatchNorm2d": lambda nn, a: nn.BatchNorm2D(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"]),
+    "ReLU": lambda nn, a: nn.ReLU(),
+    "ReLU6": lambda nn, a: nn.ReLU6(),
+    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], stride=a["stride"], padding=a["padding"]),
+    "AdaptiveAvgPool2d": lambda nn, a: nn.AdaptiveAvgPool2D(a["output"]),
+    "Linear": lambda nn, a: nn.Linear(a["in_features"], a["out_features"]),
+    "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
+}
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    "GlobalAvgPool": lambda paddle, x: paddle.flatten(paddle.nn.functional.adaptive_avg_pool2d(x, 1), 1),
+    "Flatten": lambda paddle, x: paddle.flatten(x, 1),
+    "Add": lambda paddle, x, y: x + y,
+}

@@ -1,0 +1,361 @@
+"""TensorFlow: tf.nn ops on NHWC variables in a tf.Module, the step a tf.function, momentum by its fused op.
+
+tf.nn rather than Keras layers: they take symmetric explicit padding (Keras' "same" is not symmetric at stride 2)
+and the fused BatchNorm, whose running variance is the unbiased one the graph asks for; Keras 3 has neither.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.protocol import Batch, Pictures, TrainConfig
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class TensorFlowTrainer:
+    name = "tensorflow"
+    layout = "NHWC"
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        return {
+            "OMP_NUM_THREADS": threads,
+            "TF_NUM_INTRAOP_THREADS": threads,
+            "TF_NUM_INTEROP_THREADS": threads,
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            "CUDA_VISIBLE_DEVICES": "-1",
+        }
+
+    def __init__(self, config: TrainConfig) -> None:
+        import tensorflow
+
+        self.tf = tensorflow
+        self.config = config
+        tensorflow.config.threading.set_intra_op_parallelism_threads(config.threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
+        tensorflow.random.set_seed(config.seed)
+
+    def version(self) -> str:
+        return str(self.tf.__version__)
+
+    def unsupported(self) -> Optional[str]:
+        if self.config.device != "cpu":
+            return f"device {self.config.device!r}: this adapter trains on cpu"
+        if self.config.precision != "fp32":
+            return f"precision {self.config.precision!r}: this adapter trains in fp32"
+        return None
+
+    def settings(self) -> Dict[str, Any]:
+        return {
+            "execution": self._execution,
+            "layout": self.layout,
+            "jit_compile": self._execution == "compiled",
+            "optimizer": "ResourceApplyMomentum",
+            "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
+        }
+
+    @property
+    def _execution(self) -> str:
+        return "graph" if self.config.execution == "default" else self.config.execution
+
+    def build(self, graph: Graph) -> None:
+        self._network = Network(self.tf, graph)
+        trainable = [p.name for p in graph.parameters() if p.trainable]
+        self._trainable = [self._network.variables[name] for name in trainable]
+        self._momenta = [self.tf.Variable(self.tf.zeros_like(v), trainable=False) for v in self._trainable]
+        self._step = self._step_eagerly
+        if self._execution != "eager":
+            self._step = self.tf.function(self._step_eagerly, jit_compile=self._execution == "compiled")
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self._network.variables[name].assign(self._network.to_native(name, array))
+        for momentum in self._momenta:
+            momentum.assign(self.tf.zeros_like(momentum))
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        variables = self._network.variables
+        return {name: self._network.from_native(name, v.numpy()) for name, v in variables.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        return make_dataset(self.tf, pictures, self.config)
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        for images, labels in pipeline:
+            yield Batch(images, labels, int(labels.shape[0]))
+
+    def train_step(self, batch: Batch) -> Any:
+        return self._step(batch.images, batch.labels)
+
+    def _step_eagerly(self, images: Any, labels: Any) -> Any:
+        tf = self.tf
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._trainable)
+            logits = self._network(images, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        gradients = tape.gradient(loss, self._trainable)
+        for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
+            self._update(variable, momentum, gradient)
+        return loss
+
+    def _update(self, variable: Any, momentum: Any, gradient: Any) -> None:
+        if self.config.weight_decay:
+            gradient = gradient + self.config.weight_decay * variable
+        self.tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle,
+            accum=momentum.handle,
+            lr=self.config.learning_rate,
+            grad=gradient,
+            momentum=self.config.momentum,
+        )
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [float(loss) for loss in losses]
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        return self._network(batch.images, training=training, keep_statistics=True).numpy()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for: on a CPU a tf.function returns when it has run."""
+
+    def release(self) -> None:
+        self._network = self._step = self._trainable = self._momenta = None
+
+
+class Network:
+    """The graph over tf.Variables, by graph name: convolutions HWIO, linear layers (in, out)."""
+
+    def __init__(self, tf: Any, graph: Graph) -> None:
+        self.tf = tf
+        self.graph = graph
+        self._nodes = {parameter.name: node for node in graph.nodes for parameter in _parameters(node)}
+        shapes = graph.shapes()
+        # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
+        self._flattened = {
+            node.name: shapes[flatten.inputs[0]]
+            for flatten in graph.nodes
+            for node in graph.nodes
+            if flatten.op == "Flatten" and _source_through_dropout(graph, node) == flatten.name
+        }
+        self.variables = {
+            p.name: tf.Variable(
+                np.zeros(self._native_shape(p.name, p.shape), np.float32), trainable=p.trainable, name=p.name
+            )
+            for p in graph.parameters()
+        }
+
+    def _native_shape(self, name: str, shape: Tuple[int, ...]) -> Tuple[int, ...]:
+        return self.to_native(name, np.broadcast_to(np.float32(0), shape)).shape
+
+    def to_native(self, name: str, array: np.ndarray) -> np.ndarray:
+        node = self._nodes[name]
+        if array.ndim == 4:
+            depthwise = node.attrs["groups"] > 1
+            return array.transpose(2, 3, 0, 1) if depthwise else array.transpose(2, 3, 1, 0)
+        if array.ndim == 2:
+            if node.name in self._flattened:
+                chw = self._flattened[node.name]
+                array = array.reshape(-1, *chw).transpose(0, 2, 3, 1).reshape(len(array), -1)
+            return array.T
+        return array
+
+    def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
+        node = self._nodes[name]
+        if array.ndim == 4:
+            depthwise = node.attrs["groups"] > 1
+            array = array.transpose(2, 3, 0, 1) if depthwise else array.transpose(3, 2, 0, 1)
+        elif array.ndim == 2:
+            array = array.T
+            if node.name in self._flattened:
+                c, h, w = self._flattened[node.name]
+                array = array.reshape(-1, h, w, c).transpose(0, 3, 1, 2).reshape(len(array), -1)
+        return np.ascontiguousarray(array)
+
+    def __call__(self, images: Any, *, training: bool, keep_statistics: bool = False) -> Any:
+        """Logits; `training` uses batch statistics and dropout, and updates the running ones unless told to keep them."""
+
+        def apply(node: Node, *inputs: Any) -> Any:
+            return LOWERINGS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
+
+        return evaluate(self.graph, apply, images)
+
+    def _of(self, node: Node, parameter: str) -> Any:
+        return self.variables[f"{node.name}.{parameter}"]
+
+    def conv2d(self, node: Node, x: Any, **_: Any) -> Any:
+        a = node.attrs
+        pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
+        if a["groups"] == 1:
+            y = self.tf.nn.conv2d(x, self._of(node, "weight"), a["stride"], pads)
+        elif a["groups"] == a["in_channels"] == a["out_channels"]:
+            y = self.tf.nn.depthwise_conv2d(x, self._of(node, "weight"), [1, a["stride"], a["stride"], 1], pads)
+        else:
+            raise ValueError(f"layer {node.name}: grouped convolutions other than depthwise have no tf.nn op on a CPU")
+        return self.tf.nn.bias_add(y, self._of(node, "bias")) if a["bias"] else y
+
+    def batchnorm(self, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
+        tf, a = self.tf, node.attrs
+        mean, variance = self._of(node, "running_mean"), self._of(node, "running_var")
+        y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=x,
+            scale=self._of(node, "weight"),
+            offset=self._of(node, "bias"),
+            mean=mean,
+            variance=variance,
+            epsilon=a["eps"],
+            exponential_avg_factor=a["momentum"],
+            is_training=training,
+        )
+        if training and not keep_statistics:
+            mean.assign(new_mean)
+            variance.assign(new_variance)
+        return y
+
+    def maxpool(self, node: Node, x: Any, **_: Any) -> Any:
+        a = node.attrs
+        if a["padding"]:
+            pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
+            x = self.tf.pad(x, pads, constant_values=-math.inf)
+        return self.tf.nn.max_pool2d(x, a["kernel"], a["stride"], "VALID")
+
+    def adaptive_avgpool(self, node: Node, x: Any, **_: Any) -> Any:
+        size, output = int(x.shape[1]), node.attrs["output"]
+        if size % output == 0:
+            return self.tf.nn.avg_pool2d(x, size // output, size // output, "VALID")
+        # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows and columns
+        matrix = self.tf.constant(_adaptive_matrix(size, output))
+        return self.tf.einsum("ih,nhwc,jw->nijc", matrix, x, matrix)
+
+    def linear(self, node: Node, x: Any, **_: Any) -> Any:
+        return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._of(node, "weight")), self._of(node, "bias"))
+
+    def dropout(self, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
+        return self.tf.nn.dropout(x, rate=node.attrs["p"]) if training else x
+
+
+LOWERINGS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": Network.conv2d,
+    "BatchNorm2d": Network.batchnorm,
+    "ReLU": lambda net, node, x, **_: net.tf.nn.relu(x),
+    "ReLU6": lambda net, node, x, **_: net.tf.nn.relu6(x),
+    "MaxPool2d": Network.maxpool,
+    "AdaptiveAvgPool2d": Network.adaptive_avgpool,
+    "GlobalAvgPool": lambda net, node, x, **_: net.tf.reduce_mean(x, axis=[1, 2]),
+    "Flatten": lambda net, node, x, **_: net.tf.reshape(x, [-1, math.prod(x.shape[1:])]),
+    "Linear": Network.linear,
+    "Dropout": Network.dropout,
+    "Add": lambda net, node, x, y, **_: x + y,
+}
+
+
+def _parameters(node: Node) -> List[Any]:
+    from framework_compare.graph import OPS
+
+    return OPS[node.op].parameters(node)
+
+
+def _source_through_dropout(graph: Graph, node: Node) -> Optional[str]:
+    """What a Linear reads, looking through Dropout, which keeps the order; None for other ops."""
+    if node.op != "Linear":
+        return None
+    nodes = {n.name: n for n in graph.nodes}
+    source = node.inputs[0]
+    while source in nodes and nodes[source].op == "Dropout":
+        source = nodes[source].inputs[0]
+    return source
+
+
+def _adaptive_matrix(size: int, output: int) -> np.ndarray:
+    matrix = np.zeros((output, size), np.float32)
+    for i in range(output):
+        start, end = i * size // output, -(-(i + 1) * size // output)
+        matrix[i, start:end] = 1 / (end - start)
+    return matrix
+
+
+def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
+    """tf.data as its performance guide has it: shuffled file names, parallel map, batch, prefetch."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = max(1, config.loader_workers)
+    options.threading.max_intra_op_parallelism = 1
+    is_jpeg = [kind == "JPEG" for kind in pictures.formats]
+    columns = (list(pictures.paths), is_jpeg, np.array(pictures.labels, np.int64))
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    dataset = dataset.shuffle(len(pictures), seed=config.seed, reshuffle_each_iteration=True)
+
+    def read(path: Any, jpeg: Any, label: Any) -> Any:
+        return _read_picture(tf, path, jpeg, config), label
+
+    dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+    return dataset.batch(config.batch_size).prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def _read_picture(tf: Any, path: Any, jpeg: Any, config: TrainConfig) -> Any:
+    data = tf.io.read_file(path)
+    crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data), lambda: _crop_other(tf, path))
+    size = config.image_size
+    image = tf.image.resize(crop, (size, size), antialias=False)
+    if config.flip == "horizontal":
+        image = tf.image.random_flip_left_right(image)
+    elif config.flip == "vertical":
+        image = tf.image.random_flip_up_down(image)
+    image.set_shape((size, size, 3))
+    return (image / 255.0 - tf.constant(MEAN)) / tf.constant(STD)
+
+
+def _crop_jpeg(tf: Any, data: Any) -> Any:
+    shape = tf.image.extract_jpeg_shape(data)
+    return tf.image.decode_and_crop_jpeg(data, _random_crop(tf, shape[0], shape[1]), channels=3)
+
+
+def _crop_other(tf: Any, path: Any) -> Any:
+    """Formats TensorFlow cannot crop while decoding, some of which it cannot decode: through Pillow."""
+    image = tf.numpy_function(_read_with_pillow, [path], tf.uint8)
+    image.set_shape((None, None, 3))
+    shape = tf.shape(image)
+    top, left, height, width = tf.unstack(_random_crop(tf, shape[0], shape[1]))
+    return image[top : top + height, left : left + width]
+
+
+def _read_with_pillow(path: bytes) -> np.ndarray:
+    from PIL import Image
+
+    with Image.open(path.decode()) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def _random_crop(tf: Any, height: Any, width: Any) -> Any:
+    """(top, left, height, width) of RandomResizedCrop: ten draws, the first that fits, else the centre.
+
+    tf.image.sample_distorted_bounding_box draws the aspect ratio uniformly; the protocol draws its logarithm so.
+    """
+    area = tf.cast(height * width, tf.float32) * tf.random.uniform([10], 0.08, 1.0)
+    ratio = tf.exp(tf.random.uniform([10], math.log(3 / 4), math.log(4 / 3)))
+    w = tf.cast(tf.round(tf.sqrt(area * ratio)), tf.int32)
+    h = tf.cast(tf.round(tf.sqrt(area / ratio)), tf.int32)
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    first = tf.argmax(tf.cast(fits, tf.int32))
+    fallback = _centre_size(tf, height, width)
+    size = tf.where(tf.reduce_any(fits), tf.stack([h[first], w[first]]), fallback)
+    room = tf.stack([height, width]) - size
+    offset = tf.cast(tf.random.uniform([2]) * tf.cast(room + 1, tf.float32), tf.int32)
+    offset = tf.where(tf.reduce_any(fits), tf.minimum(offset, room), room // 2)
+    return tf.concat([offset, size], axis=0)
+
+
+def _centre_size(tf: Any, height: Any, width: Any) -> Any:
+    ratio = tf.cast(width, tf.float32) / tf.cast(height, tf.float32)
+    too_narrow = tf.cast(tf.round(tf.cast(width, tf.float32) / (3 / 4)), tf.int32)
+    too_wide = tf.cast(tf.round(tf.cast(height, tf.float32) * (4 / 3)), tf.int32)
+    h = tf.where(ratio < 3 / 4, too_narrow, height)
+    w = tf.where(ratio > 4 / 3, too_wide, width)
+    return tf.stack([h, w])

@@ -1,0 +1,232 @@
+"""A user's own pictures: class folders, with or without split folders above them, every picture proved to decode.
+
+Parent side. `read_folder` finds the classes and the files; `picture_check` decides about each file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from framework_compare.datasets import picture_check
+from framework_compare.errors import DataError
+from framework_compare.protocol import Pictures
+
+SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+FIRE_SMOKE = ("fire", "smoke", "no_fire")
+# After lower case, and with blanks and hyphens as underscores.
+FIRE_SMOKE_ALIASES = {
+    "fires": "fire",
+    "fire_images": "fire",
+    "flame": "fire",
+    "flames": "fire",
+    "smokes": "smoke",
+    "smoke_images": "smoke",
+    "nofire": "no_fire",
+    "non_fire": "no_fire",
+    "nonfire": "no_fire",
+    "non_fire_images": "no_fire",
+    "not_fire": "no_fire",
+    "none": "no_fire",
+    "normal": "no_fire",
+    "neutral": "no_fire",
+}
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderIndex:
+    """What a folder holds: the pictures to train on, and all that was decided on the way to them.
+
+    skipped are (path, reason) of bad pictures left out; found_aliases maps a class folder's name to the class it
+    was taken for; ignored_folders are class folders that `classes` did not ask for.
+    """
+
+    pictures: Pictures
+    skipped: tuple[tuple[str, str], ...] = ()
+    found_aliases: dict[str, str] = dataclasses.field(default_factory=dict)
+    ignored_folders: tuple[str, ...] = ()
+    name: str = ""
+
+
+def read_folder(
+    path: str | os.PathLike[str],
+    *,
+    classes: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    on_bad_picture: str = "fail",
+    progress: Progress | None = None,
+) -> FolderIndex:
+    """Index the pictures in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
+
+    Splits (train, val, test, ...) are merged, because the reference protocol trains on all pictures. Classes are
+    `classes` in that order, or fire, smoke, no_fire where the folders are these (other spellings of them count,
+    and are reported in `found_aliases`), or the sorted folder names. `aliases` maps more folder names to
+    classes. Pictures are ordered by class, then by path. Each is decoded once and the verdict remembered;
+    a bad one raises DataError if `on_bad_picture` is "fail", is left out and listed if it is "skip".
+    `progress(done, total)` counts pictures. DataError also for a missing or empty folder, class or picture.
+    """
+    if on_bad_picture not in ("fail", "skip"):
+        raise DataError(f"on_bad_picture must be 'fail' or 'skip', not {on_bad_picture!r}")
+    root = _existing_folder(path)
+    folders = _class_folders(root)
+    found = sorted({folder.name for folder in folders})
+    to_class = _class_of_each(found, classes, aliases or {})
+    order = _class_order(root, found, to_class, classes)
+    files = {name: _files_of(name, folders, to_class, root) for name in order}
+    verdicts = picture_check.check(root, [file for name in order for file in files[name]], progress)
+    index = _assemble(root, order, files, verdicts)
+    return dataclasses.replace(
+        _settle(index, on_bad_picture),
+        found_aliases={folder: name for folder, name in to_class.items() if folder != name and name in order},
+        ignored_folders=tuple(folder for folder in found if to_class[folder] not in order),
+    )
+
+
+def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
+    """At most `n` pictures of an index, each class in its share and with one at least, drawn by `seed`, order kept."""
+    pictures = index.pictures
+    if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
+        raise DataError(f"limit must be at least one picture a class, {len(pictures.classes)}, not {n!r}")
+    if n >= len(pictures):
+        return index
+    labels = np.array(pictures.labels)
+    state = np.random.RandomState(seed & 0xFFFFFFFF)
+    shares = _shares(np.bincount(labels, minlength=len(pictures.classes)), n)
+    drawn = [state.permutation(np.flatnonzero(labels == c))[:share] for c, share in enumerate(shares)]
+    return dataclasses.replace(index, pictures=_select(pictures, sorted(np.concatenate(drawn).tolist())))
+
+
+def _shares(counts: np.ndarray, n: int) -> list[int]:
+    """How many of each class, by largest remainder: at least one each, `n` in total."""
+    spare = counts - 1
+    exact = spare * ((n - len(counts)) / spare.sum())
+    shares = np.floor(exact).astype(int)
+    largest = np.argsort(shares - exact, kind="stable")
+    shares[largest[: n - len(counts) - shares.sum()]] += 1
+    return (shares + 1).tolist()
+
+
+def _select(pictures: Pictures, keep: Sequence[int]) -> Pictures:
+    def take(column: tuple) -> tuple:
+        return tuple(column[i] for i in keep)
+
+    return Pictures(pictures.classes, take(pictures.paths), take(pictures.labels), take(pictures.formats))
+
+
+def _existing_folder(path: str | os.PathLike[str]) -> Path:
+    root = os.path.expanduser(path)
+    if not os.path.exists(root):
+        raise DataError(f"data set folder {str(path)!r} does not exist")
+    if not os.path.isdir(root):
+        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of pictures a class is needed")
+    return Path(os.path.abspath(root))  # not resolved: paths stay as the user knows them
+
+
+def _class_folders(root: Path) -> list[Path]:
+    """Class folders in name order; of all splits where every folder of the root that holds folders is a split."""
+    top = _subfolders(root)
+    if not top:
+        raise DataError(f"data set folder {str(root)!r} has no class folders in it; one folder a class is needed")
+    below = {folder: _subfolders(folder) for folder in top if folder.name.lower() in SPLITS}
+    if len(below) == len(top) and all(below.values()):
+        return [folder for split in top for folder in below[split]]
+    return top
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(Path(entry.path) for entry in picture_check.scan(folder) if picture_check.is_folder(entry))
+
+
+def _class_of_each(found: Sequence[str], classes: Sequence[str] | None, aliases: Mapping[str, str]) -> dict[str, str]:
+    """The class that each folder name stands for; by default its own name."""
+    stated = {name: aliases.get(name, name) for name in found}
+    exact = {*aliases, *(classes or ())}
+    guessed = {name: stated[name] if name in exact else _fire_smoke_class(name) for name in found}
+    taken = set(guessed.values())
+    return guessed if classes or (taken <= set(FIRE_SMOKE) and taken & {"fire", "smoke"}) else stated
+
+
+def _fire_smoke_class(folder: str) -> str:
+    plain = "_".join(folder.lower().replace("-", " ").replace("_", " ").split())
+    name = FIRE_SMOKE_ALIASES.get(plain, plain)
+    return name if name in FIRE_SMOKE else folder
+
+
+def _class_order(
+    root: Path, found: Sequence[str], to_class: Mapping[str, str], classes: Sequence[str] | None
+) -> tuple[str, ...]:
+    present = set(to_class.values())
+    if classes is not None:
+        _check_classes(root, found, present, classes)
+        return tuple(classes)
+    if len(present) < 2:
+        raise DataError(f"data set {str(root)!r} has one class folder only, {found[0]!r}; two are needed at least")
+    return tuple(sorted(present, key=FIRE_SMOKE.index if present <= set(FIRE_SMOKE) else None))
+
+
+def _check_classes(root: Path, found: Sequence[str], present: set[str], classes: Sequence[str]) -> None:
+    if isinstance(classes, str) or not classes or len(set(classes)) != len(classes):
+        raise DataError(f"classes must be a list of different class names, not {classes!r}")
+    missing = [name for name in classes if name not in present]
+    if missing:
+        names = ", ".join(map(repr, missing))
+        raise DataError(f"data set {str(root)!r} has no folder of class {names}; found: {', '.join(found)}")
+
+
+def _files_of(name: str, folders: Sequence[Path], to_class: Mapping[str, str], root: Path) -> list[str]:
+    own = [folder for folder in folders if to_class[folder.name] == name]
+    seen = {_identity(folder) for folder in (*(folder.parent for folder in own), root, *root.resolve().parents)}
+    files = sorted(file for folder in own for file in _walk(folder, seen))
+    if not files:
+        raise DataError(f"class folder {str(own[0])!r} has no files in it; a class needs pictures")
+    return files
+
+
+def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """Files below a folder; a folder reached twice (a loop of links) is entered once."""
+    waiting = [folder]
+    while waiting:
+        folder = waiting.pop()
+        identity = _identity(folder)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        for entry in reversed(picture_check.scan(folder)):
+            if picture_check.is_folder(entry):
+                waiting.append(Path(entry.path))
+            else:
+                yield entry.path
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    stat = folder.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _assemble(
+    root: Path,
+    order: tuple[str, ...],
+    files: Mapping[str, Sequence[str]],
+    verdicts: Mapping[str, picture_check.Verdict],
+) -> FolderIndex:
+    rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
+    good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]
+    bad = tuple((file, verdicts[file].reason) for file, _ in rows if verdicts[file].reason)
+    paths, labels, formats = zip(*good) if good else ((), (), ())
+    return FolderIndex(Pictures(order, paths, labels, formats), bad, name=root.name)
+
+
+def _settle(index: FolderIndex, on_bad_picture: str) -> FolderIndex:
+    if index.skipped and on_bad_picture == "fail":
+        path, reason = index.skipped[0]
+        more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
+        raise DataError(f"bad picture {path!r}: {reason}{more}; on_bad_picture='skip' leaves bad pictures out")
+    for label, name in enumerate(index.pictures.classes):
+        if label not in set(index.pictures.labels):
+            raise DataError(f"class {name!r} of data set {index.name!r} has no picture that decodes")
+    return index

@@ -1,0 +1,205 @@
+"""Whether a file is a picture, of what format, and whether it decodes: decided from its bytes, once.
+
+Parent side. Verdicts are kept in the cache folder by path, size and time of change, so that a second study of the
+same folder opens no picture.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import PIL
+import simplejpeg
+from PIL import Image
+
+from framework_compare.datasets import preprocess
+from framework_compare.errors import DataError
+from framework_compare.paths import cache_dir
+
+# Twice Pillow's warning level, where Pillow itself refuses: a larger picture is taken for a decompression bomb.
+MAX_PICTURE_PIXELS = 178_956_970
+
+EXTENSIONS = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .gif .bmp .dib .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2".split()
+)
+HIDDEN = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
+# (offset, bytes, format as Pillow calls it)
+MAGIC = (
+    (0, b"\xff\xd8\xff", "JPEG"),
+    (0, b"\x89PNG\r\n\x1a\n", "PNG"),
+    (0, b"GIF87a", "GIF"),
+    (0, b"GIF89a", "GIF"),
+    (8, b"WEBP", "WEBP"),
+    (6, b"\0\0\0\0", "BMP"),
+    (0, b"II*\0", "TIFF"),
+    (0, b"MM\0*", "TIFF"),
+    (4, b"ftypavif", "AVIF"),
+    (4, b"jP  \r\n\x87\n", "JPEG2000"),
+    (0, b"P5\n", "PPM"),
+    (0, b"P6\n", "PPM"),
+)
+_FIRST = {"WEBP": b"RIFF", "BMP": b"BM"}
+_PER_TASK = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Format of a picture ("JPEG", "PNG", ...), and why it is bad, "" if it is not; both "" if it is no picture."""
+
+    format: str
+    reason: str = ""
+
+    @property
+    def is_picture(self) -> bool:
+        return bool(self.format or self.reason)
+
+
+def scan(folder: Path) -> list[os.DirEntry[str]]:
+    """Entries of a folder by name, hidden ones left out; DataError if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((e for e in entries if not _is_hidden(e.name)), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"folder {str(folder)!r} cannot be read: {error.strerror}") from error
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None] | None = None) -> dict[str, Verdict]:
+    """The verdict on each of `files` (absolute, below `root`) that is a picture or claims to be one.
+
+    Files not seen before, or changed since, are decoded on all cores. `progress(done, total)` counts files.
+    """
+    store = cache_dir() / "index" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24]}.json"
+    known = _load(store)
+    keys = {file: (file[len(str(root)) + 1 :], *_size_and_time(file)) for file in files}
+    new = [file for file in files if keys[file] not in known]
+    try:
+        for file, verdict in _judge_all(new, len(files), progress):
+            known[keys[file]] = verdict
+    finally:
+        if new:
+            _save(store, known)
+    return {file: known[keys[file]] for file in files if known[keys[file]].is_picture}
+
+
+def judge(path: str) -> Verdict:
+    """Read and decode one file, at the smallest scale that still reads every byte of a JPEG."""
+    claims = os.path.splitext(path)[1].lower() in EXTENSIONS
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return Verdict("", "it is not a regular file" if claims else "")
+        with open(path, "rb") as file:
+            head = file.read(32)
+            name = sniff(head)
+            data = head + file.read() if name else head
+    except OSError as error:
+        return Verdict("", f"it cannot be opened: {error.strerror}" if claims else "")
+    if not name:
+        reason = "its bytes are of no known picture format" if data else "it is empty"
+        return Verdict("", reason if claims else "")
+    return Verdict(name, _reason_against(data, name))
+
+
+def sniff(head: bytes) -> str:
+    """Picture format by the first 32 bytes of a file, "" if none is known."""
+    for offset, magic, name in MAGIC:
+        if head[offset : offset + len(magic)] == magic and head.startswith(_FIRST.get(name, b"")):
+            return name
+    return ""
+
+
+def _reason_against(data: bytes, name: str) -> str:
+    try:
+        width, height = preprocess.picture_size(data)
+        if width * height > MAX_PICTURE_PIXELS:
+            return f"it has {width} x {height} pixels, more than the {MAX_PICTURE_PIXELS} allowed"
+        if name != "JPEG" or not _simplejpeg_decodes(data):
+            _decode_with_pillow(data)
+    except PIL.UnidentifiedImageError:
+        return f"Pillow cannot read it as {name}"
+    except Exception as error:  # Pillow's plug-ins raise nearly every type there is on damaged files
+        return f"it does not decode: {error or type(error).__name__}"
+    return ""
+
+
+def _simplejpeg_decodes(data: bytes) -> bool:
+    try:
+        simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1)
+    except ValueError:
+        return False
+    return True
+
+
+def _decode_with_pillow(data: bytes) -> None:
+    with Image.open(io.BytesIO(data)) as image:
+        image.draft(None, (1, 1))
+        image.load()
+        preprocess.to_rgb(image.crop((0, 0, 1, 1)))
+
+
+def _judge_all(files: Sequence[str], total: int, progress: Callable[[int, int], None] | None) -> Any:
+    """Pairs of file and verdict, as they come, in order."""
+    tasks = [files[start : start + _PER_TASK] for start in range(0, len(files), _PER_TASK)]
+    done = total - len(files)
+    pool = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)), "picture-check")
+    try:
+        for part, verdicts in zip(tasks, pool.map(lambda part: [judge(file) for file in part], tasks)):
+            yield from zip(part, verdicts)
+            done += len(part)
+            if progress is not None:
+                progress(done, total)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _size_and_time(file: str) -> tuple[int, int]:
+    try:
+        found = os.stat(file)
+    except OSError:  # a broken link: judged anew each time its target may have come
+        return -1, -1
+    return found.st_size, found.st_mtime_ns
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in HIDDEN
+
+
+def _made_by() -> list[Any]:
+    """What a verdict depends on besides the file."""
+    return [1, PIL.__version__, ".".join(simplejpeg.__version_info__), MAX_PICTURE_PIXELS]
+
+
+def _load(store: Path) -> dict[tuple[str, int, int], Verdict]:
+    try:
+        stored = json.loads(store.read_text("utf-8"))
+        if stored["made_by"] != _made_by():
+            return {}
+        return {(name, size, time): Verdict(form, reason) for name, size, time, form, reason in stored["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _save(store: Path, known: dict[tuple[str, int, int], Verdict]) -> None:
+    rows = [[*key, verdict.format, verdict.reason] for key, verdict in known.items() if key[1] >= 0]
+    # A cache folder that cannot be written costs time in the next study, nothing else.
+    with contextlib.suppress(OSError):
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=store.parent, delete=False, encoding="utf-8") as file:
+            json.dump({"made_by": _made_by(), "files": rows}, file)
+        os.replace(file.name, store)

@@ -1,0 +1,47 @@
+"""From what a user calls a data set, a registry name or a folder, to the pictures in it. Parent side."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Sequence
+
+from framework_compare import registry
+from framework_compare.datasets import folder
+from framework_compare.errors import DataError, UnknownNameError
+
+
+def resolve(
+    dataset: str | os.PathLike[str],
+    *,
+    classes: Sequence[str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    on_bad_picture: str = "fail",
+    progress: folder.Progress | None = None,
+) -> folder.FolderIndex:
+    """The index of a data set of the registry, made first if it has to be, or of a user's folder.
+
+    A registry name goes before a folder of that name; "./name" is always the folder. `limit` keeps that many
+    pictures, by class and `seed`. `progress(done, total)` is called for making, then for checking the pictures.
+    DataError if `dataset` is neither, or cannot be read as asked.
+    """
+    path, name = _locate(dataset, progress)
+    index = folder.read_folder(path, classes=classes, on_bad_picture=on_bad_picture, progress=progress)
+    index = dataclasses.replace(index, name=name)
+    return index if limit is None else folder.limit(index, limit, seed)
+
+
+def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -> tuple[Path, str]:
+    """Folder and name of a data set."""
+    if isinstance(dataset, str):
+        try:
+            target = registry.find("data set", registry.DATASETS, dataset)
+        except UnknownNameError as error:
+            if not os.path.exists(os.path.expanduser(dataset)):
+                raise DataError(f"{error}, or the path of a folder with one folder of pictures a class") from None
+        else:
+            return registry.load(target)(progress), dataset.lower()
+    path = Path(os.path.abspath(os.path.expanduser(dataset)))
+    return path, path.name

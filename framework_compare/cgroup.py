@@ -1,0 +1,52 @@
+"""Limits that control groups (containers, batch systems) put on this process; files as in the kernel's cgroup docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+MOUNT = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+UNLIMITED_BYTES = 1 << 60  # v1 writes "no limit" as the largest multiple of a page below 2**63
+
+
+def quota_cores(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[float]:
+    """Cores' worth of CPU time allowed, the smallest limit up the hierarchy; None when there is none."""
+    quotas: List[float] = []
+    for folder in _folders("cpu", mount, membership):
+        v1 = (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
+        quota_us, _, period_us = (_read(folder / "cpu.max") or f"{v1[0]} {v1[1]}").partition(" ")
+        if quota_us.isdecimal() and period_us.isdecimal() and int(period_us):
+            quotas.append(int(quota_us) / int(period_us))
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(*, mount: Path = MOUNT, membership: Path = MEMBERSHIP) -> Optional[int]:
+    """Memory allowed, the smallest limit up the hierarchy; None when there is none."""
+    limits: List[int] = []
+    for folder in _folders("memory", mount, membership):
+        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
+        if text.isdecimal() and int(text) < UNLIMITED_BYTES:
+            limits.append(int(text))
+    return min(limits, default=None)
+
+
+def _folders(controller: str, mount: Path, membership: Path) -> Iterator[Path]:
+    """Folders that may hold limits of `controller`, from the process's own group up to the mount's root.
+
+    In a container the path may be the host's and lead nowhere here; the root then is the container's own group.
+    """
+    for line in (_read(membership) or "").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number != "0" and controller not in controllers.split(","):
+            continue
+        root = mount if number == "0" else mount / controller
+        group = root / path.strip("/")
+        yield from (folder for folder in (group, *group.parents) if folder == root or root in folder.parents)
+
+
+def _read(path: Path) -> Optional[str]:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,258 @@
+"""The command line: the same code as `compare()`, with progress, exit codes and help that teaches."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, List, Optional
+
+import typer
+
+from framework_compare import __version__, cli_environments
+from framework_compare.cli_options import pairs, split
+from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.progress import PlainWatcher, RichWatcher, Watcher
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Which deep-learning framework trains fastest on this machine, and at what cost.\n\n"
+    "Start with `framework-compare quickstart`; `framework-compare doctor` says what works here.",
+)
+app.add_typer(cli_environments.app, name="env")
+
+Comma = "comma-separated"
+QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 24
+
+
+def main() -> None:
+    """Entry of the console script: one clear line and exit code 2 for a wrong request, 1 for other failures."""
+    try:
+        app(standalone_mode=False)
+    except UsageError as error:
+        _fail(str(error), 2)
+    except FrameworkCompareError as error:
+        _fail(str(error), 1)
+    except typer.Abort:
+        _fail("stopped", 130)
+    except KeyboardInterrupt:
+        _fail("stopped; what was measured is kept", 130)
+    except BrokenPipeError:  # `framework-compare show ... | head`
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        _usage_of_click(error)
+        raise
+
+
+def _usage_of_click(error: Exception) -> None:
+    """Show what typer's parser objects to; it has a base class of its own, which depends on typer's version."""
+    message = getattr(error, "format_message", None)
+    if message is not None:
+        _fail(message(), getattr(error, "exit_code", 2))
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"framework-compare: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"framework-compare {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    frameworks: Annotated[str, typer.Option(help="Comma-separated: torch,tensorflow,mxnet,paddle.")],
+    models: Annotated[str, typer.Option(help="Comma-separated: alexnet,mobilenet_v2,resnet50,vgg16.")],
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N; several, comma-separated.")] = "cpu",
+    dataset: Annotated[
+        List[str],
+        typer.Option(help="A folder with one folder of pictures a class, or a name that `list` shows. Repeatable."),
+    ] = ["fire-smoke-small"],
+    batch_size: Annotated[str, typer.Option(help="Pictures a step; several, comma-separated.")] = "16",
+    epochs: Annotated[int, typer.Option(help="Measured passes over the pictures (100 in the published study).")] = 3,
+    out: Annotated[Optional[Path], typer.Option(help="Study folder; by default one in the cache folder.")] = None,
+    pipeline: Annotated[str, typer.Option(help="native: the framework's own loader; shared: one for all; memory.")]
+    = "native",
+    execution: Annotated[str, typer.Option(help="default, eager, graph, compiled.")] = "default",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16.")] = "fp32",
+    tuning: Annotated[str, typer.Option(help="recommended: the framework's own performance guide; none.")]
+    = "recommended",
+    threads: Annotated[Optional[int], typer.Option(help="Size of every compute pool; default: all cores.")] = None,
+    loader_workers: Annotated[Optional[int], typer.Option(help="Processes that read pictures; default: cores.")] = None,
+    warmup_steps: Annotated[int, typer.Option(help="Untimed steps after the first.")] = 2,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
+    flip: Annotated[str, typer.Option(help="horizontal, vertical or none.")] = "horizontal",
+    seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
+    repeats: Annotated[int, typer.Option(help="Runs of each cell; runs of different cells take turns.")] = 1,
+    limit: Annotated[Optional[int], typer.Option(help="Use that many pictures, drawn by class and seed.")] = None,
+    classes: Annotated[Optional[str], typer.Option(help="Class folders in this order, comma-separated.")] = None,
+    on_bad_picture: Annotated[str, typer.Option(help="fail, or skip: leave it out and count it.")] = "fail",
+    python: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter that has it already. Repeatable.")
+    ] = None,
+    index: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
+    ] = None,
+    installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
+    timeout: Annotated[Optional[float], typer.Option(help="Seconds after which a run is ended.")] = None,
+    sampling_hz: Annotated[float, typer.Option(help="Readings of CPU, memory and threads a second; 0: none.")] = 10.0,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
+) -> None:
+    """Train every model with every framework, each cell in a process of its own, and print the tables.
+
+    Example: framework-compare run --frameworks torch,mxnet --models alexnet,vgg16 --dataset PICTURES
+    --batch-size 16 --epochs 2 --out STUDY
+    """
+    _run_and_show(
+        strict,
+        frameworks=split(frameworks),
+        models=split(models),
+        device=split(device),
+        dataset=dataset,
+        batch_size=split(batch_size, int),
+        epochs=epochs,
+        out=out,
+        pipeline=split(pipeline),
+        execution=split(execution),
+        precision=split(precision),
+        tuning=split(tuning),
+        threads=threads,
+        loader_workers=loader_workers,
+        warmup_steps=warmup_steps,
+        image_size=image_size,
+        flip=flip,
+        seed=seed,
+        repeats=repeats,
+        limit=limit,
+        classes=split(classes) if classes is not None else None,
+        on_bad_picture=on_bad_picture,
+        python=pairs("--python", python),
+        index=pairs("--index", index),
+        installer=installer,
+        timeout_s=timeout,
+        sampling_hz=sampling_hz,
+    )
+
+
+@app.command()
+def quickstart(
+    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle",
+    out: Annotated[Optional[Path], typer.Option(help="Study folder; by default one in the cache folder.")] = None,
+    index: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
+    ] = None,
+) -> None:
+    """All four frameworks and networks on a few rendered pictures: minutes, after some 4 GB of downloads.
+
+    It shows that everything works here. Its figures are from few, small steps: do not quote them.
+    """
+    _run_and_show(
+        False,
+        frameworks=split(frameworks),
+        models=["alexnet", "mobilenet_v2", "resnet50", "vgg16"],
+        dataset="fire-smoke-tiny",
+        limit=QUICK_PICTURES,
+        batch_size=QUICK_BATCH,
+        epochs=QUICK_EPOCHS,
+        warmup_steps=1,
+        out=out,
+        index=pairs("--index", index),
+    )
+
+
+def _run_and_show(strict: bool, **request: Any) -> None:
+    from framework_compare.api import compare, new_study_folder
+
+    folder = Path(request.pop("out") or new_study_folder())
+    watcher = _watcher()
+    with _kept_on_interrupt(folder, watcher):
+        result = compare(out=folder, watcher=watcher, **request)
+    _print_tables(result, "terminal")
+    watcher.say(f"study: {folder}")
+    if strict and (result.frame["status"] != "ok").any():
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        watcher.say(f"stopped; what was measured is in {folder}")
+        raise typer.Exit(130) from None
+
+
+def _watcher() -> Watcher:
+    return RichWatcher() if sys.stderr.isatty() else PlainWatcher()
+
+
+def _print_tables(result: Any, style: str) -> None:
+    width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
+    for kind in ("time", "resources"):
+        print(result.table(kind, style=style, **({"width": width} if width else {})))
+
+
+@app.command()
+def show(
+    study: Annotated[Path, typer.Argument(help="A study folder.")],
+    style: Annotated[str, typer.Option(help="terminal, markdown, csv or latex.")] = "terminal",
+    table: Annotated[Optional[str], typer.Option(help="time or resources; default: both.")] = None,
+) -> None:
+    """Print the tables of a study."""
+    from framework_compare.comparison import Comparison
+
+    result = Comparison.load(study)
+    if table is None:
+        _print_tables(result, style)
+    else:
+        print(result.table(table, style=style))
+
+
+@app.command("list")
+def list_names() -> None:
+    """Frameworks, models and data sets that can be named, and the studies kept in the cache folder."""
+    from framework_compare import registry
+    from framework_compare.api import studies_dir
+    from framework_compare.planning import build_graph
+    from framework_compare.protocol import TrainConfig
+
+    print("frameworks:", ", ".join(registry.FRAMEWORKS))
+    print("models:")
+    for name in registry.MODELS:
+        graph = build_graph(name, TrainConfig())
+        print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs a picture")
+    print("  (3 classes, 224 x 224)")
+    print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of pictures a class")
+    studies = sorted(path for path in studies_dir().glob("*") if path.is_dir())
+    print("studies:" if studies else "studies: none yet")
+    for path in studies:
+        print(f"  {path}")
+
+
+@app.command()
+def doctor(
+    python: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter to examine. Repeatable.")
+    ] = None,
+    deep: Annotated[bool, typer.Option(help="Import each framework too (seconds each).")] = False,
+) -> None:
+    """Say of each framework whether it can be used here, and if not, why and what to do."""
+    cli_environments.print_diagnosis(pairs("--python", python), deep=deep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`framework-compare env ...` and what `doctor` prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Dict, List, Optional
+
+import typer
+
+from framework_compare import environments, registry
+from framework_compare.cli_options import pairs, split
+from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
+from framework_compare.errors import EnvironmentUnavailable, UsageError
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
+ALL = ",".join(registry.FRAMEWORKS)
+
+
+@app.command()
+def create(
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = ALL,
+    index: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
+    ] = None,
+    installer: Annotated[str, typer.Option(help="pip (with your pip configuration) or uv.")] = "pip",
+) -> None:
+    """Make the environments now rather than when first used; whole ones are kept."""
+    wanted = split(frameworks)
+    indexes = {registry.framework(name).name: url for name, url in pairs("--index", index).items()}
+    for name in wanted:
+        registry.framework(name)
+    failed = [name for name in wanted if not _create(registry.framework(name).name, indexes, installer)]
+    if failed:
+        raise typer.Exit(1)
+
+
+def _create(name: str, indexes: Dict[str, str], installer: str) -> bool:
+    try:
+        made = environments.ensure(name, installer=installer, index=indexes.get(name), report=_say)
+    except EnvironmentUnavailable as error:
+        _say(str(error))
+        return False
+    print(f"{made.framework} {made.version}: {made.python} ({_gigabytes(made.size_bytes)})")
+    return True
+
+
+@app.command("list")
+def list_environments() -> None:
+    """Every environment in the cache, with its size."""
+    found = environments.installed()
+    for made in found:
+        print(f"{made.framework:12} {made.version or '-':10} {_gigabytes(made.size_bytes):>8}  {made.folder}")
+    if not found:
+        print("no environments; they are made when first used, or by `framework-compare env create`")
+
+
+@app.command()
+def remove(
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")],
+) -> None:
+    """Delete the environments of frameworks; they are made anew when next used."""
+    names = split(frameworks)
+    if not names:
+        raise UsageError(f"no framework is given; allowed: {', '.join(registry.FRAMEWORKS)}")
+    for name in names:
+        registry.framework(name)
+    for name in names:
+        folders: List[Path] = environments.remove(name)
+        for folder in folders:
+            print(f"removed {folder}")
+        if not folders:
+            print(f"{name}: there was none")
+
+
+def print_diagnosis(pythons: Dict[str, str], *, deep: bool) -> None:
+    """The checks of `doctor` on standard output."""
+    diagnosis = examine(pythons=pythons, deep=deep)
+    for check in diagnosis.frameworks:
+        _print_check(check)
+    _print_machine(diagnosis)
+
+
+def _print_check(check: FrameworkCheck) -> None:
+    facts = [
+        check.state,
+        check.version or "",
+        f"Python {check.interpreter}" if check.interpreter else "",
+        _gigabytes(check.size_bytes) if check.size_bytes else "",
+        str(check.python or ""),
+    ]
+    print(f"{check.framework:12}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
+    for label, text in (("why", check.why), ("do", check.remedy), *(("note", note) for note in check.notes)):
+        if text:
+            print(f"{'':12}{label}: {text}")
+
+
+def _print_machine(diagnosis: Diagnosis) -> None:
+    machine = diagnosis.machine
+    gpus = "no NVIDIA driver" if machine.gpus is None else ", ".join(machine.gpus) or "none"
+    print(f"{'machine':12}{machine.cores} cores, {_gigabytes(machine.ram_bytes)} memory, GPUs: {gpus}")
+    print(f"{'cache':12}{machine.cache}, {_gigabytes(machine.cache_free_bytes)} free")
+
+
+def _gigabytes(size: Optional[int]) -> str:
+    return "-" if size is None else f"{size / 1e9:.1f} GB"
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,110 @@
+"""What a study found: frames for those who compute, tables for those who read."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
+
+from framework_compare.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Comparison:
+    """The results of a study folder. Each frame is read when first asked for, and kept.
+
+    A study still being written can be read; make another Comparison to see what came since.
+    """
+
+    def __init__(self, folder: Union[str, Path]) -> None:
+        self.folder = Path(folder).absolute()
+
+    @classmethod
+    def load(cls, folder: Union[str, Path]) -> "Comparison":
+        """The results in a study folder; StudyError where there is no study that can be read."""
+        Store.open(folder).close()
+        return cls(folder)
+
+    @classmethod
+    def from_store(cls, store: Store) -> "Comparison":
+        """The results of an open study; it may be closed before they are read."""
+        return cls(store.folder)
+
+    @functools.cached_property
+    def frame(self) -> "pd.DataFrame":
+        """A row a cell, in the order of the plan, failed cells included; figures are NaN where there are none.
+
+        Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs a
+        cell the epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
+        """
+        return self._read(_frames().cell_frame)
+
+    @functools.cached_property
+    def epochs(self) -> "pd.DataFrame":
+        """A row an epoch of any run: start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*."""
+        return self._read(_frames().epoch_frame)
+
+    @functools.cached_property
+    def samples(self) -> "pd.DataFrame":
+        """A row a reading: t_s since the start of the run's first phase, the phase it fell in, and what was read."""
+        return self._read(_frames().sample_frame)
+
+    @functools.cached_property
+    def phases(self) -> "pd.DataFrame":
+        """A row a phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
+        return self._read(_frames().phase_frame)
+
+    @functools.cached_property
+    def settings(self) -> Dict[str, Any]:
+        """What the study was planned with."""
+        return self._read(Store.settings)
+
+    @functools.cached_property
+    def machine(self) -> Dict[str, Any]:
+        return self._read(Store.machine)
+
+    @functools.cached_property
+    def environments(self) -> Dict[str, Dict[str, Any]]:
+        """What each framework's environment held."""
+        return self._read(Store.environments)
+
+    def _read(self, reader: Callable[[Store], Any]) -> Any:
+        with Store.open(self.folder) as store:
+            return reader(store)
+
+    def table(
+        self,
+        kind: str = "time",
+        style: str = "terminal",
+        *,
+        width: Optional[int] = None,
+        bold: Optional[bool] = None,
+    ) -> str:
+        """The results as text: kind "time" or "resources"; style "terminal", "markdown", "latex" or "csv".
+
+        One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) are
+        of the terminal style; by default what standard output has. Raises UsageError for another kind or style.
+        """
+        from framework_compare import layouts
+
+        return layouts.render(self.frame, kind, style, width=width, bold=bold)
+
+    def to_csv(self, path: Union[str, Path]) -> None:
+        """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""
+        from framework_compare import tables
+
+        Path(path).write_text(tables.csv(self.frame), encoding="utf-8", newline="")
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"Comparison({str(self.folder)!r})"
+
+
+def _frames() -> Any:
+    from framework_compare import frames
+
+    return frames

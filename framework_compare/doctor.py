@@ -1,0 +1,154 @@
+"""What this machine can run: each framework's environment, why not and what to do, and the machine itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from framework_compare import environments, registry, venvs
+from framework_compare.environments import Environment
+from framework_compare.interpreters import Unavailable
+from framework_compare.machine import available_cores
+from framework_compare.paths import cache_dir
+from framework_compare.samplers.nvml import describe_gpus
+
+STATES = ("ready", "not made yet", "broken", "no interpreter", "external")
+_IMPORT_TIMEOUT_S = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameworkCheck:
+    """One framework: whether a cell of it could start at once, if not why, and what to do about it.
+
+    `state` is one of STATES; "external" is a Python that is not ours to make, usable or not.
+    """
+
+    framework: str
+    usable: bool
+    state: str
+    version: str | None = None
+    interpreter: str | None = None
+    python: Path | None = None
+    size_bytes: int | None = None
+    why: str = ""
+    remedy: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What bears on speed here. `gpus` is None where NVML cannot be asked: no NVIDIA driver."""
+
+    cores: int  # that a run may use: see machine.available_cores
+    ram_bytes: int
+    cache: Path
+    cache_free_bytes: int
+    gpus: tuple[str, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis:
+    machine: Machine
+    frameworks: tuple[FrameworkCheck, ...]
+
+
+def examine(
+    frameworks: Sequence[str] | None = None,
+    *,
+    pythons: Mapping[str, str | Path] | None = None,
+    deep: bool = False,
+) -> Diagnosis:
+    """Check frameworks, all by default, without making anything; well under a second each.
+
+    `pythons` names a user's own interpreter for a framework. `deep` imports each usable framework in its
+    environment as well (seconds each, 120 at most).
+    """
+    specs = [registry.framework(name) for name in (registry.FRAMEWORKS if frameworks is None else frameworks)]
+    chosen = {registry.framework(name).name: python for name, python in (pythons or {}).items()}
+    checks = [check(spec, python=chosen.get(spec.name)) for spec in specs]
+    if deep:
+        checks = [import_too(one, registry.framework(one.framework).imports) for one in checks]
+    return Diagnosis(machine(), tuple(checks))
+
+
+def check(spec: registry.Framework, *, python: str | Path | None = None) -> FrameworkCheck:
+    """One framework, its package not imported; `python` is a user's own interpreter."""
+    if environments.is_given(spec, python):
+        return _check_given(spec, python)
+    try:
+        plan = environments.plan_for(spec.name)
+    except Unavailable as error:
+        return FrameworkCheck(spec.name, False, "no interpreter", why=error.why, remedy=error.remedy)
+    why = venvs.fault(plan)
+    if not why:
+        return _usable("ready", environments.read(plan.folder))
+    state = "broken" if plan.folder.exists() else "not made yet"
+    done = "repaired when it is next used" if state == "broken" else "made when it is first used"
+    remedy = f"it is {done}, or now by `framework-compare env create {spec.name}`"
+    interpreter, python_path = plan.interpreter.version_text, plan.interpreter.path
+    return FrameworkCheck(
+        spec.name, False, state, interpreter=interpreter, python=python_path, why=why, remedy=remedy
+    )  # fmt: skip
+
+
+def import_too(one: FrameworkCheck, module: str) -> FrameworkCheck:
+    """The same check after importing the framework in a process of its environment, if it was usable so far."""
+    if not one.usable or not module or one.python is None:
+        return one
+    why = _import_failure(one.python, module)
+    if not why:
+        return one
+    state = one.state if one.state == "external" else "broken"
+    remedy = f"see what `{one.python} -c 'import {module}'` prints"
+    if state == "broken":
+        remedy += f"; if a package was damaged, `framework-compare env remove {one.framework}`, and it is made anew"
+    return dataclasses.replace(one, usable=False, state=state, why=f"import {module} failed: {why}", remedy=remedy)
+
+
+def machine() -> Machine:
+    """Cores, memory, disk and GPUs, now."""
+    cache = cache_dir()
+    nearest = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    found = describe_gpus()
+    gpus = None if found is None else tuple(str(device["name"] or "unnamed GPU") for device in found["devices"])
+    return Machine(available_cores(), psutil.virtual_memory().total, cache, shutil.disk_usage(nearest).free, gpus)
+
+
+def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:
+    try:
+        return _usable("external", environments.ensure(spec.name, python=python))
+    except Unavailable as error:
+        path = Path(python) if python is not None else None
+        return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)
+
+
+def _usable(state: str, found: Environment) -> FrameworkCheck:
+    return FrameworkCheck(
+        found.framework, True, state, found.version, found.interpreter, found.python, found.size_bytes,
+        notes=found.notes,
+    )  # fmt: skip
+
+
+def _import_failure(python: Path, module: str) -> str:
+    """The last line an import of `module` printed before it failed, empty if it went well."""
+    try:
+        with tempfile.TemporaryDirectory() as empty:  # an import looks into the current folder first
+            answer = subprocess.run(
+                [str(python), "-c", f"import {module}"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="replace", timeout=_IMPORT_TIMEOUT_S, cwd=empty, check=False,
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_IMPORT_TIMEOUT_S} s"
+    except OSError as error:
+        return f"{python} does not start ({error.strerror})"
+    if answer.returncode < 0:
+        return f"its process died of {signal.Signals(-answer.returncode).name}"
+    said = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
+    return said[-1] if answer.returncode else ""

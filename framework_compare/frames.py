@@ -1,0 +1,203 @@
+"""Pandas frames of a study: a row a cell, and a row an epoch, a sample or a phase. Pandas is imported on demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
+
+import numpy as np
+
+from framework_compare import metrics
+from framework_compare.metrics import METRICS, Measured
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Epoch, Phase, Sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from framework_compare.store import Store
+
+SETTINGS = (
+    "device",
+    "batch_size",
+    "execution",
+    "pipeline",
+    "precision",
+    "tuning",
+    "threads",
+    "loader_workers",
+)
+RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat")
+_OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
+_FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
+# What is left of the TrainConfig; `loss` there is a name, and would hide nothing but surprise beside the figures.
+_REST = tuple(
+    "loss_function" if field.name == "loss" else field.name
+    for field in dataclasses.fields(TrainConfig)
+    if field.name not in SETTINGS
+)
+CELL_COLUMNS = (*_FIXED, "pictures", "skipped_pictures", "log_path", *_REST)
+# The status of a cell with several runs is the first of these that a run of it has.
+WORST_FIRST = (
+    "crashed",
+    "out-of-memory",
+    "timed-out",
+    "diverged",
+    "failed",
+    "unsupported",
+    "not-installed",
+    "interrupted",
+    "running",
+    "planned",
+    "ok",
+)
+Row = Dict[str, Any]
+_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample}
+
+
+def read_runs(store: "Store") -> List[Row]:
+    """Every run with the settings of its cell, cells in the order of the plan."""
+    names, rows = store.select("SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) ORDER BY cell_id, repeat")
+    return [_run_row(dict(zip(names, row))) for row in rows]
+
+
+def _run_row(row: Row) -> Row:
+    config = json.loads(row.pop("config"))
+    config["loss_function"] = config.pop("loss", None)
+    # The cell's own device wins: it is what was asked for.
+    return {**config, **row}
+
+
+def _columns(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
+    names = [field.name for field in dataclasses.fields(_KINDS[table])]
+    _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
+    return dict(zip(names, map(list, zip(*rows)))) if rows else {name: [] for name in names}
+
+
+def cell_frame(store: "Store") -> "pd.DataFrame":
+    """A row a cell, failed and planned ones included; the runs of a cell are read one cell at a time."""
+    import pandas as pd
+
+    datasets = store.settings().get("datasets") or {}
+    groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
+    rows = [_cell_row(store, list(runs), datasets) for _, runs in groups]
+    frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
+    numbers = [*METRICS, "pictures", "skipped_pictures"]
+    return frame.astype({name: float for name in numbers})
+
+
+def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any]) -> Row:
+    measured = [Measured(run, *(_columns(store, table, run["run_id"]) for table in _KINDS)) for run in runs]
+    worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
+    ok = [run for run in runs if run["status"] == "ok"]
+    pictures = datasets.get(worst["dataset"]) or {}
+    return {
+        **worst,
+        **metrics.figures(measured),
+        "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
+        "reason": _reason(worst, len(runs)),
+        "runs": len(runs),
+        "runs_ok": len(ok),
+        "epochs_measured": sum(len(m.epochs["number"]) for m in measured if m.run["status"] == "ok"),
+        "pictures": _count(pictures.get("pictures")),
+        "skipped_pictures": _count(pictures.get("skipped")),
+    }
+
+
+def _reason(run: Row, runs: int) -> str:
+    place = " ".join(filter(None, [run["signal"], f"in {run['died_in']}" if run["died_in"] else ""]))
+    reason = run["reason"] or place
+    return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
+
+
+def _count(value: Any) -> Any:
+    return len(value) if isinstance(value, (list, tuple, dict)) else value
+
+
+def epoch_frame(store: "Store") -> "pd.DataFrame":
+    """A row a measured epoch of any run, failed ones included."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = _columns(store, "epoch", run["run_id"])
+        start = _origin(_columns(store, "phase", run["run_id"]), raw["start_ns"])
+        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95")
+        return {
+            "epoch": _integers(raw["number"]),
+            "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
+            "epoch_s": (_integers(raw["end_ns"]) - _integers(raw["start_ns"])) / 1e9,
+            "images": _integers(raw["images"]),
+            "steps": _integers(raw["steps"]),
+            **{name: _numbers(raw[name]) for name in rest},
+        }
+
+    return _long(store, columns)
+
+
+def phase_frame(store: "Store") -> "pd.DataFrame":
+    """A row a phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = _columns(store, "phase", run["run_id"])
+        starts, ends = _integers(raw["start_ns"]), _integers(raw["end_ns"])
+        return {
+            "phase": np.array(raw["name"], dtype=object),
+            "start_s": (starts - _origin(raw, raw["start_ns"])) / 1e9,
+            "seconds": (ends - starts) / 1e9,
+            "pss_bytes": _numbers(raw["pss_bytes"]),
+        }
+
+    return _long(store, columns)
+
+
+def sample_frame(store: "Store") -> "pd.DataFrame":
+    """A row a reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = _columns(store, "sample", run["run_id"])
+        phases = _columns(store, "phase", run["run_id"])
+        times = _integers(raw["t_ns"])
+        return {
+            "t_s": (times - _origin(phases, raw["t_ns"])) / 1e9,
+            "phase": _phase_at(phases, times),
+            **{name: _numbers(values) for name, values in raw.items() if name != "t_ns"},
+        }
+
+    return _long(store, columns)
+
+
+def _origin(phases: Mapping[str, Sequence[int]], otherwise: Sequence[int]) -> int:
+    """Start of the first phase, in nanoseconds; where there is none, the first of the other times."""
+    return min(phases["start_ns"] or otherwise[:1], default=0)
+
+
+def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndarray:
+    order = np.argsort(_integers(phases["start_ns"]), kind="stable")
+    starts, ends = _integers(phases["start_ns"])[order], _integers(phases["end_ns"])[order]
+    names = np.array([*np.array(phases["name"], dtype=object)[order], None], dtype=object)
+    place = np.searchsorted(starts, times, side="right") - 1
+    inside = (place >= 0) & (times <= np.append(ends, 0)[place])
+    return names[np.where(inside, place, len(starts))]
+
+
+def _integers(values: Iterable[Any]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def _numbers(values: Iterable[Any]) -> np.ndarray:
+    return np.array(values, dtype=float)
+
+
+def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "pd.DataFrame":
+    """The arrays of all runs one below the other, each row headed by the keys of its run."""
+    import pandas as pd
+
+    runs = read_runs(store)
+    # A run that left nothing, so that a study without any still has every column, of its own type.
+    parts = [columns({"run_id": -1}), *map(columns, runs)]
+    data = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    lengths = [len(next(iter(part.values()))) for part in parts[1:]]
+    rows = np.repeat(np.arange(len(runs)), lengths)
+    keys = pd.DataFrame(runs, columns=list(RUN_KEYS)).iloc[rows].reset_index(drop=True)
+    return pd.concat([keys, pd.DataFrame(data)], axis=1)

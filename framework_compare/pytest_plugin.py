@@ -1,0 +1,108 @@
+"""The pytest plug-in: a sweep over frameworks and models in a user's own suite.
+
+    from framework_compare import sweep
+
+    @sweep(["torch", "mxnet"], ["alexnet", "resnet50"])
+    def test_trains(cell, run_cell):
+        assert run_cell(cell, dataset="fire-smoke-tiny", batch_size=4, epochs=1).status == "ok"
+
+`--fc-frameworks`, `--fc-models` and `--fc-device` narrow or redirect every sweep from the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
+
+import pytest
+
+# pytest loads this module at every start, in every project of the environment: nothing heavy is imported here
+if TYPE_CHECKING:
+    from framework_compare.planning import Names
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepCell:
+    """One point of a sweep; its id is `framework-model-device`."""
+
+    framework: str
+    model: str
+    device: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.framework}-{self.model}-{self.device}"
+
+
+def sweep(frameworks: Optional["Names"] = None, models: Optional["Names"] = None, device: "Names" = "cpu") -> Any:
+    """Decorator that parametrises a test's `cell` over frameworks x models x devices; None is all there are."""
+    return pytest.mark.framework_compare_sweep(frameworks=frameworks, models=models, device=device)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("framework-compare")
+    group.addoption("--fc-frameworks", metavar="NAMES", help="only these frameworks in sweeps, comma-separated")
+    group.addoption("--fc-models", metavar="NAMES", help="only these models in sweeps, comma-separated")
+    group.addoption("--fc-device", metavar="NAMES", help="run sweeps on these devices instead, comma-separated")
+    group.addoption(
+        "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "framework_compare_sweep: one test a framework, model and device (`sweep`)")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("framework_compare_sweep")
+    if marker is None:
+        return
+    cells = _cells(marker.kwargs, metafunc.config)
+    metafunc.parametrize("cell", cells, ids=[cell.id for cell in cells])
+
+
+def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
+    from framework_compare import planning, registry
+    from framework_compare.errors import UsageError
+
+    try:
+        frameworks = planning.find_all("framework", registry.FRAMEWORKS, wanted["frameworks"] or registry.FRAMEWORKS)
+        models = planning.find_all("model", registry.MODELS, wanted["models"] or registry.MODELS)
+        frameworks = _narrowed(frameworks, "framework", registry.FRAMEWORKS, config.getoption("--fc-frameworks"))
+        models = _narrowed(models, "model", registry.MODELS, config.getoption("--fc-models"))
+        devices = [planning.check_device(d) for d in _devices(wanted["device"], config.getoption("--fc-device"))]
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    return [SweepCell(f, m, d) for f in frameworks for m in models for d in devices]
+
+
+def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) -> List[str]:
+    from framework_compare import planning
+
+    if option is None:
+        return names
+    chosen = planning.find_all(kind, table, option.split(","))
+    return [name for name in names if name in chosen]
+
+
+def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
+    if option is not None:
+        return option.split(",")
+    return [wanted] if isinstance(wanted, str) else list(wanted)
+
+
+@pytest.fixture
+def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """`run_cell(cell, **settings of compare)` trains one cell and returns its row (a pandas Series with `status`)."""
+    from framework_compare.api import compare
+    from framework_compare.cli_options import pairs
+
+    python = pairs("--fc-python", request.config.getoption("--fc-python"))
+
+    def run(cell: SweepCell, **settings: Any) -> Any:
+        settings.setdefault("out", tmp_path / f"study-{cell.id}")
+        settings.setdefault("python", python)
+        return compare([cell.framework], [cell.model], cell.device, **settings).frame.iloc[0]
+
+    return run

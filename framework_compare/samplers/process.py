@@ -1,0 +1,137 @@
+"""What a process and all its descendants use: CPU, memory, threads."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+
+import psutil
+
+from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, Source, Usage, best_source
+
+SCAN_NS = 1_000_000_000  # a thorough search for children costs about 8 us a thread
+MAX_READS = 3
+
+Process = Union[ProcfsProcess, PsutilProcess]
+
+
+class TreeReading(NamedTuple):
+    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before."""
+
+    t_ns: int
+    cpu_percent: Optional[float]
+    rss_bytes: int
+    threads: int
+    processes: int
+
+
+class ProcessTreeSampler:
+    """Readings of process `pid` and its descendants; a context manager, or `close()` it.
+
+    CPU time comes in kernel ticks (10 ms as a rule) and includes children that came and went between two readings,
+    credited when their parent reaps them. Descendants once seen are followed until they end, also when their
+    parent ends before them. RSS counts memory shared between processes once for each of them; `pss_bytes` does not.
+    """
+
+    def __init__(self, pid: int, *, source: Optional[Source] = None) -> None:
+        self._pid = pid
+        self._source = source or best_source()
+        self._processes: Dict[int, Process] = {}  # parents before their children
+        self._scanned_ns: Optional[int] = None
+        self._before: Optional[Tuple[int, int]] = None
+        self._open(pid)
+
+    def __enter__(self) -> "ProcessTreeSampler":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all processes; later readings are None."""
+        while self._processes:
+            self._processes.popitem()[1].close()
+
+    def read(self) -> Optional[TreeReading]:
+        """Read the whole tree once, or None when its root has ended (a zombie has)."""
+        t_ns = time.monotonic_ns()
+        usages, settled = self._read_known()
+        if self._pid not in usages or not usages[self._pid].threads:
+            return None
+        usages.update(self._read_new(t_ns))
+        cpu_percent = self._cpu_percent(t_ns, sum(usage.cpu_ns for usage in usages.values()), settled)
+        living = [usage for usage in usages.values() if usage.threads]
+        rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
+        return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living))
+
+    def pss_bytes(self) -> Optional[int]:
+        """Memory of the tree now, shared pages divided among their users; None where it cannot be read.
+
+        Costs milliseconds a gigabyte and holds up the processes' own memory calls: for phase ends, not for ticks.
+        """
+        if not psutil.LINUX:
+            return None
+        try:
+            root = psutil.Process(self._pid)
+            sizes = [_pss_bytes(process) for process in [root, *root.children(recursive=True)]]
+        except psutil.Error:
+            return None
+        return sum(sizes) or None  # 0 when all of them ended meanwhile
+
+    def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
+        """Usages by pid, and whether no process ended during the reading.
+
+        Parents are read before their children. When all answer, no parent can have reaped a child that is counted
+        as well. When one does not, its parent may have been read too early to have its time, so all are read again.
+        """
+        for _ in range(MAX_READS):
+            usages = {pid: process.usage() for pid, process in self._processes.items()}
+            gone = [pid for pid, usage in usages.items() if usage is None]
+            if not gone:
+                break
+            self._drop(gone)
+        return {pid: usage for pid, usage in usages.items() if usage is not None}, not gone
+
+    def _read_new(self, t_ns: int) -> Dict[int, Usage]:
+        """Usages of descendants not known yet, which are from now on."""
+        thorough = self._scanned_ns is None or t_ns - self._scanned_ns >= SCAN_NS
+        if thorough:
+            self._scanned_ns = t_ns
+        usages: Dict[int, Usage] = {}
+        fresh = list(self._processes.values())
+        while fresh:
+            pids = self._source.children_of(fresh, thorough=thorough)  # type: ignore[arg-type]
+            fresh = [process for process in map(self._open, pids) if process]
+            usages.update((process.pid, usage) for process in fresh if (usage := process.usage()))
+        return usages
+
+    def _open(self, pid: int) -> Optional[Process]:
+        """Start following `pid`; None when it is followed already, gone, or not ours to read."""
+        if pid in self._processes:
+            return None
+        try:
+            process = self._processes[pid] = self._source(pid)
+        except (OSError, psutil.Error):
+            return None
+        return process
+
+    def _drop(self, pids: List[int]) -> None:
+        for pid in pids:
+            self._processes.pop(pid).close()
+        self._scanned_ns = None
+
+    def _cpu_percent(self, t_ns: int, total_ns: int, settled: bool) -> Optional[float]:
+        before_ns, before_total_ns = self._before or (t_ns, total_ns)
+        # A settled total falls only when a child was reaped by nobody of the tree: go on from what is left. An
+        # unsettled one may lack what a parent is about to report: wait for it.
+        self._before = (t_ns, total_ns if settled else max(total_ns, before_total_ns))
+        if t_ns == before_ns:
+            return None
+        return 100.0 * max(0, total_ns - before_total_ns) / (t_ns - before_ns)
+
+
+def _pss_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:  # it ended since it was listed
+        return 0

@@ -1,0 +1,159 @@
+"""Samples of a run, taken at a steady rate by a thread of the parent."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from array import array
+from contextlib import ExitStack
+from typing import Any, Dict, Optional, Tuple, Union
+
+from framework_compare.errors import UsageError
+from framework_compare.records import Sample
+from framework_compare.samplers.machine import MachineSampler
+from framework_compare.samplers.nvml import NvmlSampler, gpu_index
+from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
+
+MAX_HZ = 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
+MAX_SAMPLES = 72_000  # two hours at 10 Hz, 7 MB
+
+Reading = Optional[Union[int, float]]
+
+
+class Recorder:
+    """Samples of process `pid` with its descendants, and of the machine, `hz` times a second while in context.
+
+    `device` "cpu" reads no GPU, "gpu:1" or "cuda:1" reads that one too. `hz=0` takes no samples. Ends by itself
+    when the process does. Readings missed while the machine is busy are skipped, not made up for. After 72,000
+    samples every two become one and the rate halves. Raises UsageError for a rate outside 0 to 100.
+    """
+
+    def __init__(self, pid: int, *, device: str = "cpu", hz: float = 10.0) -> None:
+        if not 0 <= hz <= MAX_HZ:
+            raise UsageError(f"sampling rate {hz!r} Hz: allowed is 0 (off) to {MAX_HZ:g}")
+        self._pid, self._hz, self._gpu = pid, hz, gpu_index(device)
+        self._tree = ProcessTreeSampler(pid)
+        self._log = SampleLog()
+        self._lock = threading.Lock()
+        # A bare lock, held until the end: waiting for it with a time limit costs half of what an Event does.
+        self._going = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+        self._cpu_s = 0.0
+        self._peak_rss_bytes: Optional[int] = None
+
+    def __enter__(self) -> "Recorder":
+        if self._hz:
+            self._going.acquire()
+            self._thread = threading.Thread(target=self._record, name=f"sampler-{self._pid}", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._thread:
+            self._going.release()
+            self._thread.join()
+        self._tree.close()
+
+    def samples(self) -> Tuple[Sample, ...]:
+        """All samples so far, oldest first."""
+        with self._lock:
+            return tuple(self._log[number] for number in range(len(self._log)))
+
+    def latest(self) -> Optional[Sample]:
+        """The newest sample, or None when there is none yet."""
+        with self._lock:
+            return self._log[len(self._log) - 1] if len(self._log) else None
+
+    def pss_bytes(self) -> Optional[int]:
+        """Memory of the tree now, shared pages divided among their users; None where it cannot be read."""
+        return self._tree.pss_bytes()
+
+    @property
+    def peak_rss_bytes(self) -> Optional[int]:
+        """Largest RSS of the whole tree in any sample; None without samples."""
+        return self._peak_rss_bytes
+
+    @property
+    def running(self) -> bool:
+        """Whether samples are being taken: False once the process has ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that taking the samples has cost so far, to be held against the run's."""
+        return self._cpu_s
+
+    def _record(self) -> None:
+        with ExitStack() as stack:
+            machine = stack.enter_context(MachineSampler())
+            # Starting NVML can take a second, which must not hold up the parent.
+            gpu = None if self._gpu is None else stack.enter_context(NvmlSampler(self._gpu))
+            start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
+            while reading := self._tree.read():
+                if self._append(reading, machine, gpu):
+                    period_ns *= 2
+                self._cpu_s = time.thread_time()
+                now_ns = time.monotonic_ns()
+                if self._going.acquire(timeout=(next_tick_ns(start_ns, now_ns, period_ns) - now_ns) / 1e9):
+                    break
+
+    def _append(self, tree: TreeReading, machine: MachineSampler, gpu: Optional[NvmlSampler]) -> bool:
+        """Add a sample; True if the log was full and is now half as dense."""
+        readings = (*tree[1:], *machine.read(), *(gpu.read() if gpu else (None, None, None)))
+        self._peak_rss_bytes = max(self._peak_rss_bytes or 0, tree.rss_bytes)
+        with self._lock:
+            self._log.append(tree.t_ns, *readings)
+            if len(self._log) < MAX_SAMPLES:
+                return False
+            self._log.thin()
+            return True
+
+
+class SampleLog:
+    """Samples in columns, 80 bytes each instead of 500 as objects."""
+
+    _whole = ("rss_bytes", "threads", "processes", "gpu_memory_bytes")
+    _since_before = ("cpu_percent", "machine_cpu_percent")
+
+    def __init__(self) -> None:
+        names = [field.name for field in dataclasses.fields(Sample)][1:]
+        self._t_ns = array("q")
+        self._columns: Dict[str, "array[float]"] = {name: array("d") for name in names}
+
+    def __len__(self) -> int:
+        return len(self._t_ns)
+
+    def __getitem__(self, number: int) -> Sample:
+        values = {name: self._value(name, column[number]) for name, column in self._columns.items()}
+        return Sample(self._t_ns[number], **values)
+
+    def append(self, t_ns: int, *readings: Reading) -> None:
+        """Add one row; readings in the order of Sample's fields."""
+        self._t_ns.append(t_ns)
+        for column, reading in zip(self._columns.values(), readings):
+            column.append(math.nan if reading is None else reading)
+
+    def thin(self) -> None:
+        """Make one row of every two: the later one, with the mean of what covers the time since the row before."""
+        for name in self._since_before:
+            column = self._columns[name]
+            column[1::2] = array("d", ((a + b) / 2 for a, b in zip(column[::2], column[1::2])))
+        every_other = slice(0, len(self) // 2 * 2, 2)
+        del self._t_ns[every_other]
+        for column in self._columns.values():
+            del column[every_other]
+
+    def _value(self, name: str, reading: float) -> Any:
+        if math.isnan(reading):
+            return None
+        return int(reading) if name in self._whole else reading
+
+
+def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:
+    """The next point of the grid from `start_ns`, but for one less than half a period away.
+
+    CPU time comes in ticks of 10 ms: over a stretch much shorter than the period a share of it means little.
+    """
+    return start_ns + ((now_ns - start_ns + period_ns // 2) // period_ns + 1) * period_ns

@@ -1,0 +1,151 @@
+"""A study's SQLite file: its tables, and how it is opened and brought up to date.
+
+A change of schema is a script appended to MIGRATIONS, never an edit of one above it. Columns
+of run, phase, epoch and sample carry the field names of `records`; times are CLOCK_MONOTONIC nanoseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Iterator, Optional
+
+from framework_compare.errors import StudyError
+
+_FIRST = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE machine (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE environment (framework TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE cell (
+    cell_id INTEGER PRIMARY KEY,
+    framework TEXT NOT NULL,
+    model TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    device TEXT NOT NULL,
+    config TEXT NOT NULL,
+    UNIQUE (framework, model, dataset, device, config)
+);
+CREATE TABLE run (
+    run_id INTEGER PRIMARY KEY,
+    cell_id INTEGER NOT NULL REFERENCES cell,
+    repeat INTEGER NOT NULL,
+    status TEXT NOT NULL DEFAULT 'planned',
+    reason TEXT NOT NULL DEFAULT '',
+    started_at TEXT NOT NULL DEFAULT '',
+    wall_s REAL,
+    exit_code INTEGER,
+    signal TEXT,
+    died_in TEXT,
+    log_path TEXT,
+    traceback TEXT,
+    framework_version TEXT,
+    interpreter TEXT,
+    settings TEXT NOT NULL DEFAULT '{}',
+    parameters INTEGER,
+    peak_rss_bytes INTEGER,
+    warnings TEXT NOT NULL DEFAULT '[]',
+    UNIQUE (cell_id, repeat)
+);
+CREATE TABLE phase (
+    run_id INTEGER NOT NULL REFERENCES run,
+    name TEXT NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    pss_bytes INTEGER
+);
+CREATE TABLE epoch (
+    run_id INTEGER NOT NULL REFERENCES run,
+    number INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    data_wait_s REAL,
+    images INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    loss REAL,
+    step_s_median REAL,
+    step_s_p05 REAL,
+    step_s_p95 REAL,
+    PRIMARY KEY (run_id, number)
+);
+CREATE TABLE sample (
+    run_id INTEGER NOT NULL REFERENCES run,
+    t_ns INTEGER NOT NULL,
+    cpu_percent REAL,
+    rss_bytes INTEGER,
+    threads INTEGER,
+    processes INTEGER,
+    machine_cpu_percent REAL,
+    machine_ram_percent REAL,
+    gpu_percent REAL,
+    gpu_memory_bytes INTEGER,
+    gpu_power_w REAL
+);
+CREATE INDEX phase_run ON phase (run_id);
+CREATE INDEX sample_run ON sample (run_id);
+INSERT INTO meta VALUES ('schema_version', '0');
+"""
+MIGRATIONS = [_FIRST]
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say of a file into a StudyError that names it."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        # SQLite keeps the base class for a file that it cannot make sense of.
+        if type(error) is sqlite3.DatabaseError:
+            raise StudyError(f"{path} is damaged or no SQLite file ({error}); it is left as it is") from error
+        raise StudyError(f"{path} cannot be used: {error}") from error
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open an absolute path as "ro", "rw", or "rwc" (made if absent); transactions are the caller's."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=30)
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
+    """Check that an open file is a study of a schema known here; for a writer, whole and up to date."""
+    found = _version(connection, path)
+    if not readonly:
+        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("quick_check found damage")
+        migrate(connection, found)
+        connection.execute("PRAGMA journal_mode = WAL")
+    elif found < len(MIGRATIONS):
+        raise StudyError(f"{path} has schema version {found}, older than {len(MIGRATIONS)}; open it for writing once")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    found = _stamp(connection)
+    if found is None:
+        raise StudyError(f"{path} is no study of framework_compare; it is left as it is")
+    if found > len(MIGRATIONS):
+        raise StudyError(
+            f"{path} has schema version {found}, this framework_compare knows up to {len(MIGRATIONS)}; "
+            "upgrade framework_compare or name another folder"
+        )
+    return found
+
+
+def _stamp(connection: sqlite3.Connection) -> Optional[int]:
+    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
+    try:
+        query = "SELECT value FROM meta WHERE key = 'schema_version'"
+        return int(connection.execute(query).fetchone()[0]) if tables else None
+    except (TypeError, ValueError, sqlite3.OperationalError):
+        return None
+
+
+def migrate(connection: sqlite3.Connection, found: int) -> None:
+    """Run every script after version `found` (0: an empty file), each in its own transaction."""
+    for number, script in enumerate(MIGRATIONS[found:], start=found + 1):
+        stamp = f"UPDATE meta SET value = '{number}' WHERE key = 'schema_version';"
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {script} {stamp} COMMIT;")
+        except sqlite3.Error:
+            connection.rollback()
+            raise

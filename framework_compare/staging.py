@@ -1,0 +1,91 @@
+"""The worker's side of the source, copied by checksum to a folder of its own.
+
+A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
+what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
+checksum says which source produced a figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Dict
+
+from framework_compare.errors import UsageError
+from framework_compare.paths import cache_dir
+from framework_compare.registry import Framework
+
+MODULES = (
+    "framework_compare",
+    "framework_compare.allocator",
+    "framework_compare.errors",
+    "framework_compare.events",
+    "framework_compare.graph",
+    "framework_compare.memory",
+    "framework_compare.protocol",
+    "framework_compare.runner",
+    "framework_compare.worker",
+    "framework_compare.adapters",
+    "framework_compare.datasets",
+    "framework_compare.datasets.preprocess",
+    "framework_compare.datasets.shared",
+)
+ENTRY = "import sys\n\nfrom framework_compare.worker import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
+
+
+def stage(framework: Framework) -> Path:
+    """Folder whose `run_worker.py` runs this framework's jobs; made once for each state of the source."""
+    files = _files(framework)
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    folder = cache_dir() / "worker" / f"{framework.name}-{digest.hexdigest()[:16]}"
+    if not folder.is_dir():
+        _write(folder, files)
+    return folder
+
+
+def trainer_target(framework: Framework) -> str:
+    """ "module:Class" under which the staged worker finds the adapter."""
+    module, _, name = framework.trainer.rpartition(":")
+    return f"framework_compare.adapters.{_source(module).stem}:{name}"
+
+
+def _files(framework: Framework) -> Dict[str, bytes]:
+    adapter = _source(framework.trainer.rpartition(":")[0])
+    files = {_relative_path(name): _source(name).read_bytes() for name in MODULES}
+    files[f"framework_compare/adapters/{adapter.name}"] = adapter.read_bytes()
+    files["run_worker.py"] = ENTRY.encode()
+    return files
+
+
+def _relative_path(module: str) -> str:
+    package = _source(module).name == "__init__.py"
+    return module.replace(".", "/") + ("/__init__.py" if package else ".py")
+
+
+def _source(module: str) -> Path:
+    """File of a module, given by its dotted name or, for a plug-in, by its path."""
+    if module.endswith(".py"):
+        path = Path(module)
+    else:
+        spec = importlib.util.find_spec(module)
+        path = Path(spec.origin) if spec and spec.origin else Path()
+    if not path.is_file():
+        raise UsageError(f"adapter {module!r} is no file; allowed: a module name or the path of a .py file")
+    return path
+
+
+def _write(folder: Path, files: Dict[str, bytes]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    half = Path(tempfile.mkdtemp(prefix=".half-", dir=folder.parent))
+    for name, content in files.items():
+        (half / name).parent.mkdir(parents=True, exist_ok=True)
+        (half / name).write_bytes(content)
+    try:
+        half.rename(folder)
+    except OSError:  # another process was faster, with the same content
+        shutil.rmtree(half)

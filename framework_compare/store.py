@@ -1,0 +1,245 @@
+"""A study on disk: one SQLite file in its folder, every planned run in it before the first one starts.
+
+One process writes (a lock on study.lock says which), any number read meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import operator
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+
+from filelock import FileLock, Timeout
+
+from framework_compare import __version__, schema
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
+
+FILE = "study.sqlite"
+LOCK = "study.lock"
+# Made under this name and renamed when complete, so that a study is there whole or not at all.
+_NEW = FILE + ".new"
+TO_RUN = ("planned", "interrupted", "running")
+CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample}
+_RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in ("phases", "epochs", "samples")]
+
+
+class Store:
+    """An open study; a context manager. Every error of the file becomes a StudyError that names it."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Optional[FileLock]) -> None:
+        self.folder = folder
+        self.path = folder / FILE
+        self._connection = connection
+        self._lock = lock
+
+    @classmethod
+    def create(
+        cls,
+        folder: Union[str, Path],
+        *,
+        settings: Dict[str, Any],
+        machine: Dict[str, Any],
+        cells: Sequence[Cell],
+        repeats: int,
+    ) -> "Store":
+        """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
+
+        Raises StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice
+        or repeats below 1.
+        """
+        folder = Path(folder).absolute()
+        _check_plan(cells, repeats)
+        _check_vacant(folder)
+        with schema.told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder)
+        try:
+            # Again under the lock: another process may have made its study since.
+            _check_vacant(folder)
+            with schema.told(folder / FILE):
+                _write_new(folder, settings, machine, cells, repeats)
+        finally:
+            lock.release()
+        return cls.open(folder, readonly=False)
+
+    @classmethod
+    def open(cls, folder: Union[str, Path], readonly: bool = True) -> "Store":
+        """Open a study; for writing it takes the lock, and brings an older schema up to date."""
+        folder = Path(folder).absolute()
+        path = folder / FILE
+        if not path.is_file():
+            raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+        with contextlib.ExitStack() as undo:
+            lock = None if readonly else _lock(folder)
+            if lock is not None:
+                undo.callback(lock.release)
+            with schema.told(path):
+                connection = schema.connect(path, "ro" if readonly else "rw")
+                undo.callback(connection.close)
+                schema.prepare(connection, path, readonly)
+            undo.pop_all()
+        return cls(folder, connection, lock)
+
+    def plan(self) -> List[Tuple[int, Cell, int]]:
+        """(run_id, cell, repeat from 1) of each run still to do, runs of different cells interleaved."""
+        marks = ", ".join("?" * len(TO_RUN))
+        _, rows = self.select(
+            "SELECT run_id, repeat, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
+            f" WHERE status IN ({marks}) ORDER BY run_id",
+            TO_RUN,
+        )
+        return [(row[0], self._cell(*row[2:]), row[1]) for row in rows]
+
+    def begin(self, run_id: int) -> None:
+        """Mark a run as running; what an interrupted attempt left of it is dropped."""
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self._write(run_id, Run(status="running", started_at=now))
+
+    def record(self, run_id: int, run: Run) -> None:
+        """Store what became of a run, whole or not at all; what was there of it is replaced."""
+        allowed = [status for status in STATUSES if status not in ("planned", "running")]
+        if run.status not in allowed:
+            raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
+        self._write(run_id, run)
+
+    def environment(self, framework: str, document: Dict[str, Any]) -> None:
+        """Store what a framework's environment holds, in place of what was known of it."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
+
+    def settings(self) -> Dict[str, Any]:
+        """What the study was created with."""
+        return json.loads(self.select("SELECT value FROM meta WHERE key = 'settings'")[1][0][0])
+
+    def machine(self) -> Dict[str, Any]:
+        return {key: json.loads(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+
+    def environments(self) -> Dict[str, Dict[str, Any]]:
+        rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
+        return {framework: json.loads(document) for framework, document in rows}
+
+    def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
+        """Column names and rows of a query."""
+        with schema.told(self.path):
+            cursor = self._connection.execute(query, values)
+            return [column[0] for column in cursor.description], cursor.fetchall()
+
+    def close(self) -> None:
+        """Close the file; a writer leaves it a single file that can be read from a read-only place."""
+        if self._lock is not None and self._lock.is_locked:
+            # A reader at work keeps it in WAL mode, which is as good; nobody is waited for.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:
+        try:
+            return Cell(framework, model, dataset, device, TrainConfig.from_dict(json.loads(config)))
+        except TypeError as error:
+            raise StudyError(f"{self.path} was planned by another framework_compare: {error}") from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with schema.told(self.path), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+    def _write(self, run_id: int, run: Run) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in _RUN_FIELDS)
+        values = [_column(getattr(run, name)) for name in _RUN_FIELDS]
+        with self._transaction() as connection:
+            cursor = connection.execute(f"UPDATE run SET {assignments} WHERE run_id = ?", (*values, run_id))
+            if cursor.rowcount != 1:
+                raise StudyError(f"{self.path} has no run {run_id}")
+            for table, items in (("phase", run.phases), ("epoch", run.epochs), ("sample", run.samples)):
+                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+                _insert(connection, table, run_id, items)
+
+
+def _insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
+    names = [field.name for field in dataclasses.fields(CHILDREN[table])]
+    fields = operator.attrgetter(*names)
+    marks = ", ".join("?" * (len(names) + 1))
+    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
+    connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def _column(value: Any) -> Any:
+    """A field of a Run as SQLite takes it; text of a worker may hold halves of surrogate pairs, which it does not."""
+    if isinstance(value, (dict, list, tuple)):
+        return _json(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
+    if repeats < 1:
+        raise UsageError(f"repeats is {repeats!r}; allowed: a whole number of at least 1")
+    seen = set()
+    for cell in cells:
+        if cell in seen:
+            raise UsageError(f"cell {cell.label} on {cell.dataset} is planned twice with the same settings")
+        seen.add(cell)
+
+
+def _check_vacant(folder: Path) -> None:
+    with schema.told(folder):
+        found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, _NEW}) if folder.exists() else []
+    if FILE in found:
+        raise StudyError(f"{folder} already holds a study; resume it or name another folder")
+    if found:
+        raise StudyError(f"{folder} holds {found[0]!r} and no study; name an empty folder or one that is not there yet")
+
+
+def _write_new(
+    folder: Path, settings: Dict[str, Any], machine: Dict[str, Any], cells: Sequence[Cell], repeats: int
+) -> None:
+    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    meta = {"settings": _json(settings), "created_at": created, "created_by": __version__}
+    planned = [
+        (n, c.framework, c.model, c.dataset, c.device, _json(c.config.to_dict())) for n, c in enumerate(cells, 1)
+    ]
+    runs = [(row[0], repeat) for repeat in range(1, repeats + 1) for row in planned]
+    (folder / _NEW).unlink(missing_ok=True)
+    with contextlib.closing(schema.connect(folder / _NEW, "rwc")) as connection:
+        schema.migrate(connection, 0)
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, _json(v)) for k, v in machine.items()])
+        connection.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", planned)
+        connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
+        connection.commit()
+    os.replace(folder / _NEW, folder / FILE)
+
+
+def _lock(folder: Path) -> FileLock:
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"another process is writing the study in {folder}; wait for it, or open it for reading"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}") from error
+    return lock

@@ -1,0 +1,59 @@
+"""What tests share: the test framework and model, small real pictures, the real data where it is beside the project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Iterator
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare import registry
+from framework_compare.registry import Framework
+
+pytest_plugins = ["pytester"]
+HERE = Path(__file__).parent
+REAL_PICTURES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
+COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
+
+sys.path.insert(0, str(HERE / "plugins"))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
+    entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    monkeypatch.setitem(registry.MODELS, "linear", "linear:build")
+    return "tiny"
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 13 small JPEG pictures in three classes that differ in colour."""
+    folder = tmp_path_factory.mktemp("pictures") / "colours"
+    rng = np.random.default_rng(0)
+    for label, (name, colour) in enumerate(COLOURS.items()):
+        (folder / name).mkdir(parents=True)
+        for number in range(4 + (label == 0)):
+            noise = rng.normal(0, 25, (48, 64, 3))
+            pixels = np.clip(np.array(colour) + noise, 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.jpg", quality=90)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_pictures() -> Path:
+    """The 791 real photos; skips where they are not beside the project."""
+    if not REAL_PICTURES.is_dir():
+        pytest.skip("needs the fire_smoke_791 pictures in ../shared/data beside the project")
+    return REAL_PICTURES
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder of this test's own."""
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+    yield tmp_path / "cache"

@@ -1,0 +1,86 @@
+"""The command line in processes of its own: what it prints, where, and its exit code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_compare.store import Store
+
+PLUGINS = Path(__file__).parent / "plugins"
+
+
+def run(*arguments: object, check: int = 0) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "framework_compare.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == check, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("command", ["", "run", "quickstart", "doctor", "list", "show", "env", "env create"])
+def test_help_teaches(command):
+    text = run(*command.split(), "--help").stdout
+    assert "Usage:" in text and len(text) > 200
+
+
+def test_version():
+    assert run("--version").stdout.startswith("framework-compare 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--frameworks", "caffe", "--models", "alexnet"], "unknown framework 'caffe'; allowed: torch"),
+        (["--frameworks", "torch", "--models", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (["--frameworks", "torch", "--models", "alexnet", "--device", "tpu"], "unknown device 'tpu'"),
+        (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "0"], "batch_size is 0"),
+        (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
+        (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
+        (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
+        (["--frameworks", "torch"], "Missing option '--models'"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, own_cache):
+    done = run("run", *arguments, "--out", tmp_path / "study", check=2)
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not done.stdout and not (tmp_path / "study").exists()
+
+
+def test_an_empty_and_a_missing_folder_are_told_apart(tmp_path, own_cache):
+    (tmp_path / "empty").mkdir()
+    basics = ("run", "--frameworks", "torch", "--models", "alexnet", "--out", tmp_path / "study", "--dataset")
+    for folder in ("empty", "missing"):
+        done = run(*basics, tmp_path / folder, check=2)
+        assert folder in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_picture_that_does_not_decode_is_named_or_skipped(pictures, tmp_path, own_cache):
+    folder = tmp_path / "broken"
+    subprocess.run(["cp", "-r", str(pictures), str(folder)], check=True)
+    (folder / "fire" / "bad.jpg").write_bytes(b"\xff\xd8\xff\xe0 no more")
+    basics = ("run", "--frameworks", "torch", "--models", "alexnet", "--dataset", folder, "--out", tmp_path / "study")
+    assert "bad.jpg" in run(*basics, check=2).stderr
+
+
+def test_show_prints_a_study_in_every_style(tmp_path):
+    Store.create(tmp_path / "empty", settings={}, machine={}, cells=[], repeats=1).close()
+    for style in ("terminal", "markdown", "csv", "latex"):
+        run("show", tmp_path / "empty", "--style", style)
+    assert "no study" in run("show", tmp_path, check=2).stderr
+
+
+def test_list_names_what_can_be_given(own_cache):
+    text = run("list").stdout
+    assert all(name in text for name in ("torch", "vgg16", "134,272,835", "fire-smoke-big"))
+
+
+def test_doctor_has_a_line_a_framework_and_the_machine(own_cache):
+    lines = run("doctor").stdout.splitlines()
+    heads = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert heads == ["torch", "tensorflow", "mxnet", "paddle", "machine", "cache"]
+
+
+def test_env_remove_needs_a_known_name(own_cache):
+    assert "unknown framework 'caffe'" in run("env", "remove", "caffe", check=2).stderr
+    assert "there was none" in run("env", "remove", "torch").stdout

@@ -1,0 +1,178 @@
+"""compare() from end to end with the test framework in real worker processes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare import Comparison, compare, registry
+from framework_compare.errors import UsageError
+from framework_compare.progress import PlainWatcher
+
+QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, learning_rate=0.5)
+
+
+@pytest.fixture
+def result(tiny, pictures, own_cache, tmp_path):
+    return compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **QUICK)
+
+
+def test_a_cell_trains_and_its_row_says_how(result):
+    row = result.frame.iloc[0]
+    assert (row.framework, row.model, row.dataset, row.device) == ("tiny", "linear", "colours", "cpu")
+    assert (row.status, row.parameters, row.batch_size, row.pictures) == ("ok", 12, 4, 13)
+    assert row.loss_last < row.loss_first
+    assert row.epoch_s > 0 and row.images_per_s == pytest.approx(13 / row.epoch_s, rel=0.2)
+    assert row.framework_version == "1.0"
+
+
+def test_every_picture_is_in_every_epoch(result):
+    assert list(result.epochs.images) == [13, 13]
+    assert list(result.epochs.steps) == [4, 4]
+
+
+def test_phases_come_in_order_and_do_not_overlap(result):
+    phases = result.phases
+    order = ["spawn", "import", "build", "load-weights", "open-data", "first-step", "warm-up", "epochs", "release"]
+    assert list(phases.phase) == order
+    assert (phases.start_s.diff().dropna() > 0).all()
+    assert phases[phases.phase == "epochs"].pss_bytes.item() > 1e6
+
+
+def test_what_a_framework_prints_is_in_the_log_and_nowhere_else(result, tmp_path, capfd):
+    log = tmp_path / "study" / result.frame.log_path[0]
+    assert "a banner on stdout" in log.read_text()
+    assert "banner" not in capfd.readouterr().out
+
+
+def test_a_study_is_loaded_as_it_was(result, tmp_path):
+    again = Comparison.load(tmp_path / "study")
+    assert again.frame.equals(result.frame) and again.epochs.equals(result.epochs)
+
+
+def test_initial_weights_do_not_stay_on_disk(result, tmp_path):
+    assert not (tmp_path / "study" / "weights").exists()
+
+
+def test_lists_of_settings_make_a_cell_each(tiny, pictures, own_cache, tmp_path):
+    settings = {**QUICK, "batch_size": [1, 13], "pipeline": ["shared", "memory"]}
+    frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **settings).frame
+    found = set(zip(frame.batch_size, frame.pipeline, frame.status))
+    assert found == {(b, p, "ok") for b in (1, 13) for p in ("shared", "memory")}
+
+
+def test_runs_of_a_cell_are_told_apart_and_joined(tiny, pictures, own_cache, tmp_path):
+    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
+    assert len(result.frame) == 1 and len(result.epochs) == 6
+    assert sorted(set(result.epochs.repeat)) == [1, 2, 3]
+
+
+def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache, tmp_path):
+    """Warm-up steps leave no trace: the epoch begins with the seeded weights again."""
+    losses = []
+    for warmup_steps in (0, 20):
+        settings = {**QUICK, "warmup_steps": warmup_steps, "pipeline": "shared"}
+        out = tmp_path / str(warmup_steps)
+        losses.append(compare(tiny, "linear", dataset=pictures, out=out, **settings).epochs.loss.tolist())
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(frameworks="caffe"), r"unknown framework 'caffe'; allowed: torch, tensorflow"),
+        (dict(frameworks=[]), "no framework is given"),
+        (dict(frameworks=["tiny", "tiny"]), "framework 'tiny' is given twice"),
+        (dict(models="lenet"), r"unknown model 'lenet'; allowed: alexnet"),
+        (dict(device="tpu"), "unknown device 'tpu'; allowed: cpu, cuda, cuda:N"),
+        (dict(dataset="fire-smoke-huge"), "unknown data set 'fire-smoke-huge'; allowed: fire-smoke-small"),
+        (dict(batch_size=0), "batch_size is 0; allowed: a whole number of at least 1"),
+        (dict(batch_size=[]), "batch_size is an empty list"),
+        (dict(epochs=1.5), "epochs is 1.5"),
+        (dict(pipeline="magic"), "unknown pipeline 'magic'; allowed: native, shared, memory"),
+        (dict(speed="high"), "unknown setting 'speed'"),
+        (dict(learning_rate=-1), "learning_rate is -1"),
+        (dict(limit=0), "limit is 0"),
+        (dict(classes=["fire", "flood"]), "flood"),
+        (dict(timeout_s=0), "timeout_s is 0"),
+        (dict(installer="conda"), "conda"),
+        (dict(python={"caffe": "/usr/bin/python3"}), "unknown framework 'caffe'"),
+        (dict(repeats=0), "repeats"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny, pictures, own_cache, tmp_path):
+    request = {**QUICK, "frameworks": "tiny", "models": "linear", "device": "cpu", "dataset": pictures, **change}
+    with pytest.raises(UsageError, match=re.escape(said) if "allowed" not in said else said) as error:
+        compare(out=tmp_path / "study", **request)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "study").exists()
+
+
+def test_an_unsupported_device_is_a_row(tiny, pictures, own_cache, tmp_path):
+    row = compare(tiny, "linear", "cuda", dataset=pictures, out=tmp_path / "s", **QUICK).frame.iloc[0]
+    assert (row.status, row.reason) == ("unsupported", "device 'cuda': tiny has a CPU only")
+
+
+def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
+    tiny, pictures, own_cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    entry = registry.Framework("absent", registry.FRAMEWORKS["tiny"].trainer, "mxnet.txt", "mxnet", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "absent", entry)
+    frame = compare(["absent", tiny], "linear", dataset=pictures, out=tmp_path / "s", **QUICK).frame
+    assert list(frame.status) == ["not-installed", "ok"]
+    assert "absent" in frame.reason[0] and "\n" not in frame.reason[0]
+
+
+def test_a_worker_that_raises_is_a_failed_row_with_its_phase_and_the_next_cell_runs(
+    tiny, pictures, own_cache, tmp_path
+):
+    settings = {**QUICK, "image_size": 64}
+    frame = compare(tiny, ["alexnet", "linear"], dataset=pictures, out=tmp_path / "s", **settings).frame
+    assert list(frame.status) == ["failed", "ok"]
+    assert "tiny trains the linear test model only" in frame.reason[0]
+
+
+def test_a_worker_past_its_limit_is_timed_out(tiny, pictures, own_cache, tmp_path):
+    settings = {**QUICK, "epochs": 1_000_000}
+    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", timeout_s=2, **settings)
+    assert result.frame.status[0] == "timed-out" and "within 2 s" in result.frame.reason[0]
+    assert len(result.epochs) > 0, "epochs measured before the end are kept"
+
+
+def test_plain_progress_is_a_line_a_cell(tiny, pictures, own_cache, tmp_path, capsys):
+    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=PlainWatcher(), **QUICK)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "colours: 13 pictures (fire 5, smoke 4, no_fire 4)"
+    assert re.fullmatch(r"\[1/1\] tiny-linear-cpu: .* s an epoch, .* images/s.*", lines[-1])
+
+
+def test_every_framework_gets_the_same_weights_and_pictures(result, tmp_path):
+    job = json.loads((tmp_path / "study" / "runs" / "00001-tiny-linear-cpu" / "job.json").read_text())
+    assert job["weights"].endswith("linear-3-32-0.npy")
+    listing = json.loads(Path(job["pictures"]).read_text())
+    assert listing["classes"] == ["fire", "smoke", "no_fire"] and len(listing["paths"]) == 13
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, framework_compare as f; assert f.__version__; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "pandas", "psutil", "rich"} & set(loaded)
+
+
+def test_samples_fall_into_the_run(tiny, pictures, own_cache, tmp_path):
+    settings = {**QUICK, "epochs": 300}
+    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", sampling_hz=50, **settings)
+    samples = result.samples
+    assert len(samples) > 3 and (np.diff(samples.t_s) > 0).all()
+    assert result.frame.threads_max[0] >= 1 and result.frame.peak_rss_bytes[0] > 1e7

@@ -1,0 +1,223 @@
+"""Frames read back from real studies with known figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from framework_compare.comparison import Comparison
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.frames import CELL_COLUMNS, WORST_FIRST
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
+from framework_compare.store import Store
+
+SECOND = 1_000_000_000
+ORIGIN = 50 * SECOND
+SETTINGS = {"datasets": {"small": {"pictures": 791, "skipped": 2, "classes": ["fire", "smoke", "none"]}}}
+FRAMES = ("frame", "epochs", "samples", "phases")
+
+
+def cell(framework="torch", model="alexnet", **config):
+    return Cell(framework, model, "small", "cpu", TrainConfig(**config))
+
+
+def ok(*seconds, **fields):
+    phases = [Phase("import", ORIGIN, ORIGIN + 2 * SECOND), Phase("build", ORIGIN + 3 * SECOND, ORIGIN + 4 * SECOND, 5)]
+    at, epochs = ORIGIN + 4 * SECOND, []
+    for number, length in enumerate(seconds, 1):
+        end = at + int(length * SECOND)
+        epochs.append(Epoch(number, at, end, length / 4, 100, 10, 1 / number, length / 10, 0.1, 0.2))
+        at = end
+    phases.append(Phase("epochs", ORIGIN + 4 * SECOND, at))
+    times = (-1.0, 1.0, 2.5, 4.5, 5.0)
+    samples = tuple(Sample(ORIGIN + int(t * SECOND), cpu_percent=100.0, rss_bytes=2**30, threads=11) for t in times)
+    run = Run("ok", phases=tuple(phases), epochs=tuple(epochs), samples=samples, framework_version="2.1")
+    return dataclasses.replace(run, log_path="logs/1.log", parameters=57_016_131, **fields)
+
+
+def study(folder, outcomes, cells=None, repeats=1, settings=SETTINGS):
+    cells = cells if cells is not None else [cell(str(number)) for number in range(len(outcomes) // repeats)]
+    with Store.create(folder, settings=settings, machine={"cores": 2}, cells=cells, repeats=repeats) as store:
+        for (run_id, _, _), run in zip(store.plan(), outcomes):
+            store.record(run_id, run)
+    return Comparison.load(folder)
+
+
+def test_a_cell_is_a_row_with_its_settings_and_figures(tmp_path):
+    row = study(tmp_path, [ok(1, 2, 6)], [cell(batch_size=32, execution="graph", threads=2)]).frame.iloc[0]
+    known = {
+        "framework": "torch",
+        "framework_version": "2.1",
+        "model": "alexnet",
+        "dataset": "small",
+        "device": "cpu",
+        "batch_size": 32,
+        "execution": "graph",
+        "threads": 2,
+        "status": "ok",
+        "reason": "",
+        "runs": 1,
+        "epoch_s": 3.0,
+        "epoch_s_median": 2.0,
+        "data_wait_share": 0.25,
+        "peak_rss_bytes": 2**30,
+        "threads_max": 11,
+        "parameters": 57_016_131,
+        "import_s": 2.0,
+        "pictures": 791,
+        "skipped_pictures": 2,
+        "log_path": "logs/1.log",
+        "learning_rate": 0.001,
+        "loss_function": "cross_entropy",
+    }
+    assert {name: row[name] for name in known} == known
+    assert row["epoch_s_ci_low"] < 3.0 < row["epoch_s_ci_high"]
+
+
+def test_the_columns_are_the_same_whatever_was_measured(tmp_path):
+    for number, outcomes in enumerate([[], [Run("not-installed")], [ok(1)]]):
+        frame = study(tmp_path / str(number), outcomes).frame
+        assert tuple(frame.columns) == CELL_COLUMNS
+        assert frame["epoch_s"].dtype == frame["gpu_percent_mean"].dtype == frame["pictures"].dtype == float
+
+
+@pytest.mark.parametrize("status", [status for status in STATUSES if status not in ("planned", "running")])
+def test_a_cell_of_any_outcome_is_a_row(tmp_path, status):
+    frame = study(tmp_path, [Run(status, reason="why"), ok(1)]).frame
+    assert list(frame["status"]) == [status, "ok"]
+    assert list(frame["reason"]) == ["why", ""]
+
+
+def test_cells_not_run_yet_are_rows(tmp_path):
+    comparison = study(tmp_path, [], [cell("torch"), cell("paddle")])
+    assert list(comparison.frame["framework"]) == ["torch", "paddle"]
+    assert list(comparison.frame["status"]) == ["planned", "planned"]
+
+
+def test_a_crash_without_a_reason_tells_its_signal_and_phase(tmp_path):
+    frame = study(tmp_path, [Run("crashed", signal="SIGSEGV", died_in="first-step")]).frame
+    assert frame["reason"][0] == "SIGSEGV in first-step"
+
+
+def test_repeats_are_taken_together(tmp_path):
+    row = study(tmp_path, [ok(1, 2), ok(3, 6)], [cell()], repeats=2).frame.iloc[0]
+    assert (row["epoch_s"], row["runs"], row["runs_ok"], row["epochs_measured"]) == (3.0, 2, 2, 4)
+
+
+def test_one_bad_repeat_is_the_status_of_the_cell_and_its_figures_are_of_the_others(tmp_path):
+    crashed = Run("crashed", reason="broke", log_path="logs/2.log")
+    row = study(tmp_path, [ok(1, 2), crashed, ok(3, 6)], [cell()], repeats=3).frame.iloc[0]
+    assert (row["status"], row["reason"], row["log_path"]) == ("crashed", "run 2 of 3: broke", "logs/2.log")
+    assert (row["epoch_s"], row["runs_ok"]) == (3.0, 2)
+
+
+def test_every_status_has_a_rank():
+    assert sorted(WORST_FIRST) == sorted(STATUSES)
+
+
+def test_epochs(tmp_path):
+    epochs = study(tmp_path, [ok(1, 2), Run("failed"), ok(3)]).epochs
+    assert list(epochs["framework"]) == ["0", "0", "2"]
+    assert list(epochs["epoch"]) == [1, 2, 1]
+    assert list(epochs["epoch_s"]) == [1.0, 2.0, 3.0]
+    assert list(epochs["start_s"]) == [4.0, 5.0, 4.0]
+    assert {"model", "dataset", "device", "batch_size", "repeat", "data_wait_s", "images", "steps", "loss"} <= set(
+        epochs
+    )
+
+
+def test_samples_have_the_time_since_the_first_phase_and_the_phase_they_fell_in(tmp_path):
+    samples = study(tmp_path, [ok(1)]).samples
+    assert list(samples["t_s"]) == [-1.0, 1.0, 2.5, 4.5, 5.0]
+    assert [name if isinstance(name, str) else None for name in samples["phase"]] == [
+        None,
+        "import",
+        None,
+        "epochs",
+        "epochs",
+    ]
+    assert samples["gpu_percent"].isna().all()
+
+
+def test_samples_of_a_run_without_phases_count_from_the_first(tmp_path):
+    samples = study(tmp_path, [Run("crashed", samples=(Sample(7 * SECOND), Sample(9 * SECOND)))]).samples
+    assert list(samples["t_s"]) == [0.0, 2.0]
+
+
+def test_phases(tmp_path):
+    phases = study(tmp_path, [ok(1)]).phases
+    assert list(phases["phase"]) == ["import", "build", "epochs"]
+    assert list(phases["start_s"]) == [0.0, 3.0, 4.0]
+    assert list(phases["seconds"]) == [2.0, 1.0, 1.0]
+    assert list(phases["pss_bytes"].fillna(-1)) == [-1, 5, -1]
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_equal_each_time_it_is_loaded(tmp_path, name):
+    first = study(tmp_path, [ok(1, 2, 3), Run("crashed", reason="broke"), ok(2, 2, 9)])
+    pd.testing.assert_frame_equal(getattr(first, name), getattr(Comparison.load(tmp_path), name))
+    assert getattr(first, name) is getattr(first, name)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_an_empty_study_has_empty_frames_with_all_columns(tmp_path, name):
+    empty = getattr(study(tmp_path / "empty", []), name)
+    assert len(empty) == 0
+    assert list(empty.columns) == list(getattr(study(tmp_path / "full", [ok(1)]), name).columns)
+
+
+def test_results_can_be_read_while_they_are_written(tmp_path):
+    with Store.create(tmp_path, settings={}, machine={}, cells=[cell()], repeats=1) as store:
+        assert list(Comparison.from_store(store).frame["status"]) == ["planned"]
+        store.begin(1)
+        assert list(Comparison.from_store(store).frame["status"]) == ["running"]
+        store.record(1, ok(1, 2, 3))
+        assert list(Comparison.load(tmp_path).frame["epoch_s"]) == [2.0]
+
+
+def test_results_of_a_store_can_be_read_after_it_was_closed(tmp_path):
+    with Store.create(tmp_path, settings={}, machine={}, cells=[cell()], repeats=1) as store:
+        comparison = Comparison.from_store(store)
+    assert len(comparison.frame) == 1
+
+
+def test_a_study_without_data_set_counts_has_none(tmp_path):
+    assert study(tmp_path, [ok(1)], settings={}).frame["pictures"].isna().all()
+
+
+def test_what_goes_with_the_results_is_read_too(tmp_path):
+    comparison = study(tmp_path, [ok(1)])
+    assert (comparison.settings, comparison.machine, comparison.environments) == (SETTINGS, {"cores": 2}, {})
+
+
+def test_no_study_no_comparison(tmp_path):
+    with pytest.raises(StudyError):
+        Comparison.load(tmp_path)
+
+
+def test_csv_reads_back_as_the_frame(tmp_path):
+    comparison = study(tmp_path / "study", [ok(1, 2, 6), Run("crashed", reason='a "quoted", reason\nof two lines')])
+    comparison.to_csv(tmp_path / "frame.csv")
+    back = pd.read_csv(tmp_path / "frame.csv", dtype={"framework": str})
+    assert list(back.columns) == list(comparison.frame.columns)
+    assert list(back["epoch_s"].fillna(-1)) == [3.0, -1]
+    assert back["reason"][1] == 'a "quoted", reason of two lines'
+    assert back["parameters"][0] == 57_016_131
+
+
+@pytest.mark.parametrize(("kind", "style"), [("speed", "csv"), ("speed", "latex"), ("time", "word")])
+def test_an_unknown_table_or_style_lists_the_known_ones(tmp_path, kind, style):
+    with pytest.raises(UsageError, match="allowed: t"):
+        study(tmp_path, [ok(1)]).table(kind, style)
+
+
+def test_pandas_is_not_loaded_before_a_frame_is_asked_for(tmp_path):
+    study(tmp_path, [ok(1)])
+    code = "import sys; from framework_compare import Comparison; Comparison.load(sys.argv[1]); "
+    code += "sys.exit('pandas' in sys.modules or 'rich' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, cwd=tmp_path)

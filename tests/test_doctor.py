@@ -1,0 +1,126 @@
+"""The doctor's states, each brought about for real; environments here are bare ones, made without an installer."""
+
+from __future__ import annotations
+
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from framework_compare import doctor, environments, installers, registry, venvs
+from framework_compare.registry import Framework
+
+ANY_PYTHON = ((3, 10), (3, 99))
+
+
+def install_by_hand(order: installers.Order) -> None:
+    """Instead of pip: an environment with tinyfw 1.0, and others whose import fails, aborts or never ends."""
+    venv.create(order.folder, with_pip=False, symlinks=True)
+    site = venvs.site_packages(order.folder)
+    (site / "tinyfw.py").write_text("")
+    (site / "brokenfw.py").write_text("raise RuntimeError('no such kernel')\n")
+    (site / "deadfw.py").write_text("import os\nos.abort()\n")
+    (site / "endlessfw.py").write_text("import signal\nsignal.pause()\n")
+    (site / "tinyfw-1.0.dist-info").mkdir()
+    (site / "tinyfw-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: tinyfw\nVersion: 1.0\n")
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path) -> Path:
+    monkeypatch.setattr(installers, "install", install_by_hand)
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def framework(monkeypatch, tmp_path):
+    def register(imports: str = "tinyfw", *, python=ANY_PYTHON) -> str:
+        path = tmp_path / "tiny.txt"
+        path.write_text("tinyfw==1.0\n")
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python))
+        return "tiny"
+
+    return register
+
+
+def diagnose(*, deep: bool = False, python: str | Path | None = None) -> doctor.FrameworkCheck:
+    pythons = {} if python is None else {"tiny": python}
+    (found,) = doctor.examine(["tiny"], pythons=pythons, deep=deep).frameworks
+    assert found.state in doctor.STATES
+    assert bool(found.why) == bool(found.remedy) == (not found.usable)
+    return found
+
+
+def test_not_made_yet(framework, cache):
+    framework()
+    found = diagnose()
+    assert (found.state, found.usable, found.why) == ("not made yet", False, "it is not made yet")
+    assert found.interpreter
+    assert not cache.exists(), "the doctor only looks"
+
+
+def test_ready(framework):
+    environment = environments.ensure(framework())
+    found = diagnose(deep=True)
+    assert (found.state, found.usable) == ("ready", True)
+    assert (found.version, found.python, found.size_bytes) == ("1.0", environment.python, environment.size_bytes)
+
+
+def test_broken(framework):
+    environment = environments.ensure(framework())
+    (venvs.site_packages(environment.folder) / "tinyfw.py").unlink()
+    found = diagnose()
+    assert (found.state, found.usable) == ("broken", False)
+    assert "missing or changed" in found.why and "repaired" in found.remedy
+
+
+def test_no_interpreter(framework):
+    framework(python=((3, 98), (3, 99)))
+    found = diagnose()
+    assert (found.state, found.usable) == ("no interpreter", False)
+    assert "3.98 to 3.99" in found.why and "--python tiny=" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("imports", "why"),
+    [("brokenfw", "import brokenfw failed: RuntimeError: no such kernel"), ("deadfw", "died of SIGABRT")],
+)
+def test_a_deep_look_finds_an_import_that_fails(framework, imports, why):
+    environments.ensure(framework(imports))
+    assert diagnose().usable
+    found = diagnose(deep=True)
+    assert (found.state, found.usable) == ("broken", False)
+    assert why in found.why
+
+
+def test_a_deep_look_has_a_time_limit(framework, monkeypatch):
+    environments.ensure(framework("endlessfw"))
+    monkeypatch.setattr(doctor, "_IMPORT_TIMEOUT_S", 0)
+    assert "it took more than 0 s" in diagnose(deep=True).why
+
+
+def test_external(framework):
+    framework("pytest")
+    found = diagnose(python=sys.executable, deep=True)
+    assert (found.state, found.usable, found.version) == ("external", True, pytest.__version__)
+    assert found.size_bytes is None
+
+
+def test_external_that_is_missing(framework, tmp_path):
+    framework()
+    found = diagnose(python=tmp_path / "gone")
+    assert (found.state, found.usable) == ("external", False)
+    assert "does not exist" in found.why
+
+
+def test_all_frameworks_are_examined_by_default_and_aliases_accepted(tmp_path):
+    diagnosis = doctor.examine(pythons={"pytorch": tmp_path / "gone"})
+    assert [one.framework for one in diagnosis.frameworks] == list(registry.FRAMEWORKS)
+    assert diagnosis.frameworks[0].state == "external"
+
+
+def test_the_machine(cache):
+    machine = doctor.machine()
+    assert machine.cores >= 1 and machine.ram_bytes > 0 and machine.cache_free_bytes >= 0
+    assert machine.cache == cache

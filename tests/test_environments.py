@@ -1,0 +1,356 @@
+"""Environments are made once, reused, repaired and removed; every failure is a sentence. Offline, with real venvs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import filelock
+import pytest
+
+from framework_compare import environments, installers, registry, venvs
+from framework_compare.errors import EnvironmentUnavailable, UnknownNameError, UsageError
+from framework_compare.registry import Framework
+
+ANY_PYTHON = ((3, 10), (3, 99))
+
+
+def write_wheel(folder: Path) -> None:
+    """tinyfw 1.0, a framework of one line."""
+    meta = "tinyfw-1.0.dist-info/"
+    files = {
+        "tinyfw/__init__.py": "__version__ = '1.0'\n",
+        meta + "METADATA": "Metadata-Version: 2.1\nName: tinyfw\nVersion: 1.0\n",
+        meta + "WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in [*files, meta + "RECORD"])
+    with zipfile.ZipFile(folder / "tinyfw-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in {**files, meta + "RECORD": record}.items():
+            wheel.writestr(name, text)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    write_wheel(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, wheels, tmp_path):
+    """pip sees our wheel and nothing else, whatever its configuration; the cache is this test's own."""
+    for key in [key for key in os.environ if key.startswith("PIP_")]:
+        monkeypatch.delenv(key)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def framework(monkeypatch, tmp_path):
+    """Registers a framework whose environment is made from the given requirements; returns its name."""
+
+    def register(requirements: str = "tinyfw==1.0\n", *, imports: str = "tinyfw", python=ANY_PYTHON) -> str:
+        path = tmp_path / "tiny.txt"
+        path.write_text(requirements)
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python))
+        return "tiny"
+
+    return register
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("finished") / "envs"
+
+
+@pytest.fixture
+def tiny(framework, finished, tmp_path) -> environments.Environment:
+    """A healthy environment of the framework `tiny`, made by pip once a session and copied for each test."""
+    name, envs = framework(), tmp_path / "cache/envs"
+    if finished.exists():
+        shutil.copytree(finished, envs, symlinks=True)
+    environment = environments.ensure(name)
+    if not finished.exists():
+        shutil.copytree(envs, finished, symlinks=True)
+    return environment
+
+
+def leftovers(tmp_path: Path) -> list[str]:
+    return [path.name for path in (tmp_path / "cache/envs").iterdir() if path.is_dir()]
+
+
+def test_an_environment_is_made_and_described(tiny):
+    assert (tiny.framework, tiny.version, tiny.managed) == ("tiny", "1.0", True)
+    assert tiny.packages["tinyfw"] == "1.0"
+    assert tiny.size_bytes > 0
+    assert re.fullmatch(r"tiny-[0-9a-f]{12}", tiny.folder.name)
+    assert subprocess.run([tiny.python, "-c", "import tinyfw"], check=False).returncode == 0
+
+
+def test_a_healthy_environment_is_reused(tiny):
+    before = (tiny.folder / venvs.MARKER).stat()
+    said = []
+    assert environments.ensure("tiny", report=said.append) == tiny
+    assert environments.find("tiny") == tiny
+    assert said == []
+    assert (tiny.folder / venvs.MARKER).stat() == before
+
+
+def test_comments_and_the_installer_do_not_change_the_environment(tiny, framework):
+    framework("# a comment\ntinyfw==1.0  # another\n\n")
+    assert environments.ensure("tiny", installer="uv") == tiny
+
+
+def test_other_requirements_are_another_environment(tiny, framework):
+    framework("tinyfw==1.0\nnot-there==2\n")
+    assert environments.find("tiny") is None
+    assert environments.plan_for("tiny").folder != tiny.folder
+
+
+def delete_marker(folder: Path) -> None:
+    (folder / venvs.MARKER).unlink()
+
+
+def cut_marker(folder: Path) -> None:
+    (folder / venvs.MARKER).write_text("{")
+
+
+def delete_package_file(folder: Path) -> None:
+    (venvs.site_packages(folder) / "tinyfw/__init__.py").unlink()
+
+
+def lengthen_package_file(folder: Path) -> None:
+    with (venvs.site_packages(folder) / "tinyfw/__init__.py").open("a") as file:
+        file.write("# more\n")
+
+
+def break_python(folder: Path) -> None:
+    (folder / "bin/python").unlink()
+    (folder / "bin/python").symlink_to("gone")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (delete_marker, "did not finish"),
+        (cut_marker, "did not finish"),
+        (delete_package_file, "missing or changed"),
+        (lengthen_package_file, "missing or changed"),
+        (break_python, "does not run"),
+    ],
+)
+def test_damage_is_noticed(tiny, damage, reason):
+    damage(tiny.folder)
+    assert reason in venvs.fault(environments.plan_for("tiny"))
+    assert environments.find("tiny") is None
+
+
+def test_bytecode_is_not_damage(tiny):
+    cache = venvs.site_packages(tiny.folder) / "tinyfw/__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "more.pyc").write_text("x")
+    assert environments.find("tiny") == tiny
+
+
+def test_a_broken_environment_is_repaired(tiny):
+    delete_package_file(tiny.folder)
+    said = []
+    repaired = environments.ensure("tiny", report=said.append)
+    assert repaired.python == tiny.python
+    assert subprocess.run([repaired.python, "-c", "import tinyfw"], check=False).returncode == 0
+    assert "tiny: repairing its environment (files of its packages are missing or changed)" in said[0]
+
+
+def test_an_environment_made_without_the_index_asked_for_is_faulty(tiny):
+    plan = environments.plan_for("tiny")
+    assert "https://host.invalid/cpu" in venvs.fault(plan, index="https://me:secret@host.invalid/cpu")
+    assert "secret" not in venvs.fault(plan, index="https://me:secret@host.invalid/cpu")
+    assert venvs.fault(plan) == ""
+
+
+TWO_AT_ONCE = """
+import sys
+from framework_compare import environments, registry
+registry.FRAMEWORKS["tiny"] = registry.Framework("tiny", "tiny:T", sys.argv[1], "tinyfw", ((3, 10), (3, 99)))
+print(environments.ensure("tiny", report=print).python)
+"""
+
+
+def test_two_processes_at_once_make_one_environment(framework, tmp_path):
+    framework()
+    command = [sys.executable, "-c", TWO_AT_ONCE, str(tmp_path / "tiny.txt")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) for _ in range(2)]
+    outputs = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(output.count("output goes to") for output in outputs) == 1, "made or repaired once"
+    assert len({output.splitlines()[-1] for output in outputs}) == 1
+    assert environments.find("tiny") is not None
+
+
+def test_waiting_for_another_process_is_told(tiny):
+    delete_marker(tiny.folder)
+    other = filelock.FileLock(f"{tiny.folder}.lock", thread_local=False)
+    other.acquire()
+    said = []
+
+    def hear(message: str) -> None:
+        said.append(message)
+        other.release()
+
+    waiter = threading.Thread(target=environments.ensure, args=("tiny",), kwargs={"report": hear})
+    waiter.start()
+    waiter.join()
+    assert "waiting for another process" in said[0]
+    assert environments.find("tiny") is not None
+
+
+def test_a_package_nobody_has_leaves_nothing_and_says_so(framework, tmp_path):
+    framework("tinyfw==1.0\nno-such-package==1.0\n")
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        environments.ensure("tiny")
+    message = str(caught.value)
+    assert "tiny: pip could not install its requirements" in message
+    assert "No matching distribution found for no-such-package==1.0" in message
+    assert "--python tiny=/path/to/python" in message
+    assert "\n" not in message
+    assert leftovers(tmp_path) == []
+    log = Path(message.rpartition(" ")[2])
+    assert "no-such-package" in log.read_text()
+
+
+def test_no_network_is_named_as_the_cause(framework, tmp_path, monkeypatch):
+    framework()
+    for key in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(key)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(EnvironmentUnavailable, match="no package index could be reached.*check the network"):
+        environments.ensure("tiny")
+    assert leftovers(tmp_path) == []
+
+
+def test_an_interrupted_install_leaves_nothing(framework, tmp_path, monkeypatch):
+    framework()
+
+    def interrupted(order: installers.Order) -> None:
+        (order.folder / "bin").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(installers, "install", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        environments.ensure("tiny")
+    assert leftovers(tmp_path) == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(framework, tmp_path, monkeypatch):
+    framework()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(EnvironmentUnavailable, match=r"cannot be written.*FRAMEWORK_COMPARE_CACHE"):
+        environments.ensure("tiny")
+
+
+def test_the_parents_modules_do_not_pass_for_installed_ones(framework, tmp_path, monkeypatch, wheels):
+    with zipfile.ZipFile(wheels / "tinyfw-1.0-py3-none-any.whl") as wheel:
+        wheel.extractall(tmp_path / "parent")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "parent"))
+    framework()
+    environment = environments.ensure("tiny")
+    assert environment.version == "1.0"
+
+
+def test_no_interpreter_in_range(framework):
+    framework(python=((3, 98), (3, 99)))
+    with pytest.raises(EnvironmentUnavailable, match=r"tiny needs Python 3\.98 to 3\.99"):
+        environments.ensure("tiny")
+    assert environments.find("tiny") is None
+
+
+def test_missing_requirements_file(framework, tmp_path):
+    framework()
+    (tmp_path / "tiny.txt").unlink()
+    with pytest.raises(EnvironmentUnavailable, match=r"tiny\.txt cannot be read"):
+        environments.ensure("tiny")
+
+
+def test_remove_deletes_environment_and_log(tiny):
+    assert [one.folder for one in environments.installed()] == [tiny.folder]
+    assert environments.remove("tiny") == [tiny.folder]
+    assert not tiny.folder.exists() and not venvs.log_of(tiny.folder).exists()
+    assert environments.installed() == []
+    assert environments.remove("tiny") == []
+
+
+def test_remove_spares_a_framework_whose_name_begins_alike(tiny):
+    other = tiny.folder.rename(tiny.folder.with_name("tiny-er-0123456789ab"))
+    assert environments.remove("tiny") == []
+    assert other.exists()
+
+
+def test_remove_refuses_while_another_process_makes_it(tiny):
+    with filelock.FileLock(f"{tiny.folder}.lock"), pytest.raises(EnvironmentUnavailable, match="by another process"):
+        environments.remove("tiny")
+    assert tiny.folder.exists()
+
+
+def test_unknown_names_list_what_is_allowed():
+    with pytest.raises(UnknownNameError, match="torch"):
+        environments.ensure("caffe")
+    with pytest.raises(UsageError, match="pip, uv"):
+        environments.ensure("torch", installer="poetry")
+
+
+def test_uv_that_is_not_there(framework, tmp_path, monkeypatch):
+    framework()
+    monkeypatch.setattr(installers.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(EnvironmentUnavailable, match="no uv is on PATH.*pip install uv"):
+        environments.ensure("tiny", installer="uv")
+    assert leftovers(tmp_path) == []
+
+
+def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_path, monkeypatch):
+    framework()
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    environment = environments.ensure("tiny", installer="uv", index="https://me:secret@host.invalid/cpu")
+    told = (tmp_path / "told").read_text()
+    assert f"--python {environment.python}" in told and f"-r {tmp_path / 'tiny.txt'}" in told
+    assert "--extra-index-url https://me:secret@host.invalid/cpu" in told
+    kept = (environment.folder / venvs.MARKER).read_text() + venvs.log_of(environment.folder).read_text()
+    assert "https://host.invalid/cpu" in kept and "secret" not in kept
+
+
+@pytest.mark.parametrize(
+    ("installer", "said", "reason"),
+    [
+        (
+            "pip",
+            ["ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"],
+            "No space",
+        ),
+        ("pip", ["Collecting x", "ERROR: Failed building wheel for x", "ERROR: Could not build wheels for x"], "build"),
+        ("pip", ["something odd"], "something odd"),
+        ("pip", [], "it said nothing"),
+        (
+            "uv",
+            ["  × No solution found when resolving dependencies:", "  ╰─▶ Because x was not found", "      we stop."],
+            "No solution found when resolving dependencies: Because x was not found we stop",
+        ),
+    ],
+    ids=["no-space", "build", "no-error-line", "silent", "uv-no-solution"],
+)
+def test_reasons(installer, said, reason):
+    order = installers.Order("tiny", Path("e"), Path("p"), Path("r"), Path("l"), installer)
+    assert reason in installers.diagnose(order, said)[0]

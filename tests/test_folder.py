@@ -1,0 +1,250 @@
+"""datasets/folder.py and resolve.py: what a folder of pictures is taken for, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare.datasets import folder
+from framework_compare.datasets.folder import limit, read_folder
+from framework_compare.datasets.resolve import resolve
+from framework_compare.errors import DataError
+
+REAL = Path(__file__).parents[2] / "shared" / "data" / "fire_smoke_791"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> Path:
+    made = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(made))
+    return made
+
+
+def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
+    noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(file, form, **options)
+    return file.getvalue()
+
+
+JPEG = picture()
+PNG = picture("PNG")
+
+
+def make(root: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def names(index: folder.FolderIndex) -> list[str]:
+    return [os.path.basename(path) for path in index.pictures.paths]
+
+
+def test_classes_are_sorted_folder_names_and_pictures_sorted_within(tmp_path: Path) -> None:
+    root = make(tmp_path / "pets", {"dog/2.jpg": JPEG, "cat/b.jpg": JPEG, "dog/1.jpg": JPEG, "cat/deep/a.png": PNG})
+    index = read_folder(root)
+    assert index.pictures.classes == ("cat", "dog")
+    assert names(index) == ["b.jpg", "a.png", "1.jpg", "2.jpg"]
+    assert index.pictures.labels == (0, 0, 1, 1)
+    assert index.pictures.formats == ("JPEG", "PNG", "JPEG", "JPEG")
+    assert all(os.path.isabs(path) for path in index.pictures.paths)
+    assert (index.name, index.skipped, index.found_aliases, index.ignored_folders) == ("pets", (), {}, ())
+
+
+def test_fire_and_smoke_come_in_the_order_of_the_study(tmp_path: Path) -> None:
+    root = make(tmp_path, {"no_fire/a.jpg": JPEG, "smoke/a.jpg": JPEG, "fire/a.jpg": JPEG})
+    assert read_folder(root).pictures.classes == ("fire", "smoke", "no_fire")
+    assert read_folder(root).found_aliases == {}
+
+
+@pytest.mark.parametrize("spelling", ["nofire", "no-fire", "no fire", "No_Fire", "non_fire", "NORMAL", "neutral"])
+def test_spellings_of_no_fire_are_taken_for_it_and_reported(tmp_path: Path, spelling: str) -> None:
+    index = read_folder(make(tmp_path, {"fire/a.jpg": JPEG, f"{spelling}/a.jpg": JPEG}))
+    assert index.pictures.classes == ("fire", "no_fire")
+    assert index.found_aliases == {spelling: "no_fire"}
+
+
+def test_two_spellings_are_one_class(tmp_path: Path) -> None:
+    index = read_folder(make(tmp_path, {"Fire/a.jpg": JPEG, "normal/a.jpg": JPEG, "neutral/b.jpg": JPEG}))
+    assert index.pictures.labels == (0, 1, 1)
+    assert index.found_aliases == {"Fire": "fire", "normal": "no_fire", "neutral": "no_fire"}
+
+
+def test_other_classes_keep_names_that_could_be_aliases(tmp_path: Path) -> None:
+    index = read_folder(make(tmp_path, {"neutral/a.jpg": JPEG, "happy/a.jpg": JPEG, "fire/a.jpg": JPEG}))
+    assert index.pictures.classes == ("fire", "happy", "neutral")
+    assert index.found_aliases == {}
+
+
+def test_given_classes_fix_the_order_and_name_what_is_ignored(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "c/1.jpg": b"bad, but not asked for"})
+    index = read_folder(root, classes=["b", "a"])
+    assert index.pictures.classes == ("b", "a")
+    assert [Path(path).parent.name for path in index.pictures.paths] == ["b", "a"]
+    assert index.ignored_folders == ("c",)
+
+
+def test_given_classes_accept_the_aliases_of_fire_and_smoke(tmp_path: Path) -> None:
+    root = make(tmp_path, {"flames/1.jpg": JPEG, "normal/1.jpg": JPEG})
+    index = read_folder(root, classes=["no_fire", "fire"])
+    assert index.pictures.classes == ("no_fire", "fire")
+    assert index.found_aliases == {"flames": "fire", "normal": "no_fire"}
+
+
+def test_given_classes_may_be_alias_words_themselves(tmp_path: Path) -> None:
+    root = make(tmp_path, {"normal/1.jpg": JPEG, "fire/1.jpg": JPEG})
+    index = read_folder(root, classes=["normal", "fire"])
+    assert index.pictures.classes == ("normal", "fire")
+    assert index.found_aliases == {}
+
+
+def test_a_missing_class_is_named_with_what_was_found(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    with pytest.raises(DataError, match=r"no folder of class 'z'; found: a, b"):
+        read_folder(root, classes=["a", "z"])
+
+
+@pytest.mark.parametrize("classes", ["fire", [], ["a", "a"]], ids=repr)
+def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: object) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    with pytest.raises(DataError, match="list of different class names"):
+        read_folder(root, classes=classes)
+
+
+def test_own_aliases_win(tmp_path: Path) -> None:
+    root = make(tmp_path, {"chats/1.jpg": JPEG, "dog/1.jpg": JPEG})
+    index = read_folder(root, aliases={"chats": "cat"})
+    assert index.pictures.classes == ("cat", "dog")
+    assert index.found_aliases == {"chats": "cat"}
+
+
+def test_splits_are_merged(tmp_path: Path) -> None:
+    root = make(tmp_path, {f"{split}/{name}/1.jpg": JPEG for split in ("Train", "val", "test") for name in ("a", "b")})
+    index = read_folder(root)
+    assert index.pictures.classes == ("a", "b")
+    assert index.pictures.labels == (0, 0, 0, 1, 1, 1)
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    assert read_folder(make(tmp_path / "1", {"train/1.jpg": JPEG, "bus/1.jpg": JPEG})).pictures.classes == (
+        "bus",
+        "train",
+    )
+    assert read_folder(make(tmp_path / "2", {"train/1.jpg": JPEG, "test/1.jpg": JPEG})).pictures.classes == (
+        "test",
+        "train",
+    )
+
+
+def test_links_that_loop_and_links_that_lead_nowhere(tmp_path: Path) -> None:
+    root = make(tmp_path / "set", {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    (root / "a" / "up").symlink_to(root)
+    (root / "a" / "here").symlink_to(root / "a")
+    (root / "b" / "top").symlink_to("/")
+    (root / "b" / "itself").symlink_to(root / "b" / "itself")
+    (root / "b" / "gone.jpg").symlink_to(root / "nothing.jpg")
+    index = read_folder(root, on_bad_picture="skip")
+    assert names(index) == ["1.jpg", "1.jpg"]
+    assert [os.path.basename(path) for path, _ in index.skipped] == ["gone.jpg"]
+
+
+def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
+    make(tmp_path / "elsewhere", {"1.jpg": JPEG})
+    root = make(tmp_path / "set", {"a/1.jpg": JPEG})
+    (root / "b").symlink_to(tmp_path / "elsewhere")
+    assert read_folder(root).pictures.paths[1] == str(root / "b" / "1.jpg")
+
+
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        ({}, "has no class folders"),
+        ({"1.jpg": JPEG}, "has no class folders"),
+        ({"a/1.jpg": JPEG}, "has one class folder only, 'a'"),
+        ({"a/1.jpg": JPEG, "b/notes.txt": b"x"}, "class 'b' .* has no picture that decodes"),
+        ({"a/1.jpg": JPEG, "b/.hidden": b"x"}, "/b' has no files in it"),
+    ],
+    ids=["empty", "flat", "one-class", "no-pictures", "empty-class"],
+)
+def test_folders_that_are_no_data_set(tmp_path: Path, files: dict, message: str) -> None:
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DataError, match=message):
+        read_folder(make(tmp_path / "set", files))
+
+
+def test_a_missing_folder_and_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_folder(tmp_path / "nothing")
+    (tmp_path / "file").write_bytes(JPEG)
+    with pytest.raises(DataError, match="is a file"):
+        read_folder(tmp_path / "file")
+
+
+def test_on_bad_picture_allows_two_words(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'fail' or 'skip', not 'ignore'"):
+        read_folder(tmp_path, on_bad_picture="ignore")
+
+
+def test_progress_counts_to_the_total(tmp_path: Path) -> None:
+    root = make(tmp_path, {f"{name}/{i}.jpg": JPEG for name in "ab" for i in range(70)})
+    seen: list[tuple[int, int]] = []
+    read_folder(root, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (140, 140)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+@pytest.fixture
+def uneven(tmp_path: Path) -> folder.FolderIndex:
+    counts = {"a": 60, "b": 30, "c": 3}
+    return read_folder(make(tmp_path, {f"{c}/{i:02}.jpg": JPEG for c, n in counts.items() for i in range(n)}))
+
+
+@pytest.mark.parametrize("n, counts", [(31, (20, 10, 1)), (3, (1, 1, 1)), (92, (59, 30, 3)), (10, (6, 3, 1))], ids=str)
+def test_limit_keeps_shares_and_order(uneven: folder.FolderIndex, n: int, counts: tuple[int, ...]) -> None:
+    kept = limit(uneven, n, seed=1).pictures
+    assert len(kept) == n
+    assert np.abs(np.bincount(kept.labels, minlength=3) - counts).max() <= 1
+    position = {path: i for i, path in enumerate(uneven.pictures.paths)}
+    assert [position[path] for path in kept.paths] == sorted(position[path] for path in kept.paths)
+
+
+def test_limit_is_seeded(uneven: folder.FolderIndex) -> None:
+    assert limit(uneven, 30, seed=1) == limit(uneven, 30, seed=1)
+    assert limit(uneven, 30, seed=1) != limit(uneven, 30, seed=2)
+    assert limit(uneven, 1000) == uneven
+
+
+@pytest.mark.parametrize("n", [2, 0, -1, True, 2.5, "3"], ids=repr)
+def test_limit_needs_one_picture_a_class(uneven: folder.FolderIndex, n: object) -> None:
+    with pytest.raises(DataError, match="at least one picture a class, 3, not"):
+        limit(uneven, n)
+
+
+def test_resolve_takes_a_folder(tmp_path: Path, monkeypatch) -> None:
+    root = make(tmp_path / "pets", {"a/1.jpg": JPEG, "a/2.jpg": JPEG, "b/1.jpg": JPEG})
+    monkeypatch.chdir(tmp_path)
+    assert resolve("pets").name == resolve(root).name == resolve("./pets/").name == "pets"
+    assert resolve(str(root), classes=["b", "a"], limit=2).pictures.labels == (0, 1)
+
+
+def test_resolve_names_what_is_allowed() -> None:
+    with pytest.raises(DataError, match=r"'imagenet'; allowed: fire-smoke-small.*path of a folder"):
+        resolve("imagenet")
+    with pytest.raises(DataError, match="does not exist"):
+        resolve(Path("imagenet"))
+
+
+@pytest.mark.skipif(not REAL.exists(), reason=f"the real pictures are not at {REAL}; get them to run this test")
+def test_the_real_pictures() -> None:
+    index = read_folder(REAL)
+    assert index.pictures.classes == ("fire", "smoke", "no_fire")
+    assert Counter(index.pictures.labels) == {0: 264, 1: 264, 2: 263}
+    assert index.skipped == ()

@@ -1,0 +1,120 @@
+"""What we say of the machine, against other ways to know it, and of control groups, on folders laid out as theirs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from framework_compare import cgroup, machine
+
+
+def test_description_is_json_and_names_nobody():
+    text = json.dumps(machine.describe(), allow_nan=False)
+    words = json.dumps(list(machine.describe().values()))
+    assert json.loads(text)["cpu"]
+    node = platform.node()
+    assert len(node) < 4 or node not in words, "the host's name is in the description"
+    assert os.path.expanduser("~") + os.sep not in words
+
+
+def test_description_agrees_with_psutil():
+    described = machine.describe()
+    assert described["memory_bytes"] == psutil.virtual_memory().total
+    assert described["physical_cores"] == psutil.cpu_count(logical=False)
+    assert described["logical_cores"] >= described["affinity_cores"] >= described["available_cores"] >= 1
+    assert described["python"].endswith(platform.python_version())
+
+
+@pytest.mark.parametrize(
+    "affinity, logical, physical, quota, available",
+    [
+        pytest.param(8, 8, 8, None, 8, id="plain"),
+        pytest.param(16, 16, 8, None, 8, id="hyper-threads"),
+        pytest.param(16, 16, None, None, 16, id="physical-unknown"),
+        pytest.param(6, 16, 8, None, 6, id="pinned"),
+        pytest.param(12, 16, 8, None, 12, id="pinned-to-hyper-threads"),
+        pytest.param(16, 16, 8, 2.5, 2, id="quota"),
+        pytest.param(16, 16, 8, 100.0, 8, id="quota-beyond"),
+        pytest.param(16, 16, 8, 0.2, 1, id="quota-below-one"),
+    ],
+)
+def test_available_cores(monkeypatch, affinity, logical, physical, quota, available):
+    monkeypatch.setattr(machine, "_affinity_cores", lambda: affinity)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: logical)
+    monkeypatch.setattr(machine.psutil, "cpu_count", lambda logical: physical)
+    monkeypatch.setattr(machine.cgroup, "quota_cores", lambda: quota)
+    assert machine.available_cores() == available
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="affinity can be set on Linux only")
+def test_available_cores_of_a_process_pinned_to_one():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from framework_compare.machine import available_cores; print(available_cores())"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+def write(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text + "\n")
+
+
+V1 = "4:memory:/docker/ab\n2:cpu,cpuacct:/docker/ab\n1:cpuset:/"
+
+
+@pytest.mark.parametrize(
+    "membership, files, cores",
+    [
+        pytest.param("0::/", {}, None, id="v2-root"),
+        pytest.param("0::/", {"cpu.max": "150000 100000"}, 1.5, id="v2-in-container"),
+        pytest.param("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4.0, id="v2-of-parent"),
+        pytest.param("0::/a/b", {"a/b/cpu.max": "50000 100000", "a/cpu.max": "400000 100000"}, 0.5, id="v2-smallest"),
+        pytest.param("0::/a", {"a/cpu.max": "max 100000"}, None, id="v2-no-limit"),
+        pytest.param("0::/../up", {"cpu.max": "200000 100000"}, 2.0, id="v2-group-outside-its-namespace"),
+        pytest.param(V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, id="v1-no-limit"),
+        pytest.param(V1, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3.0, id="v1-inside"),
+        pytest.param(
+            V1,
+            {"cpu/docker/ab/cpu.cfs_quota_us": "250000", "cpu/docker/ab/cpu.cfs_period_us": "100000"},
+            2.5,
+            id="v1-of-the-host",
+        ),
+    ],
+)
+def test_quota(tmp_path, membership, files, cores):
+    write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
+    assert cgroup.quota_cores(mount=tmp_path / "mount", membership=tmp_path / "membership") == cores
+
+
+@pytest.mark.parametrize(
+    "membership, files, limit",
+    [
+        pytest.param("0::/a", {"a/memory.max": "1073741824"}, 1 << 30, id="v2"),
+        pytest.param("0::/a", {"a/memory.max": "max"}, None, id="v2-no-limit"),
+        pytest.param("0::/a", {"a/memory.max": "max", "memory.max": "2147483648"}, 2 << 30, id="v2-of-the-parent"),
+        pytest.param(V1, {"memory/memory.limit_in_bytes": "536870912"}, 512 << 20, id="v1"),
+        pytest.param(V1, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None, id="v1-no-limit"),
+    ],
+)
+def test_memory_limit(tmp_path, membership, files, limit):
+    write(tmp_path, {"membership": membership, **{f"mount/{path}": text for path, text in files.items()}})
+    assert cgroup.memory_limit_bytes(mount=tmp_path / "mount", membership=tmp_path / "membership") == limit
+
+
+def test_no_control_groups_at_all(tmp_path):
+    assert cgroup.quota_cores(mount=tmp_path, membership=tmp_path / "missing") is None
+    assert cgroup.memory_limit_bytes(mount=tmp_path, membership=tmp_path / "missing") is None
+
+
+def test_quota_here_is_none_or_positive():
+    quota = cgroup.quota_cores()
+    assert quota is None or (quota > 0 and math.isfinite(quota))

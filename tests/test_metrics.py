@@ -1,0 +1,197 @@
+"""Figures of hand-made runs whose figures are known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from framework_compare import metrics
+from framework_compare.bootstrap import mean_interval
+from framework_compare.metrics import METRICS, Measured
+from framework_compare.records import STATUSES, Epoch, Phase, Run, Sample
+
+SECOND = 1_000_000_000
+# A machine that has been up for 200 days: beyond what a float holds to the nanosecond.
+UP = 200 * 86_400 * SECOND
+
+
+def epochs(*seconds, start_s=10, wait=0.25, images=100):
+    out, at = [], UP + start_s * SECOND
+    for number, length in enumerate(seconds, 1):
+        end = at + int(length * SECOND)
+        out.append(Epoch(number, at, end, wait * length, images, 10, 2.0 / number, length / 10, 0.0, 1.0))
+        at = end
+    return tuple(out)
+
+
+def sample(t_s, **readings):
+    return Sample(UP + int(t_s * SECOND), **readings)
+
+
+def figure(name, run):
+    return metrics.of_run(run)[name]
+
+
+def test_epoch_figures():
+    run = Run("ok", epochs=epochs(1, 2, 6))
+    assert figure("epoch_s", run) == 3.0
+    assert figure("epoch_s_median", run) == 2.0
+    assert figure("images_per_s", run) == pytest.approx(300 / 9)
+    assert figure("data_wait_share", run) == pytest.approx(0.25)
+    assert figure("step_s_median", run) == pytest.approx(0.2)
+    assert figure("loss_first", run) == 2.0
+    assert figure("loss_last", run) == pytest.approx(2 / 3)
+
+
+def test_epoch_seconds_are_exact_however_long_the_machine_has_been_up():
+    assert figure("epoch_s", Run("ok", epochs=epochs(0.000000001))) == 1e-9
+
+
+def test_a_run_that_left_nothing_has_no_figures():
+    assert set(metrics.of_run(Run("not-installed")).values()) == {None}
+
+
+@pytest.mark.parametrize("status", [status for status in STATUSES if status != "ok"])
+def test_a_run_that_did_not_end_well_has_no_epoch_figures_but_its_resources(status):
+    found = metrics.of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
+    assert {found[name] for name in ("epoch_s", "epoch_s_ci_low", "images_per_s", "loss_last")} == {None}
+    assert (found["peak_rss_bytes"], found["build_s"]) == (7, 1.0)
+
+
+def test_cpu_is_of_the_measured_epochs_only():
+    readings = [(5, 900.0), (11, 100.0), (12, 200.0), (12.5, 800.0)]
+    samples = tuple(sample(t, cpu_percent=cpu, machine_cpu_percent=cpu / 10) for t, cpu in readings)
+    run = Run("ok", epochs=epochs(1, 1), samples=samples)
+    assert figure("cpu_percent_mean", run) == pytest.approx(150.0)
+    assert figure("cpu_percent_max", run) == 200.0
+    assert figure("machine_cpu_percent_mean", run) == pytest.approx(15.0)
+
+
+def test_a_reading_stands_for_the_time_since_the_one_before_it():
+    samples = (sample(11, cpu_percent=100.0), sample(14, cpu_percent=200.0))
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(175.0)
+
+
+def test_a_reading_stands_for_no_time_before_its_epoch():
+    samples = (sample(2, cpu_percent=100.0), sample(11, cpu_percent=100.0), sample(12, cpu_percent=200.0))
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(4), samples=samples)) == pytest.approx(150.0)
+
+
+def test_missing_readings_are_left_out_not_taken_for_zero():
+    samples = (sample(11), sample(12, cpu_percent=50.0), sample(13))
+    run = Run("ok", epochs=epochs(4), samples=samples)
+    assert (figure("cpu_percent_mean", run), figure("gpu_percent_mean", run)) == (50.0, None)
+
+
+def test_the_only_reading_may_be_at_the_very_start_of_an_epoch():
+    assert figure("cpu_percent_mean", Run("ok", epochs=epochs(1), samples=(sample(10, cpu_percent=7.0),))) == 7.0
+
+
+def test_threads_are_of_the_measured_epochs():
+    counts = [(1, 99), (11, 12), (12, 17), (20, 1)]
+    run = Run("ok", epochs=epochs(5), samples=tuple(sample(t, threads=n) for t, n in counts))
+    assert (figure("threads_min", run), figure("threads_max", run)) == (12, 17)
+
+
+@pytest.mark.parametrize(("own", "seen", "peak"), [(10, 7, 10), (10, 12, 12), (None, 12, 12), (10, None, 10)])
+def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say(own, seen, peak):
+    run = Run("ok", peak_rss_bytes=own, epochs=epochs(1), samples=(sample(0, rss_bytes=seen),))
+    assert figure("peak_rss_bytes", run) == peak
+
+
+def test_gpu_figures():
+    readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
+    samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
+    found = metrics.of_run(Run("ok", epochs=epochs(5), samples=samples))
+    assert [found[name] for name in ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")] == [50, 9, 120]
+
+
+def test_phases():
+    names = {"import": "import_s", "build": "build_s", "first-step": "first_step_s", "warm-up": "warm_up_s"}
+    phases = tuple(Phase(name, UP, UP + n * SECOND, n) for n, name in enumerate(names, 1))
+    found = metrics.of_run(Run("ok", wall_s=9.0, phases=phases))
+    assert [found[name] for name in names.values()] == [1, 2, 3, 4]
+    assert (found["pss_peak_bytes"], found["wall_s"]) == (4, 9.0)
+
+
+def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
+    runs = [
+        Run("ok", wall_s=10.0, epochs=epochs(1, 2), samples=(sample(11, cpu_percent=100.0),)),
+        # Of another boot, whose clock ran over the same numbers.
+        Run("ok", wall_s=20.0, epochs=epochs(3, 6, start_s=0), samples=(sample(3, cpu_percent=200.0),)),
+        Run("crashed", wall_s=99.0, epochs=epochs(50), peak_rss_bytes=2**50),
+    ]
+    found = metrics.figures([Measured.of(run) for run in runs])
+    assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
+    assert found["images_per_s"] == pytest.approx(400 / 12)
+    assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
+
+
+@pytest.mark.parametrize("seconds", [(), (1.0,), (1.0, 2.0)])
+def test_fewer_than_three_epochs_have_no_interval(seconds):
+    assert mean_interval([np.array(seconds)]) == (None, None)
+
+
+def test_the_interval_is_the_same_each_time_and_holds_the_mean():
+    values = [np.array([1.0, 2.0, 4.0])]
+    low, high = mean_interval(values)
+    assert (low, high) == mean_interval(values)
+    assert 0 <= low < 7 / 3 < high
+
+
+def test_equal_epochs_have_an_interval_of_no_width():
+    assert mean_interval([np.full(5, 2.0)]) == (2.0, 2.0)
+
+
+def test_an_interval_of_time_is_never_below_nothing():
+    assert mean_interval([np.array([0.001, 0.001, 9.0])])[0] == 0.0
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 30])
+def test_the_interval_holds_the_mean_19_times_of_20(count):
+    generator = np.random.default_rng(count)
+    drawn = generator.normal(100.0, 5.0, size=(1000, count))
+    intervals = [mean_interval([values], seed=seed) for seed, values in enumerate(drawn)]
+    held = np.mean([low <= 100.0 <= high for low, high in intervals])
+    assert 0.925 <= held <= 0.985
+
+
+def test_what_differs_from_run_to_run_widens_the_interval():
+    apart = [np.full(10, 1.0), np.full(10, 2.0)]
+    mixed = [np.tile([1.0, 2.0], 5), np.tile([2.0, 1.0], 5)]
+    widths = [high - low for low, high in map(mean_interval, (apart, mixed))]
+    assert widths[0] > 1.5 * widths[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("epoch_s", 12.345, "12.3"),
+        ("epoch_s", 16480.2, "16480"),
+        ("epoch_s", 0.001234, "0.00123"),
+        ("epoch_s", 0.0, "0"),
+        ("epoch_s", None, "-"),
+        ("epoch_s", float("nan"), "-"),
+        ("data_wait_share", 0.0512, "5.12"),
+        ("peak_rss_bytes", 3 * 2**30, "3.00"),
+        ("parameters", 57_016_131.0, "57016131"),
+        ("threads_max", 11.0, "11"),
+    ],
+)
+def test_figures_are_shown_in_their_unit(name, value, text):
+    assert METRICS[name].show(value) == text
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_is_described(name):
+    assert METRICS[name].label
+    assert METRICS[name].better in ("", "lower", "higher")
+
+
+def test_columns_of_a_run_carry_the_names_of_its_fields():
+    run = Run("ok", epochs=epochs(1), samples=(sample(1),), phases=(Phase("build", 0, 1),))
+    measured = Measured.of(run)
+    for columns, kind in ((measured.epochs, Epoch), (measured.samples, Sample), (measured.phases, Phase)):
+        assert set(columns) == {field.name for field in dataclasses.fields(kind)}

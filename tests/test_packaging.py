@@ -1,0 +1,29 @@
+"""What is installed is what is in the folders."""
+
+import configparser
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def configured() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def test_every_package_folder_is_listed():
+    options = configured()["options"]
+    listed = set(options["packages"].split())
+    mapping = dict(line.split(" = ") for line in options["package_dir"].strip().splitlines())
+    found = set()
+    for name, folder in mapping.items():
+        for init in (ROOT / folder).rglob("__init__.py"):
+            inner = init.parent.relative_to(ROOT / folder).parts
+            found.add(".".join((name, *inner)))
+    assert listed == found
+
+
+def test_requirements_travel_with_the_adapters():
+    data = configured()["options.package_data"]
+    assert data["framework_compare.adapters"] == "*.txt"

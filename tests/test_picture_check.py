@@ -1,0 +1,178 @@
+"""datasets/picture_check.py: which files are pictures, which of them are bad, and what is remembered of that."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare.datasets import folder, picture_check
+from framework_compare.datasets.folder import read_folder
+from framework_compare.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch) -> Path:
+    made = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(made))
+    return made
+
+
+def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
+    noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(file, form, **options)
+    return file.getvalue()
+
+
+JPEG = picture()
+PNG = picture("PNG")
+
+
+def make(root: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def names(index: folder.FolderIndex) -> list[str]:
+    return [os.path.basename(path) for path in index.pictures.paths]
+
+
+def test_hidden_files_and_other_files_are_ignored(tmp_path: Path) -> None:
+    noise = {"a/.DS_Store": b"x", "a/Thumbs.db": b"x", "a/._1.jpg": b"x", "b/notes.txt": b"BMP", ".git/1.jpg": b"x"}
+    index = read_folder(make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "manifest.csv": b"a,b", **noise}))
+    assert names(index) == ["1.jpg", "1.jpg"]
+
+
+def test_format_comes_from_the_bytes(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/really.png": JPEG, "a/really2.jpg": PNG, "b/no_extension": JPEG, "b/x.txt": PNG})
+    assert read_folder(root).pictures.formats == ("JPEG", "PNG", "JPEG", "PNG")
+
+
+KINDS = {
+    "cmyk": picture(mode="CMYK"),
+    "grey": picture(mode="L"),
+    "progressive": picture(progressive=True),
+    "palette": picture("PNG", "P"),
+    "alpha": picture("PNG", "RGBA"),
+    "one_bit": picture("PNG", "1"),
+    "sixteen_bit": picture("PNG", "I;16"),
+    "gif": picture("GIF"),
+    "bmp": picture("BMP"),
+    "webp": picture("WEBP"),
+    "tiff": picture("TIFF"),
+    "ppm": picture("PPM"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_picture_is_accepted(tmp_path: Path, kind: str) -> None:
+    root = make(tmp_path, {"a/1": KINDS[kind], "b/1.jpg": JPEG})
+    with Image.open(io.BytesIO(KINDS[kind])) as image:
+        assert read_folder(root).pictures.formats[0] == image.format
+
+
+BAD = {
+    "empty": (b"", "it is empty"),
+    "text": (b"<html>404</html>", "its bytes are of no known picture format"),
+    "truncated": (picture(size=(200, 200))[:-3000], "it does not decode"),
+    "header_only": (JPEG[:12], "."),
+    "cut_png": (picture("PNG", size=(100, 100))[:5000], "it does not decode"),
+    "png_header": (PNG[:20], "."),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_picture_fails_with_its_name_and_reason(tmp_path: Path, kind: str) -> None:
+    data, reason = BAD[kind]
+    root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
+    with pytest.raises(DataError, match=rf"odd\.jpg.*{reason}.*on_bad_picture='skip'"):
+        read_folder(root)
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_picture_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
+    data, reason = BAD[kind]
+    root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
+    index = read_folder(root, on_bad_picture="skip")
+    assert names(index) == ["1.jpg", "1.jpg"]
+    ((path, why),) = index.skipped
+    assert path == str(root / "a/odd.jpg")
+    assert reason.strip(".") in why
+    assert "0x" not in why and "\n" not in why
+
+
+def test_a_decompression_bomb_is_a_bad_picture(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(picture_check, "MAX_PICTURE_PIXELS", 5000)
+    root = make(
+        tmp_path, {"a/1.jpg": JPEG, "a/2.png": picture("PNG", size=(100, 51)), "b/1.jpg": picture(size=(51, 100))}
+    )
+    with pytest.raises(DataError, match="100 x 51 pixels, more than the 5000 allowed.*and 1 more"):
+        read_folder(root)
+
+
+def test_a_class_of_bad_pictures_only_is_refused(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": b"x"})
+    with pytest.raises(DataError, match="class 'b' .* has no picture that decodes"):
+        read_folder(root, on_bad_picture="skip")
+
+
+def test_a_named_pipe_does_not_block(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    os.mkfifo(root / "a" / "pipe.jpg")
+    os.mkfifo(root / "a" / "pipe")
+    index = read_folder(root, on_bad_picture="skip")
+    assert [reason for _, reason in index.skipped] == ["it is not a regular file"]
+
+
+@pytest.mark.parametrize(
+    "name", ["new\nline.jpg", "quote'\".jpg", "\udcff\udcfe.jpg", "ü € 火.jpg", "-rf.jpg"], ids=ascii
+)
+def test_odd_names(tmp_path: Path, name: str) -> None:
+    root = make(tmp_path, {f"a/{name}": JPEG, "b/1.jpg": JPEG})
+    for _ in range(2):  # the second time from the cache
+        assert names(read_folder(root))[0] == name
+
+
+def test_a_bad_picture_with_a_newline_in_its_name_gives_one_line(tmp_path: Path) -> None:
+    root = make(tmp_path, {"a/new\nline.jpg": b"", "b/1.jpg": JPEG})
+    with pytest.raises(DataError) as caught:
+        read_folder(root)
+    assert "\n" not in str(caught.value)
+
+
+def test_pictures_are_decoded_once_and_again_when_they_change(tmp_path: Path, monkeypatch) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "b/2.jpg": b""})
+    judged: list[str] = []
+    judge = picture_check.judge
+    monkeypatch.setattr(picture_check, "judge", lambda path: judged.append(path) or judge(path))
+    first = read_folder(root, on_bad_picture="skip")
+    assert len(judged) == 3
+    assert read_folder(root, on_bad_picture="skip") == first
+    assert len(judged) == 3
+    (root / "b/2.jpg").write_bytes(PNG)
+    assert names(read_folder(root)) == ["1.jpg", "1.jpg", "2.jpg"]
+    assert judged[3:] == [str(root / "b/2.jpg")]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"made_by": "else", "files": []})], ids=repr)
+def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path, content: str) -> None:
+    root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
+    expected = read_folder(root)
+    (store,) = (cache / "index").iterdir()
+    store.write_text(content)
+    assert read_folder(root) == expected
+    assert json.loads(store.read_text())["files"]
+
+
+def test_a_cache_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
+    assert len(read_folder(make(tmp_path / "set", {"a/1.jpg": JPEG, "b/1.jpg": JPEG})).pictures) == 2

@@ -1,0 +1,219 @@
+"""datasets/preprocess.py: the crop that is drawn, the pixels that come out, the normalisation."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare.datasets import preprocess
+from framework_compare.datasets.preprocess import Crop, decode_crop_resize, draw_crop, picture_state
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    x, y = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([x, y, (x + y) / 2], -1).astype(np.uint8))
+
+
+def encoded(image: Image.Image, form: str = "JPEG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def reference_crop(state: np.random.RandomState, width: int, height: int) -> tuple[int, int, int, int]:
+    """RandomResizedCrop.get_params as torchvision writes it, on another generator."""
+    for _ in range(10):
+        area = width * height * state.uniform(0.08, 1.0)
+        ratio = math.exp(state.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = int(round(math.sqrt(area * ratio))), int(round(math.sqrt(area / ratio)))
+        if 0 < w <= width and 0 < h <= height:
+            return state.randint(0, width - w + 1), state.randint(0, height - h + 1), w, h
+    if width / height < 3 / 4:
+        w, h = width, int(round(width / (3 / 4)))
+    elif width / height > 4 / 3:
+        w, h = int(round(height * (4 / 3))), height
+    else:
+        w, h = width, height
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+@pytest.mark.parametrize("width, height", [(640, 480), (300, 300), (480, 1280), (2000, 100)], ids=str)
+def test_crops_are_distributed_as_random_resized_crop(width: int, height: int) -> None:
+    count = 6000
+    other = np.random.RandomState(99)
+    ours = np.array([draw_crop(picture_state(1, 0, i), width, height)[:4] for i in range(count)], float)
+    theirs = np.array([reference_crop(other, width, height) for _ in range(count)], float)
+    for column in range(4):
+        grid = np.unique(np.concatenate([ours[:, column], theirs[:, column]]))
+        cdfs = [np.searchsorted(np.sort(a[:, column]), grid, "right") / count for a in (ours, theirs)]
+        # Kolmogorov-Smirnov, two samples, alpha 1e-4
+        assert np.abs(cdfs[0] - cdfs[1]).max() < 2.23 * math.sqrt(2 / count)
+
+
+@pytest.mark.parametrize("width, height", [(1, 1), (1, 1000), (1000, 1), (2, 3), (500, 375), (5000, 40)], ids=str)
+def test_crops_lie_inside_the_picture(width: int, height: int) -> None:
+    for i in range(200):
+        crop = draw_crop(picture_state(0, 0, i), width, height)
+        assert crop.width >= 1 and crop.height >= 1
+        assert 0 <= crop.left <= width - crop.width
+        assert 0 <= crop.top <= height - crop.height
+
+
+@pytest.mark.parametrize("size, expected", [((1000, 100), (433, 0, 133, 100)), ((100, 1000), (0, 433, 100, 133))])
+def test_an_extreme_picture_falls_back_to_its_centre(size: tuple[int, int], expected: tuple[int, ...]) -> None:
+    crops = [draw_crop(picture_state(0, 0, i), *size)[:4] for i in range(100)]
+    assert crops.count(expected) > 50
+
+
+@pytest.mark.parametrize("flip", ["horizontal", "vertical"])
+def test_half_of_the_pictures_are_flipped(flip: str) -> None:
+    flips = [draw_crop(picture_state(5, 0, i), 300, 200, flip=flip).flip for i in range(4000)]
+    assert set(flips) == {flip, "none"}
+    assert abs(flips.count(flip) / 4000 - 0.5) < 0.04
+
+
+def test_flip_none_never_flips_and_leaves_the_crops_as_they_are() -> None:
+    for i in range(100):
+        plain = draw_crop(picture_state(5, 0, i), 300, 200, flip="none")
+        assert plain.flip == "none"
+        assert plain[:4] == draw_crop(picture_state(5, 0, i), 300, 200, flip="vertical")[:4]
+
+
+def test_a_crop_depends_on_seed_epoch_and_index() -> None:
+    key = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (-1, 0, 0), (2**32, 0, 0)]
+    crops = [draw_crop(picture_state(*k), 4000, 3000) for k in key]
+    assert len(set(crops)) == len(key)
+    assert crops == [draw_crop(picture_state(*k), 4000, 3000) for k in key]
+
+
+def test_a_known_crop_stays_what_it_is() -> None:
+    # Results of studies years apart are compared: these numbers must never change.
+    assert draw_crop(picture_state(0, 0, 0), 640, 480) == Crop(37, 49, 354, 411, "horizontal")
+    assert draw_crop(picture_state(7, 3, 41), 640, 480) == Crop(188, 68, 365, 355, "horizontal")
+
+
+def test_whole_picture_is_stretched() -> None:
+    image = gradient(400, 100)
+    pixels = decode_crop_resize(encoded(image, "PNG"), preprocess.whole(400, 100), 50)
+    expected = np.asarray(image.resize((50, 50), Image.Resampling.BILINEAR))
+    assert np.array_equal(pixels, expected)
+
+
+def test_png_crop_equals_crop_then_resize() -> None:
+    image = gradient(300, 200)
+    pixels = decode_crop_resize(encoded(image, "PNG"), Crop(31, 17, 120, 150), 64)
+    expected = image.crop((31, 17, 151, 167)).resize((64, 64), Image.Resampling.BILINEAR)
+    assert np.array_equal(pixels, np.asarray(expected))
+    assert pixels.shape == (64, 64, 3) and pixels.dtype == np.uint8 and pixels.flags.c_contiguous
+
+
+@pytest.mark.parametrize("flip, axis", [("horizontal", 1), ("vertical", 0)])
+def test_flip_axis(flip: str, axis: int) -> None:
+    data = encoded(gradient(90, 120))
+    plain = decode_crop_resize(data, Crop(10, 20, 60, 70), 32)
+    assert np.array_equal(decode_crop_resize(data, Crop(10, 20, 60, 70, flip), 32), np.flip(plain, axis))
+
+
+CROPS = [
+    Crop(0, 0, 1000, 700),
+    Crop(13, 5, 801, 633),
+    Crop(999 - 130, 699 - 130, 131, 131),
+    Crop(3, 1, 517, 260),
+    Crop(600, 400, 9, 5),
+]
+
+
+@pytest.mark.parametrize("crop", CROPS, ids=lambda c: f"{c.width}x{c.height}")
+@pytest.mark.parametrize("size", [32, 64, 224])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}], ids=["420", "progressive", "444"])
+def test_simplejpeg_and_pillow_give_the_same_pixels(monkeypatch, crop: Crop, size: int, options: dict) -> None:
+    data = encoded(gradient(1000, 700), quality=90, **options)
+    fast = decode_crop_resize(data, crop, size)
+    monkeypatch.setattr(preprocess, "simplejpeg", None)
+    slow = decode_crop_resize(data, crop, size)
+    assert np.abs(fast.astype(int) - slow).max() <= 2  # two builds of libjpeg-turbo
+
+
+@pytest.mark.parametrize("width, height", [(1001, 703), (999, 515), (224 * 8 + 7, 224 * 8 + 1)], ids=str)
+@pytest.mark.parametrize("with_simplejpeg", [True, False], ids=["simplejpeg", "pillow"])
+def test_decoding_small_moves_nothing(monkeypatch, width: int, height: int, with_simplejpeg: bool) -> None:
+    if not with_simplejpeg:
+        monkeypatch.setattr(preprocess, "simplejpeg", None)
+    image = gradient(width, height)
+    crop = Crop(width - 470, height - 500, 469, 497)
+    pixels = decode_crop_resize(encoded(image, quality=98), crop, 50).astype(int)
+    box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
+    expected = np.asarray(image.crop(box).resize((50, 50), Image.Resampling.BILINEAR))
+    inner = (slice(1, -1), slice(1, -1))  # at its edges the crop alone is a different picture
+    assert np.abs(pixels - expected)[inner].max() <= 3
+    assert abs((pixels - expected)[inner].mean()) < 0.6
+
+
+@pytest.mark.parametrize("with_simplejpeg", [True, False], ids=["simplejpeg", "pillow"])
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_exif_orientation_is_ignored(monkeypatch, with_simplejpeg: bool, form: str) -> None:
+    if not with_simplejpeg:
+        monkeypatch.setattr(preprocess, "simplejpeg", None)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned, plain = encoded(gradient(200, 100), form, exif=exif), encoded(gradient(200, 100), form)
+    assert turned != plain
+    assert preprocess.picture_size(turned) == (200, 100)
+    crop = Crop(20, 10, 150, 80)
+    assert np.array_equal(decode_crop_resize(turned, crop, 40), decode_crop_resize(plain, crop, 40))
+
+
+def convert(mode: str) -> Image.Image:
+    return gradient(80, 60).convert(mode)
+
+
+def test_grey_jpeg_becomes_rgb() -> None:
+    pixels = decode_crop_resize(encoded(convert("L")), Crop(0, 0, 80, 60), 30)
+    assert pixels.shape == (30, 30, 3)
+    assert np.array_equal(pixels[..., 0], pixels[..., 2])
+
+
+def test_cmyk_jpeg_becomes_rgb() -> None:
+    pixels = decode_crop_resize(encoded(convert("CMYK"), quality=95), Crop(0, 0, 80, 60), 30)
+    expected = np.asarray(gradient(80, 60).resize((30, 30), Image.Resampling.BILINEAR))
+    assert np.abs(pixels.astype(int) - expected).mean() < 4
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "L"])
+def test_png_of_any_mode_becomes_rgb(mode: str) -> None:
+    pixels = decode_crop_resize(encoded(convert(mode), "PNG"), Crop(0, 0, 80, 60), 30)
+    expected = np.asarray(convert(mode).convert("RGB").resize((30, 30), Image.Resampling.BILINEAR))
+    assert np.array_equal(pixels, expected)
+
+
+@pytest.mark.filterwarnings("error")
+def test_palette_with_transparency_becomes_rgb_without_a_warning() -> None:
+    data = encoded(convert("P"), "PNG", transparency=bytes(range(256)))
+    assert decode_crop_resize(data, Crop(0, 0, 80, 60), 30).shape == (30, 30, 3)
+
+
+def test_sixteen_bit_png_keeps_its_high_byte() -> None:
+    values = (np.arange(256, dtype=np.uint16) * 256 + 77).reshape(16, 16)
+    data = encoded(Image.fromarray(values), "PNG")
+    pixels = decode_crop_resize(data, Crop(0, 0, 16, 16), 16)
+    assert np.array_equal(pixels[..., 1], np.arange(256).reshape(16, 16))
+
+
+@pytest.mark.parametrize("data", [b"", b"no picture", encoded(gradient(300, 300))[:3000]], ids=["empty", "text", "cut"])
+def test_what_does_not_decode_raises(data: bytes) -> None:
+    with pytest.raises((OSError, ValueError)):
+        decode_crop_resize(data, Crop(0, 0, 300, 300), 30)
+
+
+@pytest.mark.parametrize("layout, shape", [("NCHW", (3, 16, 16)), ("NHWC", (16, 16, 3))])
+def test_normalise_is_what_the_protocol_says(layout: str, shape: tuple[int, ...]) -> None:
+    pixels = np.random.RandomState(0).randint(0, 256, (16, 16, 3)).astype(np.uint8)
+    out = np.full(shape, np.nan, np.float32)
+    preprocess.normalise_into(out, pixels, layout)
+    expected = (pixels / 255 - np.array(preprocess.MEAN)) / np.array(preprocess.STD)
+    hwc = out.transpose(1, 2, 0) if layout == "NCHW" else out
+    np.testing.assert_allclose(hwc, expected, rtol=0, atol=2e-6)

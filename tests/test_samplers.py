@@ -1,0 +1,291 @@
+"""The process tree sampler on real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from framework_compare.samplers.process import ProcessTreeSampler
+from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, best_source
+
+MB = 1 << 20
+HAS_PROCFS = best_source() is ProcfsProcess
+linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc and the CPU time of reaped children")
+
+SPIN = """
+def spin(cpu_s):
+    import time
+    end = time.process_time() + cpu_s
+    while time.process_time() < end:
+        pass
+"""
+
+
+@pytest.fixture(params=["procfs", "psutil"])
+def source(request):
+    """Each way to read a process, which all must give the same figures."""
+    if request.param == "procfs" and not HAS_PROCFS:
+        pytest.skip("this kernel does not list children in /proc: needs Linux with CONFIG_PROC_CHILDREN")
+    return ProcfsProcess if request.param == "procfs" else PsutilProcess
+
+
+@pytest.fixture
+def start():
+    """Start a Python process that runs `code`; `.tell(line)` lets its next input() go, `.hear()` reads a line."""
+    started = []
+
+    def start_python(code):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SPIN + code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        started.append(process)
+        process.hear = lambda: process.stdout.readline().strip()
+        process.tell = lambda line="": process.stdin.write(line + "\n")
+        assert process.hear() == "ready", "the test's own process did not start"
+        return process
+
+    yield start_python
+    for process in started:
+        for descendant in [*_descendants(process.pid), process]:
+            descendant.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def _descendants(pid):
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def wait_until(happened, what, limit_s=20.0):
+    end = time.monotonic() + limit_s
+    while not happened():
+        assert time.monotonic() < end, f"waited {limit_s:g} s in vain for: {what}"
+        time.sleep(0.02)
+
+
+def cpu_seconds(readings):
+    """CPU seconds between the first and the last of some readings."""
+    pairs = zip(readings, readings[1:])
+    return sum(now.cpu_percent / 100 * (now.t_ns - before.t_ns) / 1e9 for before, now in pairs)
+
+
+def is_running(pid):
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_busy_loop_reads_what_its_own_cpu_times_say(start, source):
+    process = start("print('ready'); input(); spin(60)")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        times = psutil.Process(process.pid).cpu_times
+        before, readings = times(), [sampler.read()]
+        process.tell()
+        for _ in range(5):
+            time.sleep(0.2)
+            readings.append(sampler.read())
+        after = times()
+    own_s = after.user + after.system - before.user - before.system
+    assert own_s > 0.1, "the loop got no CPU, so this says nothing"
+    assert cpu_seconds(readings) == pytest.approx(own_s, rel=0.2, abs=0.05)
+
+
+def test_first_reading_has_no_cpu_and_the_idle_one_none_to_speak_of(start, source):
+    process = start("print('ready'); input()")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        assert sampler.read().cpu_percent is None
+        time.sleep(0.3)
+        assert 0 <= sampler.read().cpu_percent < 30
+
+
+def test_memory_of_a_child_shows_in_rss(start, source):
+    child = "import sys; held = bytearray(b'x') * (64 << 20); print(len(held), flush=True); sys.stdin.read()"
+    process = start(f"""
+import subprocess, sys
+print('ready'); input()
+child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(child.stdout.readline().decode().strip()); input()
+""")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        before = sampler.read()
+        process.tell()
+        assert process.hear() == str(64 * MB)
+        time.sleep(1.1)  # so that a thorough search for children is due
+        after = sampler.read()
+    assert before.processes == 1 and after.processes == 2
+    assert after.rss_bytes - before.rss_bytes > 60 * MB
+
+
+def test_threads_are_counted(start, source):
+    process = start("""
+import threading
+print('ready'); input()
+stop = threading.Event()
+for _ in range(7):
+    threading.Thread(target=stop.wait, daemon=True).start()
+print('started'); input()
+""")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        before = sampler.read().threads
+        process.tell()
+        assert process.hear() == "started"
+        assert sampler.read().threads == before + 7
+
+
+@linux_only
+def test_cpu_of_children_that_come_and_go_between_readings_is_counted(start, source):
+    process = start(f"""
+import subprocess, sys, resource
+print('ready'); input()
+for _ in range(3):
+    subprocess.run([sys.executable, '-c', {SPIN + "spin(0.2)"!r}], check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime); input()
+""")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        before = sampler.read()
+        process.tell()
+        children_s = float(process.hear())
+        after = sampler.read()
+    assert children_s > 0.6
+    assert children_s - 0.1 < cpu_seconds([before, after]) < children_s + 0.5
+
+
+@linux_only
+def test_child_seen_alive_is_not_counted_again_when_reaped(start, source):
+    child = SPIN + "spin(0.5); print('spun', flush=True); input()"
+    process = start(f"""
+import subprocess, sys, resource
+child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print('ready'); child.stdout.readline()
+print('spun'); input()
+child.communicate(b'\\n')
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime); input()
+""")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        readings = [sampler.read()]
+        assert process.hear() == "spun"
+        readings.append(sampler.read())
+        assert readings[-1].processes == 2
+        process.tell()
+        children_s = float(process.hear())
+        readings.append(sampler.read())
+    assert readings[-1].processes == 1
+    assert cpu_seconds(readings) < children_s + 0.2
+    assert cpu_seconds(readings[1:]) < 0.25, "the half second of the child was counted twice"
+
+
+def test_ended_process_reads_none(start, source):
+    process = start("print('ready'); input()")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        assert sampler.read() is not None
+        process.kill()
+        wait_until(lambda: not is_running(process.pid), "the process to end")
+        assert sampler.read() is None, "a zombie still reads as running"
+        process.wait()
+        assert sampler.read() is None
+        assert sampler.pss_bytes() is None
+
+
+def test_pid_of_nobody_reads_none(source):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        assert sampler.read() is None
+
+
+@pytest.mark.skipif(not HAS_PROCFS, reason="one of the two ways needs Linux with CONFIG_PROC_CHILDREN")
+def test_both_sources_agree_on_a_tree(start):
+    process = start(f"""
+import subprocess, sys, threading
+children = [subprocess.Popen([sys.executable, '-c', {SPIN + "print(spin(0.3), flush=True); input()"!r}],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+thread = threading.Thread(target=lambda: children.append(subprocess.Popen([sys.executable, '-c', 'input()'],
+                          stdin=subprocess.PIPE)) or threading.Event().wait(), daemon=True)
+thread.start()
+for child in children[:2]:
+    child.stdout.readline()
+print('ready'); input()
+""")
+    wait_until(lambda: len(_descendants(process.pid)) == 3, "three children")
+    time.sleep(0.5)  # the third is still importing
+    with ProcessTreeSampler(process.pid, source=ProcfsProcess) as one:
+        with ProcessTreeSampler(process.pid, source=PsutilProcess) as other:
+            mine, theirs = one.read(), other.read()
+    assert (mine.processes, mine.threads) == (theirs.processes, theirs.threads) == (4, 5)
+    assert mine.rss_bytes == pytest.approx(theirs.rss_bytes, rel=0.02)
+    for pid in (process.pid, *(child.pid for child in _descendants(process.pid))):
+        procfs = ProcfsProcess(pid)
+        assert procfs.usage().cpu_ns == pytest.approx(PsutilProcess(pid).usage().cpu_ns, abs=30_000_000)
+        procfs.close()
+
+
+@linux_only
+def test_pss_counts_shared_pages_once(start, source):
+    process = start("""
+import os, time
+held = bytearray(b'x') * (64 << 20)
+if os.fork():
+    print('ready', flush=True); input()
+else:
+    time.sleep(600)
+""")
+    with ProcessTreeSampler(process.pid, source=source) as sampler:
+        assert sampler.read().rss_bytes > 2 * 60 * MB
+        assert 60 * MB < sampler.pss_bytes() < 110 * MB
+
+
+def test_pss_is_none_where_it_may_not_be_read(start, monkeypatch):
+    process = start("print('ready'); input()")
+
+    def refuse(self):
+        raise psutil.AccessDenied(self.pid)
+
+    monkeypatch.setattr(psutil.Process, "memory_full_info", refuse)
+    with ProcessTreeSampler(process.pid) as sampler:
+        assert sampler.pss_bytes() is None
+
+
+def test_process_that_may_not_be_read_reads_none(start, monkeypatch):
+    process = start("print('ready'); input()")
+
+    def refuse(self):
+        raise psutil.AccessDenied(self.pid)
+
+    monkeypatch.setattr(psutil.Process, "num_threads", refuse)
+    with ProcessTreeSampler(process.pid, source=PsutilProcess) as sampler:
+        assert sampler.read() is None
+
+
+@pytest.mark.skipif(not HAS_PROCFS, reason="only the /proc way holds files open")
+def test_closing_lets_go_of_every_file(start):
+    process = start("""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)
+print('ready'); input(); child.kill(); child.wait(); print('reaped'); input()
+""")
+    before = psutil.Process().num_fds()
+    with ProcessTreeSampler(process.pid) as sampler:
+        sampler.read()
+        two = psutil.Process().num_fds()
+        process.tell()
+        assert process.hear() == "reaped"
+        sampler.read()
+        assert psutil.Process().num_fds() < two, "files of a child that has gone are still open"
+    assert psutil.Process().num_fds() == before
+
+
+@pytest.mark.skipif(not HAS_PROCFS, reason="the /proc way's own parser")
+@pytest.mark.parametrize("name", ["plain", "a b", "a) R 1 (", "(((", "){}"])
+def test_stat_of_a_process_with_an_awkward_name(start, name):
+    process = start(f"open('/proc/self/comm', 'w').write({name!r}); print('ready'); input()")
+    procfs = ProcfsProcess(process.pid)
+    assert procfs.usage().threads == 1
+    procfs.close()

@@ -1,0 +1,227 @@
+"""datasets/shared.py: the batches every framework trains on."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import io
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare.datasets import preprocess
+from framework_compare.datasets.folder import read_folder
+from framework_compare.datasets.shared import SharedPipeline, epoch_order, memory_batch
+from framework_compare.errors import DataError, UsageError
+from framework_compare.protocol import Pictures
+
+REAL = Path(__file__).parents[2] / "shared" / "data" / "fire_smoke_791"
+SIZE = 32
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Pictures:
+    """23 pictures of many kinds; the label tells the picture."""
+    folder = tmp_path_factory.mktemp("pictures")
+    state = np.random.RandomState(0)
+    kinds = [("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "P"), ("PNG", "RGBA")]
+    paths, formats = [], []
+    for number in range(23):
+        form, mode = kinds[number % len(kinds)]
+        small = Image.fromarray(state.randint(0, 256, (6, 8, 3)).astype(np.uint8))
+        image = small.resize((60 + 17 * number, 50 + 11 * number), Image.Resampling.BICUBIC).convert(mode)
+        image.save(folder / f"{number}", form)
+        paths.append(str(folder / f"{number}"))
+        formats.append(form)
+    return Pictures(tuple("abc"), tuple(paths), tuple(range(23)), tuple(formats))
+
+
+def pipeline(pictures: Pictures, **settings: object) -> SharedPipeline:
+    return SharedPipeline(pictures, **{"batch_size": 4, "image_size": SIZE, "seed": 1, **settings})
+
+
+def epoch(pictures: Pictures, number: int = 0, **settings: object) -> tuple[np.ndarray, np.ndarray]:
+    """All images and labels of one epoch."""
+    with pipeline(pictures, **settings) as opened:
+        images, labels = zip(*opened.epoch(number))
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def test_shapes_types_and_the_short_last_batch(pictures: Pictures) -> None:
+    with pipeline(pictures, workers=2) as opened:
+        batches = list(opened.epoch(0))
+    assert [len(labels) for _, labels in batches] == [4, 4, 4, 4, 4, 3]
+    for images, labels in batches:
+        assert images.shape == (len(labels), 3, SIZE, SIZE)
+        assert images.dtype == np.float32 and images.flags.c_contiguous
+        assert labels.dtype == np.int64
+
+
+def test_each_picture_once_an_epoch_in_a_new_order(pictures: Pictures) -> None:
+    orders = [epoch(pictures, number)[1].tolist() for number in range(3)]
+    assert all(sorted(order) == list(range(23)) for order in orders)
+    assert len(set(map(tuple, orders))) == 3
+
+
+@pytest.mark.parametrize(
+    "settings", [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 3, "prefetch": 9}], ids=str
+)
+def test_workers_and_prefetch_change_nothing(pictures: Pictures, settings: dict) -> None:
+    expected, got = epoch(pictures, 2, workers=0), epoch(pictures, 2, **settings)
+    assert np.array_equal(expected[0], got[0]) and np.array_equal(expected[1], got[1])
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 23, 100])
+def test_batch_size_changes_nothing(pictures: Pictures, batch_size: int) -> None:
+    expected, got = epoch(pictures, workers=0), epoch(pictures, batch_size=batch_size, workers=2)
+    assert np.array_equal(expected[0], got[0]) and np.array_equal(expected[1], got[1])
+
+
+def test_both_layouts_hold_the_same_bits(pictures: Pictures) -> None:
+    nchw, nhwc = epoch(pictures, layout="NCHW"), epoch(pictures, layout="NHWC")
+    assert nhwc[0].shape == (23, SIZE, SIZE, 3)
+    assert nhwc[0].tobytes() == np.ascontiguousarray(nchw[0].transpose(0, 2, 3, 1)).tobytes()
+
+
+def test_seed_and_epoch_change_order_and_crops(pictures: Pictures) -> None:
+    one, other, later = epoch(pictures), epoch(pictures, seed=2), epoch(pictures, 1)
+    for images, labels in (other, later):
+        assert not np.array_equal(one[1], labels)
+        assert not np.array_equal(one[0][np.argsort(one[1])], images[np.argsort(labels)])
+
+
+def test_an_image_is_the_documented_function_of_seed_epoch_and_index(pictures: Pictures) -> None:
+    images, labels = epoch(pictures, 3, seed=9, flip="vertical", workers=2)
+    assert labels.tolist() == epoch_order(9, 3, 23).tolist()
+    for image, index in zip(images, labels.tolist()):
+        data = Path(pictures.paths[index]).read_bytes()
+        size = preprocess.picture_size(data)
+        crop = preprocess.draw_crop(preprocess.picture_state(9, 3, index), *size, flip="vertical")
+        expected = np.empty((3, SIZE, SIZE), np.float32)
+        preprocess.normalise_into(expected, preprocess.decode_crop_resize(data, crop, SIZE), "NCHW")
+        assert np.array_equal(image, expected)
+
+
+def test_flips_share_the_crop(pictures: Pictures) -> None:
+    plain, across, down = (epoch(pictures, flip=flip)[0] for flip in ("none", "horizontal", "vertical"))
+    flipped = [not np.array_equal(a, b) for a, b in zip(plain, across)]
+    assert 0 < sum(flipped) < 23
+    for image, a, d, turned in zip(plain, across, down, flipped):
+        assert np.array_equal(a, image[:, :, ::-1] if turned else image)
+        assert np.array_equal(d, image[:, ::-1] if turned else image)
+
+
+def test_every_batch_has_its_own_memory(pictures: Pictures) -> None:
+    with pipeline(pictures, workers=2) as opened:
+        batches = [images for images, _ in opened.epoch(0)]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(batches) for b in batches[:i])
+
+
+def test_memory_batch_is_the_first_of_epoch_zero(pictures: Pictures) -> None:
+    images, labels = memory_batch(pictures, batch_size=5, image_size=SIZE, seed=1, layout="NHWC")
+    expected = epoch(pictures, layout="NHWC")
+    assert np.array_equal(images, expected[0][:5]) and np.array_equal(labels, expected[1][:5])
+
+
+def test_no_thread_is_left_after_close(pictures: Pictures) -> None:
+    before = threading.active_count()
+    opened = pipeline(pictures, workers=5)
+    next(opened.epoch(0))
+    assert threading.active_count() > before
+    opened.close()
+    opened.close()
+    assert threading.active_count() == before
+
+
+def test_an_epoch_left_early_can_be_followed_by_another(pictures: Pictures) -> None:
+    expected = epoch(pictures, 1)[0]
+    with pipeline(pictures, workers=2) as opened:
+        next(opened.epoch(0))
+        assert np.array_equal(np.concatenate([images for images, _ in opened.epoch(1)]), expected)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_closed_pipeline_says_so(pictures: Pictures, workers: int) -> None:
+    opened = pipeline(pictures, workers=workers)
+    batches = opened.epoch(0)
+    next(batches)
+    opened.close()
+    with pytest.raises(UsageError, match="closed"):
+        list(batches)
+    with pytest.raises(UsageError, match="closed"):
+        next(opened.epoch(1))
+
+
+def test_prefetch_is_bounded(pictures: Pictures, monkeypatch) -> None:
+    read: list[int] = []
+    real = SharedPipeline._fill_one
+    monkeypatch.setattr(
+        SharedPipeline,
+        "_fill_one",
+        lambda self, image, number, index: read.append(index) or real(self, image, number, index),
+    )
+    many = Pictures(("a",), pictures.paths * 10, pictures.labels * 10, pictures.formats * 10)
+    with pipeline(many, workers=2, prefetch=2) as opened:
+        batches = opened.epoch(0)
+        next(batches)
+        threading.Event().wait(0.2)
+        assert len(read) <= 12  # the batch in hand and two more
+        batches.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("content", [b"", b"text", None], ids=["empty", "text", "missing"])
+def test_a_picture_gone_bad_is_named(pictures: Pictures, tmp_path: Path, workers: int, content: bytes | None) -> None:
+    bad = tmp_path / "gone\nbad.jpg"
+    if content is not None:
+        bad.write_bytes(content)
+    mixed = dataclasses.replace(pictures, paths=(*pictures.paths[:-1], str(bad)))
+    with pytest.raises(DataError, match=r"gone\\nbad\.jpg' cannot be read"):
+        epoch(mixed, workers=workers)
+
+
+def test_a_truncated_picture_is_named(pictures: Pictures, tmp_path: Path) -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.random.RandomState(0).randint(0, 256, (200, 200, 3)).astype(np.uint8)).save(file, "JPEG")
+    (tmp_path / "cut.jpg").write_bytes(file.getvalue()[:5000])
+    with pytest.raises(DataError, match=r"cut\.jpg"):
+        epoch(dataclasses.replace(pictures, paths=(str(tmp_path / "cut.jpg"), *pictures.paths[1:])), workers=2)
+
+
+@pytest.mark.parametrize(
+    "setting, value",
+    [
+        ("batch_size", 0),
+        ("batch_size", 2.0),
+        ("image_size", 0),
+        ("workers", -1),
+        ("prefetch", 0),
+        ("flip", "x"),
+        ("layout", "CHWN"),
+    ],
+)
+def test_settings_are_checked(pictures: Pictures, setting: str, value: object) -> None:
+    before = threading.active_count()
+    with pytest.raises(UsageError, match=f"{setting}.*{value}"):
+        pipeline(pictures, **{setting: value})
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_a_known_order_stays_what_it_is() -> None:
+    # Results of studies years apart are compared: these numbers must never change.
+    assert epoch_order(0, 0, 8).tolist() == [2, 6, 0, 4, 1, 3, 5, 7]
+
+
+@pytest.mark.skipif(not REAL.exists(), reason=f"the real pictures are not at {REAL}; get them to run this test")
+def test_the_real_pictures(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
+    real = read_folder(REAL).pictures
+    images, labels = epoch(real, image_size=64, batch_size=100, workers=2)
+    assert np.bincount(labels).tolist() == [264, 264, 263]
+    assert np.isfinite(images).all()
+    assert np.abs(images.mean(axis=(0, 2, 3))).max() < 1.0
+    assert 0.5 < images.std() < 2.0

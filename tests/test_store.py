@@ -1,0 +1,168 @@
+"""The store, on real SQLite files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
+from framework_compare.store import CHILDREN, FILE, Store
+
+TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
+PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())
+SECOND = 1_000_000_000
+RUN = Run(
+    "ok",
+    started_at="2024-01-01T00:00:00+00:00",
+    wall_s=3.5,
+    exit_code=0,
+    log_path="logs/1.log",
+    framework_version="2.1",
+    interpreter="python",
+    settings={"layout": "NHWC", "threads": [1, 2]},
+    parameters=57_016_131,
+    peak_rss_bytes=2**40,
+    warnings=("first", "second"),
+    phases=(Phase("build", 0, SECOND), Phase("epochs", SECOND, 3 * SECOND, 5)),
+    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
+    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5)),
+)
+
+
+def create(folder, cells=(TORCH, PADDLE), repeats=1, **fields):
+    given = {"settings": {}, "machine": {}, **fields}
+    return Store.create(folder, cells=cells, repeats=repeats, **given)
+
+
+def rows(store, table):
+    return store.select(f"SELECT * FROM {table}")[1]
+
+
+def test_every_planned_run_is_there_before_the_first_starts_and_cells_are_interleaved(tmp_path):
+    with create(tmp_path / "study", repeats=2) as store:
+        assert [(cell, repeat) for _, cell, repeat in store.plan()] == [
+            (TORCH, 1),
+            (PADDLE, 1),
+            (TORCH, 2),
+            (PADDLE, 2),
+        ]
+        assert store.select("SELECT DISTINCT status FROM run")[1] == [("planned",)]
+
+
+def test_plan_returns_the_config_to_the_last_digit(tmp_path):
+    create(tmp_path).close()
+    with Store.open(tmp_path) as store:
+        assert store.plan()[0][1] == TORCH
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "what?", "hash#1", "déjà vu"])
+def test_any_folder_name_will_do(tmp_path, name):
+    create(tmp_path / name / "deeper").close()
+    with Store.open(tmp_path / name / "deeper") as store:
+        assert len(store.plan()) == 2
+
+
+@pytest.mark.parametrize("status", [s for s in STATUSES if s not in ("planned", "running")])
+def test_a_run_of_any_outcome_is_recorded_and_only_an_interrupted_one_is_done_again(tmp_path, status):
+    with create(tmp_path) as store:
+        store.begin(1)
+        assert [run_id for run_id, _, _ in store.plan()] == [1, 2]
+        store.record(1, Run(status, reason="why"))
+        assert (1 in [run_id for run_id, _, _ in store.plan()]) == (status == "interrupted")
+        assert store.select("SELECT status, reason FROM run WHERE run_id = 1")[1] == [(status, "why")]
+
+
+@pytest.mark.parametrize("status", ["planned", "running", "exploded"])
+def test_a_run_cannot_end_as_what_is_no_outcome(tmp_path, status):
+    with create(tmp_path) as store, pytest.raises(UsageError, match="allowed: ok, unsupported"):
+        store.record(1, Run(status))
+
+
+def test_every_field_of_a_run_is_stored(tmp_path):
+    with create(tmp_path) as store:
+        store.record(1, RUN)
+    with Store.open(tmp_path) as store:
+        names, found = store.select("SELECT * FROM run WHERE run_id = 1")
+        run = dict(zip(names, found[0]))
+        assert run["settings"] == '{"layout": "NHWC", "threads": [1, 2]}'
+        assert run["warnings"] == '["first", "second"]'
+        plain = ("status", "started_at", "wall_s", "log_path", "parameters", "peak_rss_bytes", "interpreter")
+        assert [run[name] for name in plain] == [getattr(RUN, name) for name in plain]
+        assert rows(store, "phase") == [(1, *dataclasses.astuple(phase)) for phase in RUN.phases]
+        assert rows(store, "epoch") == [(1, *dataclasses.astuple(epoch)) for epoch in RUN.epochs]
+        assert rows(store, "sample") == [(1, *dataclasses.astuple(sample)) for sample in RUN.samples]
+
+
+@pytest.mark.parametrize("table", ["run", *CHILDREN])
+def test_every_field_of_the_records_has_a_column(tmp_path, table):
+    kind = CHILDREN.get(table, Run)
+    fields = {field.name for field in dataclasses.fields(kind)} - {"phases", "epochs", "samples"}
+    with create(tmp_path) as store:
+        names, _ = store.select(f"SELECT * FROM {table}")
+    assert set(names) - {"run_id", "cell_id", "repeat"} == fields
+
+
+def test_an_interrupted_attempt_leaves_nothing_to_the_next_one(tmp_path):
+    with create(tmp_path) as store:
+        store.record(1, dataclasses.replace(RUN, status="interrupted"))
+        store.begin(1)
+        assert rows(store, "sample") == rows(store, "epoch") == rows(store, "phase") == []
+        store.record(1, RUN)
+        store.record(1, RUN)
+        assert len(rows(store, "sample")) == 2
+
+
+def test_a_run_is_recorded_whole_or_not_at_all(tmp_path):
+    twice = dataclasses.replace(RUN, epochs=RUN.epochs * 2)
+    with create(tmp_path) as store:
+        with pytest.raises(StudyError, match=FILE):
+            store.record(1, twice)
+        assert rows(store, "phase") == []
+        assert store.select("SELECT status FROM run WHERE run_id = 1")[1] == [("planned",)]
+        store.record(1, RUN)
+
+
+def test_an_hour_of_samples_at_10_hz_is_recorded(tmp_path):
+    samples = tuple(Sample(n * SECOND // 10, 100.0, n, 11) for n in range(36_000))
+    with create(tmp_path) as store:
+        store.record(1, dataclasses.replace(RUN, samples=samples))
+        assert store.select("SELECT count(*), max(rss_bytes) FROM sample")[1] == [(36_000, 35_999)]
+
+
+def test_text_that_is_no_text_is_stored_as_well_as_can_be(tmp_path):
+    with create(tmp_path) as store:
+        store.record(1, Run("failed", reason="half \ud800 of a pair, \x00 and \x1b[31m"))
+        assert store.select("SELECT reason FROM run WHERE run_id = 1")[1] == [("half ? of a pair, \x00 and \x1b[31m",)]
+
+
+def test_a_loss_that_is_no_number_does_not_stop_the_recording(tmp_path):
+    epoch = dataclasses.replace(RUN.epochs[0], loss=float("nan"))
+    with create(tmp_path) as store:
+        store.record(1, dataclasses.replace(RUN, status="diverged", epochs=(epoch,)))
+        assert store.select("SELECT loss FROM epoch")[1] == [(None,)]
+
+
+def test_settings_machine_and_environments_come_back(tmp_path):
+    settings = {"datasets": {"small": {"pictures": 791}}, "repeats": 2}
+    with create(tmp_path, settings=settings, machine={"cpu": {"cores": 2}, "gpu": None}) as store:
+        store.environment("torch", {"torch": "2.0"})
+        store.environment("torch", {"torch": "2.1"})
+    with Store.open(tmp_path) as store:
+        assert store.settings() == settings
+        assert store.machine() == {"cpu": {"cores": 2}, "gpu": None}
+        assert store.environments() == {"torch": {"torch": "2.1"}}
+
+
+def test_an_unknown_run_is_an_error(tmp_path):
+    with create(tmp_path) as store, pytest.raises(StudyError, match="no run 99"):
+        store.begin(99)
+
+
+@pytest.mark.parametrize(("cells", "repeats"), [((TORCH, TORCH), 1), ((TORCH,), 0)], ids=["twice", "no-repeats"])
+def test_a_plan_that_makes_no_sense_writes_nothing(tmp_path, cells, repeats):
+    with pytest.raises(UsageError):
+        create(tmp_path / "study", cells, repeats)
+    assert not (tmp_path / "study").exists()

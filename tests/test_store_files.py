@@ -1,0 +1,206 @@
+"""Studies on disk: what is refused, damaged, older or newer, read while written, left by a crash."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from framework_compare import schema
+from framework_compare.errors import StudyError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Phase, Run, Sample
+from framework_compare.store import FILE, LOCK, Store
+
+TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
+PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())
+SECOND = 1_000_000_000
+RUN = Run(
+    "ok",
+    started_at="2024-01-01T00:00:00+00:00",
+    wall_s=3.5,
+    exit_code=0,
+    log_path="logs/1.log",
+    framework_version="2.1",
+    interpreter="python",
+    settings={"layout": "NHWC", "threads": [1, 2]},
+    parameters=57_016_131,
+    peak_rss_bytes=2**40,
+    warnings=("first", "second"),
+    phases=(Phase("build", 0, SECOND), Phase("epochs", SECOND, 3 * SECOND, 5)),
+    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
+    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5)),
+)
+
+
+def create(folder, cells=(TORCH, PADDLE), repeats=1, **fields):
+    given = {"settings": {}, "machine": {}, **fields}
+    return Store.create(folder, cells=cells, repeats=repeats, **given)
+
+
+def rows(store, table):
+    return store.select(f"SELECT * FROM {table}")[1]
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(StudyError, match="thesis.tex"):
+        create(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "study").write_text("precious")
+    with pytest.raises(StudyError, match="study"):
+        create(tmp_path / "study")
+
+
+def test_a_study_is_not_planned_over(tmp_path):
+    create(tmp_path).close()
+    with pytest.raises(StudyError, match="already holds a study"):
+        create(tmp_path)
+
+
+def test_what_a_creation_cut_short_leaves_does_not_stand_in_the_way(tmp_path):
+    (tmp_path / LOCK).touch()
+    (tmp_path / f"{FILE}.new").write_bytes(b"half a stud")
+    with create(tmp_path) as store:
+        assert len(store.plan()) == 2
+    assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
+def test_a_folder_without_a_study_cannot_be_opened(tmp_path, readonly):
+    with pytest.raises(StudyError, match="holds no study"):
+        Store.open(tmp_path / "absent", readonly=readonly)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
+@pytest.mark.parametrize("content", [b"", b"no database at all, though long enough" * 100], ids=["empty", "text"])
+def test_a_file_that_is_no_study_is_told_and_kept(tmp_path, content, readonly):
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(StudyError, match=f"{FILE} is .* left as it is"):
+        Store.open(tmp_path, readonly=readonly)
+    assert (tmp_path / FILE).read_bytes() == content
+
+
+def test_a_damaged_study_is_told_and_kept(tmp_path):
+    with create(tmp_path) as store:
+        store.record(1, dataclasses.replace(RUN, samples=RUN.samples * 5000))
+    content = (tmp_path / FILE).read_bytes()
+    damaged = content[:40960] + b"\xff" * 40960 + content[81920:]
+    (tmp_path / FILE).write_bytes(damaged)
+    with pytest.raises(StudyError, match="damaged"):
+        Store.open(tmp_path, readonly=False)
+    assert (tmp_path / FILE).read_bytes() == damaged
+
+
+def test_a_database_of_somebody_else_is_refused(tmp_path):
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("CREATE TABLE meta (anything)")
+    connection.close()
+    with pytest.raises(StudyError, match="no study of framework_compare"):
+        Store.open(tmp_path, readonly=False)
+
+
+@pytest.mark.parametrize("readonly", [True, False], ids=["reading", "writing"])
+def test_a_newer_schema_is_refused(tmp_path, monkeypatch, readonly):
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
+    create(tmp_path).close()
+    monkeypatch.undo()
+    with pytest.raises(StudyError, match="schema version 2, .* up to 1; upgrade"):
+        Store.open(tmp_path, readonly=readonly)
+
+
+def test_an_older_schema_is_brought_up_to_date_by_a_writer_and_loses_nothing(tmp_path, monkeypatch):
+    with create(tmp_path) as store:
+        store.record(1, RUN)
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
+    with pytest.raises(StudyError, match="older"):
+        Store.open(tmp_path)
+    Store.open(tmp_path, readonly=False).close()
+    with Store.open(tmp_path) as store:
+        assert store.select("SELECT status, later FROM run")[1] == [("ok", None), ("planned", None)]
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
+    create(tmp_path).close()
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT; nonsense;"])
+    with pytest.raises(StudyError, match="nonsense"):
+        Store.open(tmp_path, readonly=False)
+    monkeypatch.undo()
+    with Store.open(tmp_path, readonly=False) as store:
+        assert "later" not in store.select("SELECT * FROM run")[0]
+
+
+def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
+    with create(tmp_path), pytest.raises(StudyError, match="another process is writing"):
+        Store.open(tmp_path, readonly=False)
+    Store.open(tmp_path, readonly=False).close()
+
+
+def test_a_writer_of_another_process_is_refused(tmp_path):
+    code = "import sys; from framework_compare.store import Store; Store.open(sys.argv[1], readonly=False)"
+    with create(tmp_path):
+        result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "another process is writing the study" in result.stderr
+
+
+def test_a_reader_sees_what_is_recorded_while_it_is_open(tmp_path):
+    with create(tmp_path) as writer, Store.open(tmp_path) as reader:
+        assert len(reader.plan()) == 2
+        writer.record(1, RUN)
+        assert len(reader.plan()) == 1
+    with Store.open(tmp_path) as reader:
+        assert len(reader.plan()) == 1
+
+
+def test_a_reader_cannot_write(tmp_path):
+    create(tmp_path).close()
+    with Store.open(tmp_path) as store, pytest.raises(StudyError, match="readonly"):
+        store.begin(1)
+
+
+def test_a_study_whose_writer_died_can_be_read_and_resumed(tmp_path):
+    code = """if True:
+        import os, sys
+        from framework_compare.records import Run
+        from framework_compare.store import Store
+        store = Store.open(sys.argv[1], readonly=False)
+        store.record(1, Run("ok"))
+        store.begin(2)
+        os._exit(9)
+    """
+    create(tmp_path).close()
+    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=tmp_path)
+    for readonly in (True, False):
+        with Store.open(tmp_path, readonly=readonly) as store:
+            assert [(run_id, cell) for run_id, cell, _ in store.plan()] == [(2, PADDLE)]
+
+
+def test_a_closed_study_is_one_file_and_closing_twice_does_no_harm(tmp_path):
+    store = create(tmp_path)
+    store.close()
+    store.close()
+    assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
+
+
+def test_a_finished_study_can_be_read_where_nothing_can_be_written(tmp_path):
+    create(tmp_path).close()
+    tmp_path.chmod(0o555)
+    try:
+        with Store.open(tmp_path) as store:
+            assert len(store.plan()) == 2
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_a_study_without_cells_can_be_made_and_opened(tmp_path):
+    create(tmp_path, cells=()).close()
+    with Store.open(tmp_path) as store:
+        assert store.plan() == []

@@ -1,0 +1,112 @@
+"""Untrusted text stays text in every style of table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from framework_compare import tables, terminal
+from framework_compare.comparison import Comparison
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run, Sample
+from framework_compare.store import Store
+from framework_compare.tables import Figure, Group, Row, Table
+
+SECOND = 1_000_000_000
+MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
+STYLES = ("terminal", "markdown", "latex", "csv")
+HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c` <b>&amp; ~^"
+HOSTILE += "\n\x1b[31mred\x1b[0m\x07\u202eend"
+
+
+def ok(*seconds):
+    at, epochs = 0, []
+    for number, length in enumerate(seconds, 1):
+        end = at + int(length * SECOND)
+        epochs.append(Epoch(number, at, end, 0.1 * length, 100, 10, 1.0, 0.1, 0.1, 0.1))
+        at = end
+    samples = tuple(Sample(t, 100.0 + t / SECOND, 2**30, 11) for t in range(SECOND, at, SECOND))
+    return Run("ok", epochs=tuple(epochs), samples=samples)
+
+
+def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None):
+    """`outcomes` maps (framework, model) to a Run; a run that is missing there stays planned."""
+    keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in FRAMEWORKS if (f, m) in outcomes]
+    cells = [Cell(f, m, d, c.device, c) for f, m, d, c in keys]
+    settings = {"datasets": {name: pictures or {"pictures": 791, "skipped": 2} for name in datasets}}
+    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
+        for run_id, cell, _ in store.plan():
+            if outcomes[cell.framework, cell.model] is not None:
+                store.record(run_id, outcomes[cell.framework, cell.model])
+    return Comparison.load(folder)
+
+
+def hostile(folder, style, **terminal_fields):
+    outcomes = {("torch", "alexnet"): Run("failed", reason=HOSTILE), ("paddle", "alexnet"): ok(1)}
+    return study(folder, outcomes).table(style=style, **terminal_fields)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_no_control_character_gets_through(tmp_path, style):
+    text = hostile(tmp_path, style)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert "red end" in text
+
+
+def test_terminal_markup_in_a_reason_is_text(tmp_path):
+    assert "[bold]x[/bold] [link=http://e]y[/]" in hostile(tmp_path, "terminal", width=200)
+
+
+def test_markdown_in_a_reason_is_text(tmp_path):
+    text = hostile(tmp_path, "markdown")
+    assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* \`c\` &lt;b&gt;&amp;amp; \~^ red end" in text
+    assert "mobilenet_v2" == tables.escape_markdown("mobilenet_v2")
+
+
+def test_latex_in_a_reason_is_text(tmp_path):
+    text = hostile(tmp_path, "latex")
+    assert r"\textbar{}a\textbar{} \textbackslash{}cmd\{z\} \$m\$ 50\% \#1 \_u\_ {*}s{*}" in text
+    assert r"\textless{}b\textgreater{}\&amp; \textasciitilde{}\textasciicircum{} red end" in text
+    assert tables.escape_latex("--x ---y a-b") == "-{}-x -{}-{}-y a-b"
+
+
+@pytest.mark.parametrize("start", ["=1+1", "@x", "+1", "-1"])
+def test_a_reason_is_no_formula_in_a_spreadsheet(tmp_path, start):
+    outcomes = {("torch", "alexnet"): Run("failed", reason=start)}
+    rows = list(csv.DictReader(io.StringIO(study(tmp_path, outcomes).table(style="csv"))))
+    assert rows[0]["reason"] == "'" + start
+
+
+def test_a_reason_as_long_as_a_log_is_cut_in_the_note_only(tmp_path):
+    comparison = study(tmp_path, {("torch", "alexnet"): Run("failed", reason="x" * 9000)})
+    assert "x" * 399 + "…" in comparison.table(style="markdown")
+    assert comparison.frame["reason"][0] == "x" * 9000
+
+
+def table(text):
+    return Table(
+        text, (text,), (Group(text, (text, text)),), (Row((text,), (Figure(text, 1), Figure(text, 0, True))),), (text,)
+    )
+
+
+@pytest.mark.parametrize("render", [tables.markdown, tables.latex, lambda t: terminal.render(t, width=40, bold=False)])
+@pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
+def test_any_text_may_stand_anywhere(render, text):
+    assert "\x1b" not in render(table(text))
+
+
+def test_markdown_rows_have_as_many_fields_as_the_head():
+    lines = [line for line in tables.markdown(table("a|b")).splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
+
+
+def test_latex_spans_and_rules_count_the_columns():
+    text = tables.latex(table("x"))
+    assert r"\begin{tabular}{lrr}" in text
+    assert r" & \multicolumn{2}{c}{x} \\" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"x\textsuperscript{(1)} & \textbf{x} \\" in text

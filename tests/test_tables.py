@@ -1,0 +1,210 @@
+"""Tables as text: their shape, what they claim, and that untrusted text stays text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from framework_compare.comparison import Comparison
+from framework_compare.layouts import with_interval
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run, Sample
+from framework_compare.store import Store
+
+SECOND = 1_000_000_000
+MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
+STYLES = ("terminal", "markdown", "latex", "csv")
+FAILURES = ("out-of-memory", "timed-out", "crashed", "not-installed", "unsupported", "diverged", "failed")
+
+
+def ok(*seconds):
+    at, epochs = 0, []
+    for number, length in enumerate(seconds, 1):
+        end = at + int(length * SECOND)
+        epochs.append(Epoch(number, at, end, 0.1 * length, 100, 10, 1.0, 0.1, 0.1, 0.1))
+        at = end
+    samples = tuple(Sample(t, 100.0 + t / SECOND, 2**30, 11) for t in range(SECOND, at, SECOND))
+    return Run("ok", epochs=tuple(epochs), samples=samples)
+
+
+def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None):
+    """`outcomes` maps (framework, model) to a Run; a run that is missing there stays planned."""
+    keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in FRAMEWORKS if (f, m) in outcomes]
+    cells = [Cell(f, m, d, c.device, c) for f, m, d, c in keys]
+    settings = {"datasets": {name: pictures or {"pictures": 791, "skipped": 2} for name in datasets}}
+    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
+        for run_id, cell, _ in store.plan():
+            if outcomes[cell.framework, cell.model] is not None:
+                store.record(run_id, outcomes[cell.framework, cell.model])
+    return Comparison.load(folder)
+
+
+def mixed(folder, **fields):
+    outcomes = {}
+    for row, framework in enumerate(FRAMEWORKS):
+        for column, model in enumerate(MODELS):
+            place = row * 4 + column
+            bad = place % 2 and Run(FAILURES[place % len(FAILURES)], reason=f"reason of {framework} and {model}")
+            outcomes[framework, model] = bad or ok(*[place + 1 + n / 100 for n in range(4)])
+    return study(folder, outcomes, **fields), outcomes
+
+
+def failures(outcomes):
+    return [run for run in outcomes.values() if run.status != "ok"]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+@pytest.mark.parametrize("datasets", [("small",), ("fire-smoke-small", "fire-smoke-big")], ids=["one-set", "two-sets"])
+@pytest.mark.parametrize("kind", ["time", "resources"])
+def test_no_status_and_no_reason_is_ever_cut(tmp_path, kind, datasets, width):
+    comparison, outcomes = mixed(tmp_path, datasets=datasets)
+    text = comparison.table(kind, width=width)
+    for run in failures(outcomes):
+        assert f"{run.status} (" in text
+        assert run.reason in " ".join(text.split())
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_terminal_table_keeps_to_its_width(tmp_path, width):
+    comparison, _ = mixed(tmp_path, datasets=("small", "big"))
+    assert max(map(len, comparison.table(width=width).splitlines())) <= width
+
+
+def test_the_terminal_table_has_a_row_a_framework_and_a_column_a_network(tmp_path):
+    outcomes = {(f, m): ok(row + 1) for row, f in enumerate(FRAMEWORKS) for m in MODELS}
+    lines = study(tmp_path, outcomes).table(width=100).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("framework"))
+    assert lines[start].split() == ["framework", *MODELS]
+    assert [line.split() for line in lines[start + 2 : start + 6]] == [
+        [framework] + [f"{row}.00"] * 4 for row, framework in enumerate(FRAMEWORKS, 1)
+    ]
+
+
+def test_two_data_sets_stand_below_their_network(tmp_path):
+    outcomes = {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}
+    lines = study(tmp_path, outcomes, datasets=("small", "big")).table(width=100).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("framework"))
+    assert lines[start - 1].split() == list(MODELS)
+    assert lines[start].split() == ["framework"] + ["small", "big"] * 4
+
+
+def test_the_caption_tells_all_that_the_cells_share(tmp_path):
+    config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
+    caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
+    for part in (
+        "cpu",
+        "batch 50",
+        "7 epochs",
+        "2 threads",
+        "graph",
+        "shared",
+        "tf32",
+        "small: 791 pictures, 2 skipped",
+    ):
+        assert part in caption
+
+
+def test_each_set_of_settings_has_a_table_of_its_own(tmp_path):
+    configs = [TrainConfig(batch_size=1), TrainConfig(batch_size=100), TrainConfig(device="cuda", learning_rate=0.5)]
+    text = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=configs).table(style="markdown")
+    captions = [line for line in text.splitlines() if line.startswith("Mean")]
+    assert ["batch 1," in captions[0], "batch 100," in captions[1], "cuda" in captions[2]] == [True] * 3
+    assert "learning rate 0.5" in captions[2]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", ["time", "resources"])
+def test_a_study_without_cells_can_be_shown(tmp_path, kind, style):
+    text = study(tmp_path, {}).table(kind, style)
+    assert text.startswith("framework,") if style == "csv" else "No cells" in text
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", ["time", "resources"])
+def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
+    outcomes = {(f, m): Run("not-installed", reason="no network") for f in FRAMEWORKS for m in MODELS}
+    text = study(tmp_path, outcomes).table(kind, style)
+    assert text.count("not-installed") == 16
+    assert text.count("no network") == (16 if style == "csv" else 1)
+
+
+def test_cells_not_run_yet_are_shown_as_planned(tmp_path):
+    assert "planned" in study(tmp_path, {("torch", "alexnet"): None}).table()
+
+
+def test_a_combination_that_was_not_planned_is_a_dash(tmp_path):
+    outcomes = {("torch", "alexnet"): ok(1), ("paddle", "vgg16"): ok(1)}
+    assert "| paddle | - | 1.00 |" in study(tmp_path, outcomes).table(style="markdown")
+
+
+@pytest.mark.parametrize(
+    ("times", "marked", "note"),
+    [
+        ({"torch": (1, 1.01, 1.02), "paddle": (2, 2.01, 2.02)}, "**1.01 ±0.03**", "Marked"),
+        ({"torch": (1, 1.5, 2), "paddle": (1.1, 1.6, 2.1)}, None, "None marked, intervals overlap"),
+        ({"torch": (1, 1), "paddle": (2, 2, 2)}, None, "None marked, fewer than 3 epochs"),
+        ({"torch": (1, 1.01, 1.02)}, None, ""),
+    ],
+    ids=["apart", "overlapping", "too-few", "alone"],
+)
+def test_the_fastest_is_marked_only_where_its_interval_is_apart(tmp_path, times, marked, note):
+    outcomes = {(framework, "alexnet"): ok(*seconds) for framework, seconds in times.items()}
+    text = study(tmp_path, outcomes).table(style="markdown")
+    assert re.findall(r"\*\*.*?\*\*", text) == ([marked] if marked else [])
+    assert note in text
+    assert ("arked" in text) == bool(note)
+
+
+def test_the_mark_is_bold_where_the_terminal_can_and_a_star_everywhere(tmp_path):
+    outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
+    comparison = study(tmp_path, outcomes)
+    assert "\x1b[1m* 1.00 ±0.00\x1b[0m" in comparison.table(bold=True)
+    assert "* 1.00 ±0.00" in comparison.table(bold=False)
+    assert "\x1b" not in comparison.table(bold=False)
+    assert str(comparison) == comparison.table()
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "text"),
+    [
+        (12.345, 12.0, 12.7, "12.3 ±0.4"),
+        (401.26, 401.0, 401.5, "401.3 ±0.3"),
+        (16480.0, 16360.0, 16600.0, "16480 ±120"),
+        (2.5, 1.3, 3.7, "2.50 ±1.20"),
+        (2.0, 2.0, 2.0, "2.00 ±0.00"),
+        (2.0, float("nan"), float("nan"), "2.00"),
+    ],
+)
+def test_a_mean_has_the_digits_that_its_interval_leaves_sure(mean, low, high, text):
+    assert with_interval(mean, low, high) == text
+
+
+def test_resources_have_a_row_a_cell(tmp_path):
+    outcomes = {
+        ("torch", "alexnet"): ok(2, 2, 2),
+        ("paddle", "alexnet"): Run("out-of-memory", "8 GiB", peak_rss_bytes=2**33),
+    }
+    lines = study(tmp_path, outcomes).table("resources", "markdown").splitlines()
+    assert "| torch | alexnet | 50.0 | 10.0 | 103 | 105 | 1.00 | 11 |" in lines
+    assert "| paddle | alexnet | out-of-memory (1) | - | - | - | 8.00 | - |" in lines
+    assert not any("GPU" in line for line in lines)
+
+
+def test_gpu_columns_are_there_where_there_was_a_gpu(tmp_path):
+    run = Run("ok", epochs=ok(2).epochs, samples=(Sample(SECOND, gpu_percent=50.0, gpu_memory_bytes=2**30),))
+    assert "GPU / mean %" in study(tmp_path, {("torch", "alexnet"): run}).table("resources", "markdown")
+
+
+def test_csv_is_long_and_has_every_cell(tmp_path):
+    comparison, outcomes = mixed(tmp_path)
+    rows = list(csv.DictReader(io.StringIO(comparison.table(style="csv"))))
+    assert {(row["framework"], row["model"]): row["status"] for row in rows} == {
+        key: run.status for key, run in outcomes.items()
+    }
+    first = rows[0]
+    assert (float(first["epoch_s"]), first["batch_size"]) == (pytest.approx(1.015), "16")

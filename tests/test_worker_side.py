@@ -1,0 +1,71 @@
+"""The worker's side of the boundary: what it imports, and that nothing else is staged with it."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_compare import registry, staging
+
+ALLOWED = {"numpy", "PIL", "simplejpeg", "framework_compare"}
+OWN = {
+    "torch": {"torch", "torchvision"},
+    "tensorflow": {"tensorflow"},
+    "mxnet": {"mxnet"},
+    "paddle": {"paddle"},
+}
+
+
+def imported(path: Path) -> set:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return names
+
+
+@pytest.mark.parametrize("framework", OWN)
+def test_staged_source_imports_only_what_a_worker_has(framework, own_cache):
+    folder = staging.stage(registry.framework(framework))
+    for path in folder.rglob("*.py"):
+        outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - ALLOWED
+        assert outside <= OWN[framework], f"{path.relative_to(folder)} imports {sorted(outside - OWN[framework])}"
+
+
+@pytest.mark.parametrize("framework", OWN)
+def test_staged_source_is_complete(framework, own_cache):
+    folder = staging.stage(registry.framework(framework))
+    staged = {".".join(p.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for p in folder.rglob("*.py")}
+    lazily = {"framework_compare.api", "framework_compare.comparison", "framework_compare.pytest_plugin"}
+    for path in folder.rglob("*.py"):
+        ours = {name for name in imported(path) if name.startswith("framework_compare")}
+        missing = {n for n in ours if n not in staged and n.rpartition(".")[0] not in staged} - lazily
+        assert not missing, f"{path.relative_to(folder)} imports {sorted(missing)}, which is not staged"
+
+
+def test_adapters_import_their_framework_only_when_asked():
+    for name, entry in registry.FRAMEWORKS.items():
+        path = staging._source(entry.trainer.partition(":")[0])
+        top = {n.split(".")[0] for node in ast.parse(path.read_text()).body for n in _names(node)}
+        assert not top & OWN[name], f"{path.name} imports its framework at the top"
+
+
+def _names(node: ast.stmt) -> list:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_the_same_source_is_staged_once_and_a_changed_adapter_apart(own_cache, tmp_path):
+    adapter = tmp_path / "mine.py"
+    adapter.write_text("class T: pass\n")
+    entry = registry.Framework("mine", f"{adapter}:T", "", "numpy", ((3, 8), (3, 99)))
+    first, again = staging.stage(entry), staging.stage(entry)
+    adapter.write_text("class T: name = 'mine'\n")
+    assert first == again != staging.stage(entry)
+    assert staging.trainer_target(entry) == "framework_compare.adapters.mine:T"

@@ -1,0 +1,202 @@
+"""The oracle against finite differences, hand-worked values and published formulas."""
+
+import numpy as np
+import pytest
+
+from framework_compare import registry
+from framework_compare.graph import GraphBuilder, Node, initial_weights, trainable_names, weights_size
+from framework_compare.oracle import OPS, Mode, Oracle, columns, cross_entropy, fold
+
+RNG = np.random.default_rng
+
+
+def conv_node(**changed):
+    attrs = {"in_channels": 4, "out_channels": 6, "kernel": 3, "stride": 2, "padding": 1, "groups": 1, "bias": True}
+    return Node("layer", "Conv2d", ("input",), {**attrs, **changed})
+
+
+def node(op, **attrs):
+    return Node("layer", op, ("input",), attrs)
+
+
+CASES = {
+    "conv": conv_node(),
+    "conv-depthwise": conv_node(groups=4, out_channels=4, bias=False),
+    "conv-grouped": conv_node(groups=2),
+    "conv-1x1-stride": conv_node(kernel=1, padding=0),
+    "conv-wide": conv_node(kernel=5, stride=1, padding=2),
+    "batchnorm": node("BatchNorm2d", channels=4, eps=1e-5, momentum=0.1),
+    "relu": node("ReLU"),
+    "relu6": node("ReLU6"),
+    "maxpool-overlap": node("MaxPool2d", kernel=3, stride=2, padding=1),
+    "maxpool": node("MaxPool2d", kernel=2, stride=2, padding=0),
+    "adaptive": node("AdaptiveAvgPool2d", output=3),
+    "global": node("GlobalAvgPool"),
+    "flatten": node("Flatten"),
+}
+
+
+def weights_of(one):
+    rng, a = RNG(1), one.attrs
+    if one.op == "Conv2d":
+        shape = (a["out_channels"], a["in_channels"] // a["groups"], a["kernel"], a["kernel"])
+        return {"weight": rng.standard_normal(shape), "bias": rng.standard_normal(a["out_channels"])}
+    if one.op == "BatchNorm2d":
+        names = ("weight", "bias", "running_mean", "running_var")
+        return {name: rng.uniform(0.5, 2, a["channels"]) for name in names}
+    return {}
+
+
+def central_difference(function, array, direction, h=1e-6):
+    return (function(array + h * direction) - function(array - h * direction)) / (2 * h)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("case", CASES)
+def test_backward_is_the_derivative_of_forward(case, training):
+    one, rng = CASES[case], RNG(2)
+    x, weights = 3 * rng.standard_normal((2, 4, 7, 8)), weights_of(CASES[case])
+    y, backward = OPS[one.op](one, weights, (x,), Mode(training))
+    upstream = rng.standard_normal(y.shape)
+    (dx,), dweights = backward(upstream)
+    direction = rng.standard_normal(x.shape)
+
+    def scalar(values):
+        return (OPS[one.op](one, weights, (values,), Mode(training))[0] * upstream).sum()
+
+    assert (dx * direction).sum() == pytest.approx(central_difference(scalar, x, direction), rel=1e-6, abs=1e-6)
+    for name, gradient in dweights.items():
+        direction = rng.standard_normal(gradient.shape)
+
+        def by_weight(values, name=name):
+            return (OPS[one.op](one, {**weights, name: values}, (x,), Mode(training))[0] * upstream).sum()
+
+        found = central_difference(by_weight, weights[name], direction)
+        assert (gradient * direction).sum() == pytest.approx(found, rel=1e-6, abs=1e-6)
+
+
+def test_every_op_of_the_graph_is_known():
+    from framework_compare import graph
+
+    assert set(OPS) == set(graph.OPS)
+
+
+def test_convolution_of_a_known_picture():
+    picture = np.arange(16.0).reshape(1, 1, 4, 4)
+    one = conv_node(in_channels=1, out_channels=1, kernel=3, stride=1, padding=0, bias=False)
+    y, _ = OPS["Conv2d"](one, {"weight": np.ones((1, 1, 3, 3))}, (picture,), Mode(False))
+    assert y.tolist() == [[[[45, 54], [81, 90]]]]
+
+
+def test_columns_and_fold_are_adjoint():
+    rng = RNG(3)
+    x = rng.standard_normal((3, 9, 7))
+    cols = columns(x, 3, 2, 1)
+    other = rng.standard_normal(cols.shape)
+    assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), 3, 2, 1)).sum())
+
+
+def test_batchnorm_keeps_the_unbiased_variance():
+    one, x = CASES["batchnorm"], RNG(4).standard_normal((2, 4, 3, 3))
+    weights, mode = weights_of(CASES["batchnorm"]), Mode(True)
+    y, _ = OPS["BatchNorm2d"](one, weights, (x,), mode)
+    kept = 0.9 * weights["running_var"] + 0.1 * x.var(axis=(0, 2, 3), ddof=1)
+    np.testing.assert_allclose(mode.statistics["layer.running_var"], kept)
+    plain = (y - weights["bias"][:, None, None]) / weights["weight"][:, None, None]
+    np.testing.assert_allclose(plain.mean(axis=(0, 2, 3)), 0, atol=1e-12)
+    np.testing.assert_allclose(plain.var(axis=(0, 2, 3)), 1, rtol=1e-4)
+
+
+def test_padding_never_wins_a_max_pool():
+    y, _ = OPS["MaxPool2d"](CASES["maxpool-overlap"], {}, (-np.ones((1, 1, 4, 4)),), Mode(False))
+    assert y.tolist() == [[[[-1, -1], [-1, -1]]]]
+
+
+def test_adaptive_windows_overlap_where_they_do_not_fit():
+    y, _ = OPS["AdaptiveAvgPool2d"](node("AdaptiveAvgPool2d", output=2), {}, (np.arange(9.0).reshape(1, 1, 3, 3),), Mode(False))
+    assert y.tolist() == [[[[2, 3], [5, 6]]]]
+
+
+def test_cross_entropy_of_equal_logits_is_the_log_of_the_classes():
+    loss, gradient = cross_entropy(np.zeros((2, 3)), np.array([0, 2]))
+    assert loss == pytest.approx(np.log(3))
+    np.testing.assert_allclose(gradient, np.array([[-2, 1, 1], [1, 1, -2]]) / 6)
+
+
+def test_dropout_keeps_the_expected_value():
+    y, _ = OPS["Dropout"](node("Dropout", p=0.3), {}, (np.ones((100, 1000)),), Mode(True, dropout=RNG(5)))
+    assert set(np.unique(y)) == {0.0, 1 / 0.7}
+    assert y.mean() == pytest.approx(1, abs=0.01)
+
+
+def residual_graph():
+    g = GraphBuilder("residual", num_classes=3, image_size=12)
+    g.conv("conv1", 6, 3, stride=2, padding=1)
+    g.batchnorm("bn1")
+    shortcut = g.relu6("relu1")
+    g.conv("conv2", 6, 3, padding=1, groups=6)
+    branch = g.batchnorm("bn2")
+    g.add("add", branch, shortcut)
+    g.relu("relu2")
+    g.maxpool("pool", 3, stride=2, padding=1)
+    g.flatten("flatten")
+    g.linear("fc", 3)
+    return g.build()
+
+
+def prepared(graph):
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    rng = RNG(6)
+    return Oracle(graph, weights), rng.standard_normal((4, *graph.input_shape)), np.array([0, 1, 2, 1])
+
+
+def test_gradient_of_a_whole_network_is_the_derivative_of_its_loss():
+    oracle, images, labels = prepared(residual_graph())
+    _, _, gradients, _ = oracle.gradients(images, labels)
+    for name in trainable_names(oracle.graph):
+        direction = RNG(7).standard_normal(gradients[name].shape)
+        held = oracle.weights[name]
+
+        def loss(values, name=name):
+            oracle.weights[name] = values
+            return cross_entropy(oracle.forward(images, training=True), labels)[0]
+
+        found = central_difference(loss, held, direction)
+        oracle.weights[name] = held
+        assert (gradients[name] * direction).sum() == pytest.approx(found, rel=1e-5, abs=1e-8), name
+
+
+def test_train_step_is_the_published_momentum_rule():
+    oracle, images, labels = prepared(residual_graph())
+    before = oracle.weights["fc.weight"].copy()
+    _, _, first = oracle.train_step(images, labels, learning_rate=0.1, momentum=0.9, weight_decay=0.01)
+    middle = oracle.weights["fc.weight"].copy()
+    _, _, second = oracle.train_step(images, labels, learning_rate=0.1, momentum=0.9, weight_decay=0.01)
+    velocity = first["fc.weight"] + 0.01 * before
+    np.testing.assert_allclose(middle, before - 0.1 * velocity)
+    velocity = 0.9 * velocity + second["fc.weight"] + 0.01 * middle
+    np.testing.assert_allclose(oracle.weights["fc.weight"], middle - 0.1 * velocity)
+
+
+def test_forward_changes_nothing_and_float32_stays_float32():
+    oracle, images, _ = prepared(residual_graph())
+    held = {name: array.copy() for name, array in oracle.weights.items()}
+    oracle.forward(images, training=True)
+    assert all(np.array_equal(held[name], array) for name, array in oracle.weights.items())
+    narrow = Oracle(oracle.graph, held, np.float32)
+    seen = {}
+    logits = narrow.forward(images, training=True, watch=lambda name, value: seen.update({name: value.dtype}))
+    assert set(seen.values()) == {np.dtype(np.float32)}
+    assert logits == pytest.approx(oracle.forward(images, training=True), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("model", ["alexnet", "mobilenet_v2", "resnet50"])
+def test_registered_models_run(model):
+    graph = registry.load(registry.MODELS[model])(image_size=64)
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    oracle = Oracle(graph, weights, np.float32)
+    loss, _, gradients, _ = oracle.gradients(RNG(8).standard_normal((2, *graph.input_shape)), np.array([0, 1]))
+    assert np.isfinite(loss)
+    assert {name: array.shape for name, array in gradients.items()} == {
+        p.name: p.shape for p in graph.parameters() if p.trainable
+    }

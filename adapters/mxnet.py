@@ -99,6 +99,9 @@ class MXNetTrainer:
         nd = self.mx.nd
         return Batch(nd.array(images), nd.array(labels, dtype="int32"), len(labels))
 
+    def read_batch(self, batch: Batch) -> Any:
+        return batch.images.asnumpy(), batch.labels.asnumpy().astype(np.int64)
+
     def open_pipeline(self, pictures: Pictures) -> Any:
         self.mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
         data = self.mx.gluon.data
@@ -117,11 +120,21 @@ class MXNetTrainer:
             yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
 
     def train_step(self, batch: Batch) -> Any:
+        loss = self._backward(batch)
+        self._optimizer.step(batch.size)
+        return loss
+
+    def _backward(self, batch: Batch) -> Any:
+        """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
             loss = self._loss(self._network(batch.images), batch.labels)
         loss.backward()
-        self._optimizer.step(batch.size)
         return loss
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._backward(batch)
+        trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
+        return {name: p.grad().asnumpy() / np.float32(batch.size) for name, p in trained.items()}
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss.mean().asscalar()) for loss in losses]
@@ -171,9 +184,14 @@ def _transforms(mx: Any, config: TrainConfig) -> Any:
         "vertical": [transforms.RandomFlipTopBottom()],
         "none": [],
     }
+    size = config.image_size
+    crops = {
+        "random": transforms.RandomResizedCrop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
+        "none": transforms.Resize((size, size)),
+    }
     return transforms.Compose(
         [
-            transforms.RandomResizedCrop(config.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
+            crops[config.crop],
             *flips[config.flip],
             transforms.ToTensor(),
             transforms.Normalize(MEAN, STD),

@@ -83,6 +83,9 @@ class PaddleTrainer:
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
 
+    def read_batch(self, batch: Batch) -> Any:
+        return batch.images.numpy(), batch.labels.numpy()
+
     def open_pipeline(self, pictures: Pictures) -> Any:
         return self.paddle.io.DataLoader(
             PictureDataset(pictures, _transforms(self.paddle, self.config)),
@@ -98,11 +101,21 @@ class PaddleTrainer:
             yield Batch(images, labels, len(labels))
 
     def train_step(self, batch: Batch) -> Any:
-        loss = self._loss(self._call(batch.images), batch.labels)
-        loss.backward()
+        loss = self._backward(batch)
         self._optimizer.step()
         self._optimizer.clear_grad()
         return loss
+
+    def _backward(self, batch: Batch) -> Any:
+        loss = self._loss(self._call(batch.images), batch.labels)
+        loss.backward()
+        return loss
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._backward(batch)
+        held = {name: t.grad.numpy() for name, t in self._arrays.items() if not t.stop_gradient}
+        self._optimizer.clear_grad()
+        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in held.items()}
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss) for loss in losses]
@@ -146,9 +159,11 @@ def _transforms(paddle: Any, config: TrainConfig) -> Any:
         "vertical": [transforms.RandomVerticalFlip()],
         "none": [],
     }
+    size = config.image_size
+    crops = {"random": transforms.RandomResizedCrop(size), "none": transforms.Resize((size, size))}
     return transforms.Compose(
         [
-            transforms.RandomResizedCrop(config.image_size),
+            crops[config.crop],
             *flips[config.flip],
             transforms.ToTensor(),
             transforms.Normalize(MEAN, STD),

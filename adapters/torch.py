@@ -96,6 +96,10 @@ class TorchTrainer:
             tensor = tensor.permute(0, 3, 1, 2)
         return Batch(tensor, self.torch.from_numpy(labels), len(labels))
 
+    def read_batch(self, batch: Batch) -> Any:
+        images = batch.images.permute(0, 2, 3, 1) if self._channels_last else batch.images
+        return images.contiguous().numpy(), batch.labels.numpy()
+
     def open_pipeline(self, pictures: Pictures) -> Any:
         config, torch = self.config, self.torch
         generator = torch.Generator()
@@ -116,12 +120,22 @@ class TorchTrainer:
             yield Batch(images, labels, len(labels))
 
     def train_step(self, batch: Batch) -> Any:
+        loss = self._backward(batch)
+        self._optimizer.step()
+        return loss
+
+    def _backward(self, batch: Batch) -> Any:
         self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
             loss = self._loss(self._call(batch.images), batch.labels)
         loss.backward()
-        self._optimizer.step()
         return loss.detach()
+
+    def gradients(self, batch: Batch) -> Dict[str, Any]:
+        self._backward(batch)
+        held = {name: p.grad.contiguous() for name, p in self._network.named_parameters()}
+        self._optimizer.zero_grad(set_to_none=True)
+        return {name: gradient.numpy() for name, gradient in held.items()}
 
     def _autocast(self) -> Any:
         if self.config.precision == "fp32":
@@ -202,9 +216,11 @@ def _transforms(config: TrainConfig) -> Any:
         "vertical": [transforms.RandomVerticalFlip()],
         "none": [],
     }
+    size = config.image_size
+    crops = {"random": transforms.RandomResizedCrop(size), "none": transforms.Resize((size, size))}
     return transforms.Compose(
         [
-            transforms.RandomResizedCrop(config.image_size),
+            crops[config.crop],
             *flips[config.flip],
             transforms.ToTensor(),
             transforms.Normalize(MEAN, STD),

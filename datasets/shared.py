@@ -12,7 +12,7 @@ import numpy as np
 
 from framework_compare.datasets import preprocess
 from framework_compare.errors import DataError, UsageError
-from framework_compare.protocol import FLIPS, Pictures
+from framework_compare.protocol import CROPS, FLIPS, Pictures
 
 LAYOUTS = ("NCHW", "NHWC")
 Arrays = Tuple[np.ndarray, np.ndarray]
@@ -34,11 +34,13 @@ class SharedPipeline:
         image_size: int = 224,
         seed: int = 0,
         flip: str = "horizontal",
+        crop: str = "random",
         layout: str = "NCHW",
         workers: int = 1,
         prefetch: int = 2,
     ) -> None:
         _check_one_of("flip", flip, FLIPS)
+        _check_one_of("crop", crop, CROPS)
         _check_one_of("layout", layout, LAYOUTS)
         _check_at_least("batch_size", batch_size, 1)
         _check_at_least("image_size", image_size, 1)
@@ -46,7 +48,7 @@ class SharedPipeline:
         _check_at_least("prefetch", prefetch, 1)
         self._pictures = pictures
         self._batch_size, self._image_size = batch_size, image_size
-        self._seed, self._flip, self._layout = seed, flip, layout
+        self._seed, self._flip, self._crop, self._layout = seed, flip, crop, layout
         self._workers = workers
         # Small batches: enough of them in flight to keep every worker busy.
         self._ahead = max(prefetch, -(-2 * workers // batch_size))
@@ -122,7 +124,10 @@ class SharedPipeline:
             with open(path, "rb") as file:
                 data = file.read()
             state = preprocess.picture_state(self._seed, number, index)
-            crop = preprocess.draw_crop(state, *preprocess.picture_size(data), flip=self._flip)
+            size = preprocess.picture_size(data)
+            crop = preprocess.draw_crop(state, *size, flip=self._flip)
+            if self._crop == "none":
+                crop = preprocess.whole(*size)._replace(flip=crop.flip)
             pixels = preprocess.decode_crop_resize(data, crop, self._image_size)
         except Exception as error:
             raise DataError(f"picture {path!r} cannot be read: {error}") from error
@@ -154,11 +159,19 @@ def memory_batch(
     image_size: int = 224,
     seed: int = 0,
     flip: str = "horizontal",
+    crop: str = "random",
     layout: str = "NCHW",
 ) -> Arrays:
     """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
     with SharedPipeline(
-        pictures, batch_size=batch_size, image_size=image_size, seed=seed, flip=flip, layout=layout, workers=0
+        pictures,
+        batch_size=batch_size,
+        image_size=image_size,
+        seed=seed,
+        flip=flip,
+        crop=crop,
+        layout=layout,
+        workers=0,
     ) as pipeline:
         return next(pipeline.epoch(0))
 

@@ -16,7 +16,7 @@ from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph
 from framework_compare.machine import available_cores
-from framework_compare.protocol import EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
 from framework_compare.records import Cell
 
 CHOICES = {
@@ -25,6 +25,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "tuning": TUNINGS,
     "flip": FLIPS,
+    "crop": CROPS,
     "optimizer": ("sgd",),
     "loss": ("cross_entropy",),
 }

@@ -18,6 +18,7 @@ PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")
 FLIPS = ("horizontal", "vertical", "none")
+CROPS = ("random", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +42,7 @@ class TrainConfig:
     image_size: int = 224
     num_classes: int = 3
     flip: str = "horizontal"
+    crop: str = "random"  # "none": the whole picture, stretched to image_size x image_size
     optimizer: str = "sgd"
     loss: str = "cross_entropy"
 
@@ -103,7 +105,7 @@ class Trainer(Protocol):
         """What `default` and `recommended` came to here (layout, allocator, flags), for the result."""
 
     def build(self, graph: "Graph") -> None:
-        """Make the network of native layers, the optimiser and the training step."""
+        """Make the network of native layers, the optimiser and the training step; once more replaces them."""
 
     def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
         """Copy parameters and running statistics in place, by graph name, and zero the momentum."""
@@ -114,6 +116,9 @@ class Trainer(Protocol):
     def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
         """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,)."""
 
+    def read_batch(self, batch: Batch) -> Tuple["np.ndarray", "np.ndarray"]:
+        """Images and labels of a batch as `adopt` takes them."""
+
     def open_pipeline(self, pictures: Pictures) -> Any:
         """Start the framework's own input pipeline; what is returned goes to `epoch` once an epoch."""
 
@@ -123,11 +128,17 @@ class Trainer(Protocol):
     def train_step(self, batch: Batch) -> Any:
         """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""
 
+    def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
+        """Gradient of the mean loss by every trainable parameter, as `train_step` computes it, with no update."""
+
     def read_losses(self, losses: List[Any]) -> List[float]:
         """Mean loss per sample of each step, as Python floats; waits for them."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":
-        """Logits (N, num_classes) in evaluation mode, or with batch statistics and dropout if `training`."""
+        """Logits (N, num_classes) in evaluation mode, or with batch statistics and dropout if `training`.
+
+        A training pass may move the running statistics; whoever asks for one loads the weights again.
+        """
 
     def synchronize(self) -> None:
         """Return when all work given to the device is done."""

@@ -245,7 +245,8 @@ def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -
 
 
 def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
-    return {"image_size": config.image_size, "seed": config.seed, "flip": config.flip, "layout": trainer.layout}
+    names = ("image_size", "seed", "flip", "crop")
+    return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
 
 
 def _held_batches(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> List[Batch]:

@@ -25,6 +25,7 @@ MODULES = (
     "framework_compare.events",
     "framework_compare.graph",
     "framework_compare.memory",
+    "framework_compare.probe",
     "framework_compare.protocol",
     "framework_compare.runner",
     "framework_compare.worker",

@@ -61,6 +61,11 @@ def _train(job: Dict[str, Any], events: EventWriter) -> None:
     trainer_class = _load_trainer(job["trainer"])
     os.environ.update(trainer_class.environment(config))
     _import_numpy()
+    if job.get("kind") == "verify":
+        from framework_compare.probe import Probe
+
+        Probe(job, config, trainer_class, events).run()
+        return
     from framework_compare.runner import Runner
 
     Runner(job, config, trainer_class, events).run()

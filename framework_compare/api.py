@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
-from framework_compare import __version__, machine, planning
+from framework_compare import __version__, limits, machine, planning
 from framework_compare.comparison import Comparison
 from framework_compare.installers import check_name as check_installer
 from framework_compare.errors import UsageError
+from framework_compare.limits import Limits, PhaseTimeout
 from framework_compare.paths import cache_dir
 from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
+from framework_compare.protocol import Pictures
 from framework_compare.registry import framework as find_framework
-from framework_compare.store import Store
+from framework_compare.resume import check_retry, check_same_machine, check_same_plan
+from framework_compare.store import FILE, Store
 from framework_compare.study import HowToRun, Study, write_pictures
 
 
@@ -34,6 +40,10 @@ def compare(
     index: Optional[Mapping[str, str]] = None,
     installer: str = "pip",
     timeout_s: Optional[float] = None,
+    phase_timeout_s: PhaseTimeout = None,
+    silence_timeout_s: Optional[float] = None,
+    memory_limit: Union[None, int, str] = None,
+    retry: Sequence[str] = (),
     sampling_hz: float = 10.0,
     watcher: Optional[Watcher] = None,
     **settings: Any,
@@ -41,13 +51,19 @@ def compare(
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
     dataset: names of the registry, or folders with one folder of pictures a class.
-    out: study folder, empty or not there yet; by default one named by the time, in the cache folder.
+    out: study folder, empty or not there yet; by default one named by the time, in the cache folder. A study that is
+        there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs stay,
+        the rest is run.
     repeats: runs of each cell; runs of different cells take turns.
     limit: use that many pictures, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with a picture that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, in place of a managed environment.
     index: framework -> URL of an extra package index for its environment (such as that of PyTorch's CPU builds).
     timeout_s: wall seconds after which a run is ended as `timed-out`.
+    phase_timeout_s: the same for a phase, by name; one number stands for every phase but `epochs`.
+    silence_timeout_s: the same for a worker that sends no event and prints nothing.
+    memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
+    retry: statuses of a resumed study whose runs are run again, such as ["failed", "timed-out"].
     sampling_hz: readings a second of CPU, memory, threads and GPU; 0 reads none.
     settings: fields of TrainConfig (batch_size, epochs, threads, pipeline, execution, ...); batch_size, execution,
         pipeline, precision and tuning may be lists, and then every combination is a cell.
@@ -56,7 +72,9 @@ def compare(
     and then nothing has been written.
     """
     watcher = watcher or default_watcher()
-    how = _how_to_run(python, index, installer, timeout_s, sampling_hz)
+    check_retry(retry)
+    held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    how = how_to_run(python, index, installer, held, sampling_hz)
     plan = planning.plan(
         frameworks,
         models,
@@ -70,28 +88,75 @@ def compare(
     )
     _tell_of_datasets(plan, watcher)
     folder = Path(out) if out is not None else new_study_folder()
-    with Store.create(
-        folder, settings=_describe(plan, how), machine=machine.describe(), cells=plan.cells, repeats=repeats
-    ) as store:
-        write_pictures(store.folder, plan)
-        with watcher:
-            Study(store, how, watcher).run()
+    with open_or_create(folder, plan, how, repeats) as store, watcher:
+        Study(store, how, watcher).run(retry)
     return Comparison.load(folder)
 
 
-def _how_to_run(
+def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int, **facts: Any) -> Store:
+    """The study in a folder, open for writing: made now, or found and planned the same, on this same machine."""
+    settings = {**_describe(plan, how), **facts}
+    if not (folder / FILE).exists():
+        return Store.create(
+            folder,
+            settings=settings,
+            machine=machine.describe(),
+            cells=plan.cells,
+            repeats=repeats,
+            prepare=lambda made: write_pictures(made, plan),
+        )
+    store = Store.open(folder, readonly=False)
+    try:
+        check_same_plan(store, plan.cells, repeats, settings)
+        check_same_machine(store, machine.describe())
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def resume(
+    study: Union[str, "os.PathLike[str]"],
+    *,
+    retry: Sequence[str] = (),
+    index: Optional[Mapping[str, str]] = None,
+    timeout_s: Optional[float] = None,
+    phase_timeout_s: PhaseTimeout = None,
+    silence_timeout_s: Optional[float] = None,
+    memory_limit: Union[None, int, str] = None,
+    watcher: Optional[Watcher] = None,
+) -> Comparison:
+    """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
+
+    retry: statuses whose runs are run again as well. Limits given here take the place of the study's own for what is
+    run now; each run's record says which it had. StudyError where the study cannot be gone on with.
+    """
+    watcher = watcher or default_watcher()
+    check_retry(retry)
+    given = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    with Store.open(study, readonly=False) as store, watcher:
+        settings = store.settings()
+        if "stability" in settings:
+            raise UsageError(f"{study} is a stability sweep: give the `stability` request again, with this folder")
+        check_same_machine(store, machine.describe())
+        held = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
+        how = how_to_run(settings.get("python"), index, settings["installer"], held, settings["sampling_hz"])
+        Study(store, how, watcher).run(retry)
+    return Comparison.load(study)
+
+
+def how_to_run(
     python: Optional[Mapping[str, str]],
     index: Optional[Mapping[str, str]],
     installer: str,
-    timeout_s: Optional[float],
+    held: Limits,
     hz: float,
 ) -> HowToRun:
+    """HowToRun of what a user gives; UsageError says what is allowed."""
     check_installer(installer)
-    if timeout_s is not None and not timeout_s > 0:
-        raise UsageError(f"timeout_s is {timeout_s!r}; allowed: a number of seconds above 0, or None")
-    if not 0 <= hz <= 1000:
-        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 1000")
-    return HowToRun(_by_framework(python), _by_framework(index), installer, timeout_s, hz)
+    if not 0 <= hz <= 100:
+        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
+    return HowToRun(_by_framework(python), _by_framework(index), installer, held, hz)
 
 
 def _by_framework(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
@@ -122,14 +187,20 @@ def _describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
                 "skipped_pictures": [list(pair) for pair in index.skipped],
                 "classes": list(index.pictures.classes),
                 "class_aliases": dict(index.found_aliases),
+                "checksum": _checksum(index.pictures),
             }
             for name, index in plan.datasets.items()
         },
         "sampling_hz": how.hz,
-        "timeout_s": how.timeout_s,
+        "limits": how.limits.to_dict(),
         "python": dict(how.python),
         "installer": how.installer,
     }
+
+
+def _checksum(pictures: Pictures) -> str:
+    """Of the list of pictures, not of their bytes."""
+    return hashlib.sha256(json.dumps(dataclasses.asdict(pictures)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def new_study_folder() -> Path:

@@ -111,6 +111,8 @@ class Run:
     parameters: Optional[int] = None
     peak_rss_bytes: Optional[int] = None
     warnings: Tuple[str, ...] = ()
+    limits: Dict[str, Any] = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
+    log_tail: Optional[str] = None  # the last lines of the log, None when it ended well
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
     samples: Tuple[Sample, ...] = ()

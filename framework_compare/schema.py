@@ -85,7 +85,11 @@ CREATE INDEX phase_run ON phase (run_id);
 CREATE INDEX sample_run ON sample (run_id);
 INSERT INTO meta VALUES ('schema_version', '0');
 """
-MIGRATIONS = [_FIRST]
+_EVIDENCE = """
+ALTER TABLE run ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE run ADD COLUMN log_tail TEXT;
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import operator
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +24,7 @@ from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
 
 FILE = "study.sqlite"
 LOCK = "study.lock"
+PICTURES = "pictures"
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 _NEW = FILE + ".new"
 TO_RUN = ("planned", "interrupted", "running")
@@ -49,10 +50,11 @@ class Store:
         machine: Dict[str, Any],
         cells: Sequence[Cell],
         repeats: int,
+        prepare: Callable[[Path], None] = lambda folder: None,
     ) -> "Store":
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
-        Raises StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice
+        `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice
         or repeats below 1.
         """
         folder = Path(folder).absolute()
@@ -64,6 +66,7 @@ class Store:
         try:
             # Again under the lock: another process may have made its study since.
             _check_vacant(folder)
+            prepare(folder)
             with schema.told(folder / FILE):
                 _write_new(folder, settings, machine, cells, repeats)
         finally:
@@ -88,15 +91,33 @@ class Store:
             undo.pop_all()
         return cls(folder, connection, lock)
 
-    def plan(self) -> List[Tuple[int, Cell, int]]:
-        """(run_id, cell, repeat from 1) of each run still to do, runs of different cells interleaved."""
-        marks = ", ".join("?" * len(TO_RUN))
+    def plan(self, retry: Sequence[str] = ()) -> List[Tuple[int, Cell, int]]:
+        """(run_id, cell, repeat from 1) of each run still to do or to `retry`, runs of different cells interleaved."""
+        wanted = (*TO_RUN, *retry)
+        marks = ", ".join("?" * len(wanted))
         _, rows = self.select(
             "SELECT run_id, repeat, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
             f" WHERE status IN ({marks}) ORDER BY run_id",
-            TO_RUN,
+            wanted,
         )
         return [(row[0], self._cell(*row[2:]), row[1]) for row in rows]
+
+    def cells(self) -> List[Tuple[int, Cell]]:
+        """(cell_id, cell) of the whole plan, in its order."""
+        _, rows = self.select("SELECT cell_id, framework, model, dataset, device, config FROM cell ORDER BY cell_id")
+        return [(row[0], self._cell(*row[1:])) for row in rows]
+
+    def repeats(self) -> int:
+        """Runs planned of each cell; 0 for a study without any."""
+        return self.select("SELECT coalesce(max(repeat), 0) FROM run")[1][0][0]
+
+    def extend(self, cell: Cell) -> int:
+        """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
+        values = (cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict()))
+        with self._transaction() as connection:
+            insert = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
+            cell_id = connection.execute(insert, values).lastrowid
+            return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
 
     def begin(self, run_id: int) -> None:
         """Mark a run as running; what an interrupted attempt left of it is dropped."""
@@ -205,6 +226,8 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 def _check_vacant(folder: Path) -> None:
     with schema.told(folder):
         found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, _NEW}) if folder.exists() else []
+        if (folder / LOCK).exists() and found == [PICTURES]:  # a creation cut short
+            found = []
     if FILE in found:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")
     if found:

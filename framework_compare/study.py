@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, Mapping, Sequence, Union
 
 import numpy as np
 
-from framework_compare import environments, registry, staging
+from framework_compare import environments, registry, schema, staging
 from framework_compare.environments import Environment
-from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.errors import DataError, EnvironmentUnavailable
 from framework_compare.graph import initial_weights, weights_size
-from framework_compare.launcher import Launch, Limits, launch
+from framework_compare.interrupts import terminate_as_interrupt
+from framework_compare.launcher import Launch, launch
+from framework_compare.limits import Limits
 from framework_compare.planning import Plan, build_graph
 from framework_compare.progress import Watcher
 from framework_compare.records import Cell, Run
-from framework_compare.store import Store
+from framework_compare.resume import check_same_environment
+from framework_compare.store import PICTURES, Store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +34,7 @@ class HowToRun:
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> interpreter of the user's own
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> extra package index
     installer: str = "pip"
-    timeout_s: Optional[float] = None
+    limits: Limits = Limits()
     hz: float = 10.0
 
 
@@ -42,18 +47,26 @@ class Study:
         self.how = how
         self.watcher = watcher
 
-    def run(self) -> None:
-        """Run every planned run in turn; a KeyboardInterrupt is recorded with the run it hit, then raised again."""
-        planned = self.store.plan()
-        ready = self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
-        warm_page_cache(self.folder)
-        try:
-            for number, (run_id, cell, repeat) in enumerate(planned, start=1):
-                self.watcher.begin(cell, number, len(planned))
-                run = self._run_one(run_id, cell, repeat, ready[cell.framework])
-                self.watcher.end(cell, run)
-        finally:
-            shutil.rmtree(self.folder / "weights", ignore_errors=True)
+    def run(self, retry: Sequence[str] = ()) -> None:
+        """Run every planned run in turn, and again those that ended with a status of `retry`.
+
+        A KeyboardInterrupt (or SIGTERM) is recorded with the run it hit, then raised again.
+        """
+        planned = self.store.plan(retry)
+        if not planned:
+            return
+        with terminate_as_interrupt():
+            ready = self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
+            warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
+            try:
+                for number, (run_id, cell, repeat) in enumerate(planned, start=1):
+                    self.watcher.begin(cell, number, len(planned))
+                    run = self._run_one(run_id, cell, ready[cell.framework])
+                    self.watcher.end(cell, run)
+                    if run.status == "interrupted":
+                        raise KeyboardInterrupt
+            finally:
+                shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
     def _prepare_environments(self, frameworks: Mapping[str, Any]) -> Dict[str, Union[Environment, str]]:
         """Of each framework its environment, or why there is none."""
@@ -71,22 +84,25 @@ class Study:
                 ready[name] = str(error)
                 self.watcher.say(str(error))
             else:
-                self.store.environment(name, _describe(ready[name]))
+                document = _describe(ready[name])
+                check_same_environment(self.store, name, document)
+                self.store.environment(name, document)
         return ready
 
-    def _run_one(self, run_id: int, cell: Cell, repeat: int, environment: Union[Environment, str]) -> Run:
+    def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, str]) -> Run:
         if isinstance(environment, str):
             run = Run("not-installed", environment)
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)
         folder = Path("runs") / f"{run_id:05d}-{_file_name(cell.label)}"
+        log = str(folder / "log.txt")
         try:
             run = self._launch(cell, folder, environment)
-        except KeyboardInterrupt:
-            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=str(folder / "log.txt")))
+        except KeyboardInterrupt:  # before the worker was there, or a second one
+            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
-        run = dataclasses.replace(run, log_path=str(folder / "log.txt"), parameters=self._parameters(cell))
+        run = dataclasses.replace(run, log_path=log, parameters=self._parameters(cell))
         self.store.record(run_id, run)
         return run
 
@@ -107,7 +123,7 @@ class Study:
             device=cell.device,
             managed=environment.managed,
             hz=self.how.hz,
-            limits=Limits(timeout_s=self.how.timeout_s),
+            limits=self.how.limits,
         )
         return launch(what, lambda event: self.watcher.event(cell, event))
 
@@ -117,38 +133,53 @@ class Study:
         name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{cell.config.seed}.npy"
         path = self.folder / "weights" / name
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            flat = np.lib.format.open_memmap(
-                path.with_suffix(".half"), mode="w+", dtype=np.float32, shape=(weights_size(graph),)
-            )
-            initial_weights(graph, cell.config.seed, flat)
-            flat.flush()
-            path.with_suffix(".half").rename(path)
+            half = path.with_suffix(".half")
+            with schema.told(half):
+                path.parent.mkdir(exist_ok=True)
+                flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
+                _reserve(half)
+                initial_weights(graph, cell.config.seed, flat)
+                flat.flush()
+                half.rename(path)
         return path
 
     def _parameters(self, cell: Cell) -> int:
         return build_graph(cell.model, cell.config).parameter_count()
 
 
+def _reserve(path: Path) -> None:
+    """Have the disk hold the whole of a sparse file: to write a mapping that a full disk has no room for is fatal."""
+    if sys.platform == "linux":
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
+
+
 def write_pictures(folder: Path, plan: Plan) -> None:
     """The picture lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
         path = pictures_path(folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(dataclasses.asdict(index.pictures)), encoding="utf-8")
+        text = json.dumps(dataclasses.asdict(index.pictures))
+        with schema.told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_suffix(".half").write_text(text, encoding="utf-8")
+            path.with_suffix(".half").replace(path)
 
 
 def pictures_path(folder: Path, dataset: str) -> Path:
-    return folder / "pictures" / f"{_file_name(dataset)}.json"
+    return folder / PICTURES / f"{_file_name(dataset)}.json"
 
 
-def warm_page_cache(folder: Path) -> None:
+def warm_page_cache(folder: Path, datasets: Iterable[str]) -> None:
     """Read every picture once, so that the first framework does not pay the disk for the others."""
-    for listing in sorted((folder / "pictures").glob("*.json")):
-        for path in json.loads(listing.read_text(encoding="utf-8"))["paths"]:
-            with open(path, "rb") as file:
-                while file.read(1 << 20):
-                    pass
+    for dataset in sorted(datasets):
+        try:
+            listing = pictures_path(folder, dataset).read_text(encoding="utf-8")
+            for path in json.loads(listing)["paths"]:
+                with open(path, "rb") as file:
+                    while file.read(1 << 20):
+                        pass
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"the pictures of data set {dataset!r} cannot be read any more: {error}") from None
 
 
 def _file_name(text: str) -> str:

@@ -30,6 +30,18 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny"
 
 
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Registers the test framework `faulty`, and a model named after each of its faults; the framework's name."""
+    from faulty import FAULTS
+
+    entry = Framework("faulty", f"{HERE / 'plugins' / 'faulty.py'}:FaultyTrainer", "", "numpy", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "faulty", entry)
+    for name in FAULTS:
+        monkeypatch.setitem(registry.MODELS, name, f"faults:{name}")
+    return "faulty"
+
+
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 13 small JPEG pictures in three classes that differ in colour."""

@@ -112,7 +112,7 @@ def test_a_newer_schema_is_refused(tmp_path, monkeypatch, readonly):
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
     create(tmp_path).close()
     monkeypatch.undo()
-    with pytest.raises(StudyError, match="schema version 2, .* up to 1; upgrade"):
+    with pytest.raises(StudyError, match="schema version 3, .* up to 2; upgrade"):
         Store.open(tmp_path, readonly=readonly)
 
 

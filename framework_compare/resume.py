@@ -1,0 +1,107 @@
+"""Whether a study can be gone on with as asked: same cells, pictures, machine and framework versions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Mapping, Sequence
+
+from framework_compare.errors import StudyError, UnknownNameError
+from framework_compare.records import STATUSES, Cell
+from framework_compare.store import TO_RUN, Store
+
+# A figure of another machine does not belong into the same table.
+SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores")
+FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
+MAX_SHOWN = 5
+
+
+def check_retry(statuses: Sequence[str]) -> Sequence[str]:
+    """Statuses to run again, as given; UnknownNameError for one that no run ends with."""
+    for status in statuses:
+        if status not in FINISHED:
+            raise UnknownNameError("status", status, FINISHED)
+    return tuple(statuses)
+
+
+def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:
+    """StudyError that shows what differs between a study and what is asked of it now."""
+    planned = [cell for _, cell in store.cells()]
+    found = _different_settings(planned, cells)
+    if store.repeats() != repeats:
+        found.append(f"repeats: {store.repeats()} in the study, {repeats} now")
+    found += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    if not found and set(planned) != set(cells):
+        added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
+        found.append(f"cells: {added} asked for are not in the study, {gone} of the study are not asked for")
+    _refuse(store, found, "name another folder, or resume the study with what it was planned with")
+
+
+def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[str]:
+    before, now = map(_values, (planned, asked))
+    return [
+        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
+        for name in before
+        if set(before[name]) != set(now[name])
+    ]
+
+
+def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
+    """Of each setting the values that occur, in order."""
+    names = ["framework", "model", "dataset", "device"]
+    values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}
+    for field in dataclasses.fields(cells[0].config) if cells else ():
+        values.setdefault(field.name, list(dict.fromkeys(getattr(cell.config, field.name) for cell in cells)))
+    return values
+
+
+def _shown(values: Sequence[Any]) -> str:
+    more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
+    return ", ".join(map(str, values[:MAX_SHOWN])) + more
+
+
+def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """Data sets of one name whose pictures are not the same ones."""
+    return [
+        f"pictures of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
+        + ("" if before[name].get("pictures") != now[name].get("pictures") else ", but not the same files")
+        for name in before
+        if name in now and any(before[name].get(k) != now[name].get(k) for k in ("pictures", "classes", "checksum"))
+    ]
+
+
+def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
+    """StudyError where what is measured now would be of another machine than what was."""
+    before = store.machine()
+    found = [
+        f"{name}: {before[name]} in the study, {machine.get(name)} now"
+        for name in SAME_MACHINE
+        if name in before and before[name] != machine.get(name)
+    ]
+    _refuse(store, found, "the figures of one study are of one machine: name another folder")
+
+
+def check_same_environment(store: Store, framework: str, now: Mapping[str, Any]) -> None:
+    """StudyError where a framework with finished runs has other packages now than they ran with."""
+    before = store.environments().get(framework)
+    finished = "SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok'"
+    if before is None or not store.select(finished, (framework,))[1][0][0]:
+        return
+    packages = {**_named(before, framework)}, {**_named(now, framework)}
+    names = sorted(set(packages[0]) | set(packages[1]))
+    found = [
+        f"{name}: {packages[0].get(name, 'none')} in the study, {packages[1].get(name, 'none')} now"
+        for name in names
+        if packages[0].get(name) != packages[1].get(name)
+    ]
+    _refuse(store, found, f"restore the environment of {framework}, or name another folder")
+
+
+def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
+    packages = dict(document.get("packages") or {})
+    return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
+
+
+def _refuse(store: Store, found: Sequence[str], remedy: str) -> None:
+    if found:
+        more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+        raise StudyError(f"{store.folder} cannot be gone on with: {'; '.join(found[:MAX_SHOWN])}{more}; {remedy}")

@@ -1,0 +1,158 @@
+"""The parent's hold on one worker: started under a supervisor, ended with all that descends from it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, Optional, Sequence
+
+import psutil
+
+from framework_compare.errors import FrameworkCompareError
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+START_S = 60.0
+END_S = 15.0
+
+
+class SupervisionError(FrameworkCompareError):
+    """A worker could not be started under supervision, or its supervisor was killed."""
+
+
+class SupervisedWorker:
+    """A running worker. `events` and `status` are descriptors to wait on; leaving the context ends everything.
+
+    returncode is the worker's as subprocess has it (negative for a signal), None while it runs or where nobody knows.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, folder: Path, environment: Dict[str, str], group: str = ""
+    ) -> None:
+        self.returncode: Optional[int] = None
+        self.max_rss_bytes: Optional[int] = None
+        self.left = 0  # processes that could not be killed
+        self.ended = False
+        self._rest = b""
+        self.events, events = os.pipe()
+        self.status, status = os.pipe()
+        control, self._control = os.pipe()
+        given = (status, control, events)
+        # A worker's last argument is the number of the descriptor that it writes events to.
+        arguments = [*map(str, given), str(log), group, *command, str(events)]
+        try:
+            with open(log, "ab") as errors:
+                self._supervisor = subprocess.Popen(
+                    # Isolated and without site: it starts in 10 ms and runs nothing of the user's.
+                    [sys.executable, "-I", "-S", str(SUPERVISOR), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    cwd=folder,
+                    env=environment,
+                    pass_fds=given,
+                    start_new_session=True,
+                )
+        except BaseException:
+            _close(self.events, self.status, self._control)
+            raise
+        finally:
+            _close(*given)
+        self.supervisor_pid = self._supervisor.pid
+        try:
+            self.pid, self.started_ns = self._started()
+        except BaseException:
+            self.end()
+            raise
+        os.set_blocking(self.events, False)
+
+    def __enter__(self) -> "SupervisedWorker":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+        if self.events >= 0:
+            os.close(self.events)
+            self.events = -1
+
+    def read_status(self, timeout_s: float = 0.0) -> bool:
+        """Take in what the supervisor told; False when it will tell nothing more."""
+        if not select.select([self.status], [], [], timeout_s)[0]:
+            return True
+        chunk = os.read(self.status, 4096)
+        self._rest += chunk
+        while b"\n" in self._rest:
+            line, self._rest = self._rest.split(b"\n", 1)
+            self._take(line.decode().split())
+        if not chunk:
+            self.ended = True
+        return not self.ended
+
+    def end(self) -> None:
+        """Kill the worker and all that descends from it, and wait until it is gone; harmless when it is."""
+        if self._control < 0:
+            return
+        os.close(self._control)
+        self._control = -1
+        try:
+            give_up = time.monotonic() + END_S
+            while time.monotonic() < give_up and self.read_status(give_up - time.monotonic()):
+                pass
+        finally:
+            self._end_supervisor()
+            os.close(self.status)
+
+    def _started(self) -> "tuple[int, int]":
+        if not select.select([self.status], [], [], START_S)[0]:
+            raise SupervisionError(f"the supervisor of a worker told nothing within {START_S:g} s")
+        line = b""
+        # The first line is written at once and whole; a second one, of a worker that ended at once, may be behind it.
+        while not line.endswith(b"\n"):
+            byte = os.read(self.status, 1)
+            if not byte:
+                raise SupervisionError("the supervisor of a worker ended before it started it; the log may say why")
+            line += byte
+        _, pid, started_ns = line.split()
+        return int(pid), int(started_ns)
+
+    def _take(self, words: "list[str]") -> None:
+        code, max_rss_kib, self.left = int(words[1]), int(words[2]), int(words[3])
+        self.ended = True
+        self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None
+        self.max_rss_bytes = max_rss_kib * (1024 if sys.platform == "linux" else 1) or None
+
+    def _end_supervisor(self) -> None:
+        """It exits by itself; one that does not is killed, with what it can no longer end."""
+        try:
+            self._supervisor.wait(1.0)
+        except subprocess.TimeoutExpired:
+            for process in [*_children(self.supervisor_pid), self._supervisor]:
+                try:
+                    process.kill()
+                except psutil.Error:
+                    pass
+            self._supervisor.wait()
+
+
+def _children(pid: int) -> "list[psutil.Process]":
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def signal_name(number: int) -> str:
+    """ "SIGSEGV" for 11; real-time signals, which have no name of their own, by number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

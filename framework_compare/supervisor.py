@@ -1,0 +1,165 @@
+"""The process between the parent and a worker: nothing that descends from the worker outlives it.
+
+    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP COMMAND...
+
+STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "". Orphans of the worker,
+daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
+when the worker ends or when CONTROL closes, which it does when the parent dies, however it dies. Two lines go to STATUS:
+"started PID NANOSECONDS" and "ended WAIT_STATUS MAX_RSS_KIB LEFT". It sleeps in between. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from typing import Dict, List, Optional, Set, Tuple
+
+PR_SET_CHILD_SUBREAPER = 36
+END_S = 8.0
+# The kernel's out-of-memory killer takes the worker before the parent or anything else of the user's.
+OOM_SCORE_ADJ = b"500"
+
+Ended = Tuple[int, int]  # wait status, largest RSS in KiB
+
+
+def main(arguments: List[str]) -> int:
+    status, control, events = map(int, arguments[:3])
+    log, group, command = arguments[3], arguments[4], arguments[5:]
+    for descriptor in (status, control):
+        os.set_inheritable(descriptor, False)
+    _adopt_orphans()
+    woken = _wake_on_signals()
+    worker = os.fork()
+    if worker == 0:
+        _become_worker(command, log, group)
+    os.close(events)
+    _tell(status, f"started {worker} {time.monotonic_ns()}")
+    ended = _wait(worker, control, woken)
+    left, ended = _end_all(worker, ended)
+    code, max_rss = ended or (-1, 0)
+    _tell(status, f"ended {code} {max_rss} {len(left)}")
+    return 0
+
+
+def _adopt_orphans() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _wake_on_signals() -> int:
+    """Descriptor that can be read after SIGCHLD, SIGTERM, SIGINT or SIGHUP; their numbers are in it."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    return read_end
+
+
+def _become_worker(command: List[str], log: str, group: str) -> None:
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        # Python ignores these two, which would outlive the exec.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        _put("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
+        if group:
+            _put(os.path.join(group, "cgroup.procs"), b"0")
+        output = os.open(log, os.O_WRONLY | os.O_APPEND)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execv(command[0], command)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be run: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _put(path: str, content: bytes) -> None:
+    try:
+        with open(path, "wb", buffering=0) as file:
+            file.write(content)
+    except OSError:  # not there, or not allowed: the launcher has checked what it relies on
+        pass
+
+
+def _wait(worker: int, control: int, woken: int) -> Optional[Ended]:
+    """How the worker ended; None when it has to be ended: the parent said so, is gone, or the system is stopping."""
+    while True:
+        ready, _, _ = select.select([control, woken], [], [])
+        numbers = set(os.read(woken, 4096)) if woken in ready else set()
+        ended = _reap().get(worker)
+        if ended:
+            return ended
+        if control in ready or numbers - {signal.SIGCHLD}:
+            return None
+
+
+def _reap() -> Dict[int, Ended]:
+    """Every child that has ended since the last time."""
+    ended: Dict[int, Ended] = {}
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = (status, usage.ru_maxrss)
+
+
+def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[Ended]]:
+    """Kill and reap until nothing is left or END_S are over; what is left, and how the worker ended."""
+    give_up = time.monotonic() + END_S
+    while True:
+        for pid in [-worker, *_descendants()]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        time.sleep(0.002)
+        ended = _reap().get(worker) or ended
+        left = _descendants()
+        if (ended and not left) or time.monotonic() > give_up:
+            return left, ended
+
+
+def _descendants() -> Set[int]:
+    """Pids of all that descends from this process, zombies included; away from Linux the worker's group stands for it."""
+    try:
+        parents = dict(filter(None, map(_parent_of, filter(str.isdecimal, os.listdir("/proc")))))
+    except OSError:
+        return set()
+    found: Set[int] = set()
+    fresh = {os.getpid()}
+    while fresh:
+        fresh = {pid for pid, parent in parents.items() if parent in fresh} - found
+        found |= fresh
+    return found
+
+
+def _parent_of(pid: str) -> Optional[Tuple[int, int]]:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The name, in brackets, may itself hold brackets and blanks; see proc_pid_stat(5).
+    return int(pid), int(stat[stat.rindex(b")") + 2 :].split(None, 2)[1])
+
+
+def _tell(status: int, line: str) -> None:
+    try:
+        os.write(status, line.encode() + b"\n")
+    except BrokenPipeError:  # the parent is gone
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""What a worker told, gathered into the records of its run. Its events are untrusted: each field is checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, List, Optional
+
+from framework_compare.errors import ProtocolError
+from framework_compare.events import MAX_TEXT
+from framework_compare.records import Epoch, Phase
+from framework_compare.statuses import TOLD, Verdict
+
+MAX_WARNINGS = 100
+MAX_PHASES = 100
+MAX_NAME = 100
+LARGEST = (1 << 63) - 1  # what SQLite holds
+
+
+class Transcript:
+    """Events of one worker, taken in one by one. Phases and epochs come in order, or they are malformed."""
+
+    def __init__(self, started_ns: int, epochs: int) -> None:
+        self.asked_epochs = epochs
+        self.open: Dict[str, int] = {"spawn": started_ns}
+        self.phases: List[Phase] = []
+        self.epochs: List[Epoch] = []
+        self.warnings: List[str] = []
+        self.framework: Dict[str, Any] = {}
+        self.python: Optional[str] = None
+        self.outcome: Optional[Verdict] = None
+
+    def add(self, event: Dict[str, Any]) -> None:
+        """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
+        try:
+            getattr(self, "_" + event["event"])(event)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None
+
+    @property
+    def died_in(self) -> Optional[str]:
+        """The innermost phase that began and did not end."""
+        return next(reversed(self.open), None)
+
+    def told(self) -> Optional[Verdict]:
+        """What the worker says became of it; an `ok` before all epochs were told is a failure."""
+        if self.outcome and self.outcome.status == "ok" and len(self.epochs) < self.asked_epochs:
+            found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
+            return Verdict("failed", f"the worker said that all went well after {found}")
+        return self.outcome
+
+    def _hello(self, event: Dict[str, Any]) -> None:
+        self.python = _text(event["python"], MAX_NAME)
+        self._close("spawn", event["t_ns"])
+
+    def _framework(self, event: Dict[str, Any]) -> None:
+        settings = event["settings"]
+        if not isinstance(settings, dict):
+            raise TypeError("settings is no object")
+        self.framework = {"version": _text(event["version"], MAX_NAME), "settings": settings}
+
+    def _phase(self, event: Dict[str, Any]) -> None:
+        name = _text(event["name"], MAX_NAME)
+        if event["edge"] != "start":
+            self._close(name, event["t_ns"])
+        elif name in self.open or len(self.phases) + len(self.open) >= MAX_PHASES:
+            raise ValueError(f"phase {name!r} began twice, or is one too many")
+        else:
+            self.open[name] = _whole(event["t_ns"])
+
+    def _close(self, name: str, t_ns: int) -> None:
+        self.phases.append(Phase(name, self.open.pop(name), _whole(t_ns)))
+
+    def _memory(self, event: Dict[str, Any]) -> None:
+        last = self.phases[-1]
+        pss = event["pss_bytes"]
+        if last.name == event["phase"] and pss is not None:
+            self.phases[-1] = dataclasses.replace(last, pss_bytes=_whole(pss))
+
+    def _progress(self, event: Dict[str, Any]) -> None:
+        """For whoever watches; nothing to keep."""
+        _whole(event["epoch"]), _whole(event["steps"])
+
+    def _warning(self, event: Dict[str, Any]) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(_text(event["message"], MAX_TEXT))
+
+    def _epoch(self, event: Dict[str, Any]) -> None:
+        p05, median, p95 = (_whole(ns) / 1e9 for ns in event["step_ns"])
+        number = _whole(event["number"])
+        if number != len(self.epochs) + 1 or number > self.asked_epochs:
+            raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
+        self.epochs.append(
+            Epoch(
+                number=number,
+                start_ns=_whole(event["start_ns"]),
+                end_ns=_whole(event["end_ns"]),
+                data_wait_s=_whole(event["data_wait_ns"]) / 1e9,
+                images=_whole(event["images"]),
+                steps=_whole(event["steps"]),
+                loss=_finite(event["loss"]),
+                step_s_median=median,
+                step_s_p05=p05,
+                step_s_p95=p95,
+            )
+        )
+
+    def _outcome(self, event: Dict[str, Any]) -> None:
+        status, traceback = event["status"], event.get("traceback")
+        if status not in TOLD or self.outcome is not None:
+            raise ValueError(f"outcome {_text(status, MAX_NAME)!r}")
+        kept = None if traceback is None else _text(traceback, MAX_TEXT)
+        self.outcome = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
+
+
+def _text(value: Any, longest: int) -> str:
+    return str(value)[:longest]
+
+
+def _whole(value: Any) -> int:
+    """A count or a time: a whole number that SQLite can hold."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise ValueError(f"{str(value)[:40]!r} is no count")
+    return value
+
+
+def _finite(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"{str(value)[:40]!r} is no finite number")
+    return float(value)

@@ -1,0 +1,267 @@
+"""A test framework that trains nothing and fails as the model's name says: `segfault`, `hang-silent`, ...
+
+Every process it starts, itself included, is in pids.txt of the run's folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+import numpy as np
+
+from framework_compare.graph import Graph
+from framework_compare.protocol import Batch, Pictures, TrainConfig
+
+LEAK_CAP_BYTES = 3 << 30  # a leak that nothing stops must not take the machine along
+HOSTILE_TEXT = "deliberate; DROP TABLE run; -- <b>bold</b> \x1b[31m \ud800 'quoted' \"twice\"\nand a second line"
+
+
+def note_pid(pid: int) -> None:
+    with open("pids.txt", "a", encoding="ascii") as file:
+        file.write(f"{pid}\n")
+
+
+def to_events(content: bytes) -> None:
+    os.write(int(sys.argv[2]), content)
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return json.dumps({"event": kind, "t_ns": time.monotonic_ns(), **fields}).encode() + b"\n"
+
+
+def epoch(number: Any, **changed: Any) -> bytes:
+    fields = dict(start_ns=1, end_ns=2, data_wait_ns=0, images=1, steps=1, loss=1.0, step_ns=[1, 1, 1], **changed)
+    return event("epoch", number=number, **fields)
+
+
+def hang() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def hang_printing() -> None:
+    while True:
+        print("still here")
+        time.sleep(0.05)
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def leak() -> None:
+    held = []
+    while len(held) < LEAK_CAP_BYTES >> 25:
+        held.append(np.ones(1 << 22))
+        time.sleep(0.02)
+
+
+def leak_in_a_daemon() -> None:
+    if not daemonise():
+        leak()
+        hang()
+    hang()
+
+
+def daemonise() -> int:
+    """A process in a session of its own whose parent has gone: 0 in it, its pid here."""
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            note_pid(os.getpid())
+            os.write(write_end, b"%d\n" % os.getpid())
+            return 0
+        os._exit(0)
+    return int(os.read(read_end, 32))
+
+
+def daemon() -> None:
+    if not daemonise():
+        hang()
+
+
+def daemon_without_environment() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], env={}, start_new_session=True)
+    note_pid(child.pid)
+
+
+def fork_and_leave() -> None:
+    """The worker is gone, a loader worker holds its pipe."""
+    if os.fork() == 0:
+        note_pid(os.getpid())
+        hang()
+    time.sleep(0.1)
+    os._exit(4)
+
+
+def garbage() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.write(int(name), os.urandom(5000) + b"\n")
+        except OSError:
+            pass
+    hang()
+
+
+def flood() -> None:
+    for _ in range(40):
+        os.write(1, b"x" * (1 << 20) + b"\n")
+    print("the end of the flood")
+
+
+def interleaved() -> None:
+    """Two processes write their events a few bytes at a time."""
+    line = event("warning", message="w" * 200)
+    for _ in range(2):
+        if os.fork() == 0:
+            note_pid(os.getpid())
+            for _ in range(20):
+                for start in range(0, len(line), 7):
+                    to_events(line[start : start + 7])
+                    time.sleep(0.0001)
+            os._exit(0)
+    hang()
+
+
+def forged_success() -> None:
+    to_events(event("outcome", status="ok", reason=""))
+    os._exit(0)
+
+
+def bad_alloc() -> None:
+    print("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", file=sys.stderr)
+    os.abort()
+
+
+def recurse() -> None:
+    recurse()
+
+
+def fail(error: BaseException) -> Callable[[], None]:
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+TORCH_SAYS = (
+    "[enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried to allocate 411041792"
+    " bytes. Error code 12 (Cannot allocate memory)"
+)
+FAULTS: Dict[str, Callable[[], None]] = {
+    "fine": lambda: None,
+    "segfault": lambda: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
+    "bus-error": lambda: os.kill(os.getpid(), signal.SIGBUS),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exit-0": lambda: os._exit(0),
+    "exit-3": lambda: os._exit(3),
+    "sys-exit": lambda: sys.exit("sys.exit was called"),
+    "raise": fail(ValueError(HOSTILE_TEXT)),
+    "raise-long": fail(ValueError("long " * 1_000_000)),
+    "raise-interrupt": fail(KeyboardInterrupt()),
+    "recurse": recurse,
+    "hang-silent": hang,
+    "hang-printing": hang_printing,
+    "hang-stopped": stop,
+    "leak": leak,
+    "leak-in-a-daemon": leak_in_a_daemon,
+    "daemon": daemon,
+    "daemon-without-environment": daemon_without_environment,
+    "daemon-then-segfault": lambda: (daemon(), ctypes.string_at(0)),  # type: ignore[dict-item,return-value]
+    "fork-and-leave": fork_and_leave,
+    "kill-the-supervisor": lambda: os.kill(os.getppid(), signal.SIGKILL),
+    "garbage": garbage,
+    "flood": flood,
+    "malformed-events": lambda: to_events(b"this is no JSON\n"),
+    "json-but-no-event": lambda: to_events(b'["epoch"]\n'),
+    "huge-event": lambda: to_events(b"x" * (8 << 20)),
+    "deep-event": lambda: to_events(b"[" * 500_000 + b"\n"),
+    "huge-number": lambda: to_events(epoch(1, extra=10**3000) + epoch(1).replace(b'"images": 1', b'"images": 1' + b"0" * 40)),
+    "nan-in-event": lambda: to_events(epoch(1).replace(b'"loss": 1.0', b'"loss": NaN')),
+    "epoch-twice": lambda: to_events(epoch(1) + epoch(1)),
+    "unknown-status": lambda: to_events(event("outcome", status="<script>", reason="")),
+    "settings-no-object": lambda: to_events(event("framework", version=1, settings="x")),
+    "phase-twice": lambda: to_events(event("phase", name="build", edge="start")),
+    "interleaved": interleaved,
+    "forged-success": forged_success,
+    "memoryerror": fail(MemoryError("no more")),
+    "numpy-allocation": lambda: np.empty(1 << 58),  # type: ignore[dict-item,return-value]
+    "torch-allocation": fail(RuntimeError(TORCH_SAYS)),
+    "bad-alloc": bad_alloc,
+    "nan": lambda: None,
+    "unsupported": lambda: None,
+    "slow": lambda: None,
+    "crash-in-epoch-2": lambda: None,
+}
+
+
+class FaultyTrainer:
+    name = "faulty"
+    layout = "NCHW"
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        return {}
+
+    def __init__(self, config: TrainConfig) -> None:
+        note_pid(os.getpid())
+        self.fault = ""
+        self.steps = 0
+
+    def version(self) -> str:
+        return "1.0"
+
+    def unsupported(self) -> Optional[str]:
+        with open(sys.argv[1], encoding="utf-8") as file:
+            self.fault = json.load(file)["graph"]["name"]
+        return "faulty was told so" if self.fault == "unsupported" else None
+
+    def settings(self) -> Dict[str, Any]:
+        return {}
+
+    def build(self, graph: Graph) -> None:
+        FAULTS[graph.name]()
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        self._weights = dict(weights)
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        return self._weights
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        return Batch(images, labels, len(labels))
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        return len(pictures)
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        self.number = number
+        return iter([Batch(None, None, pipeline)])
+
+    def train_step(self, batch: Batch) -> Any:
+        number = getattr(self, "number", 0)
+        if number and self.fault == "slow":
+            time.sleep(0.2)
+        if number == 2 and self.fault == "crash-in-epoch-2":
+            ctypes.string_at(0)
+        return float("nan") if self.fault == "nan" else 1.0
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return losses
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        return np.zeros((batch.size, 3), np.float32)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def release(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,158 @@
+"""Every way a cell can die: its status and evidence, the next cell unharmed, no process left."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+import psutil
+import pytest
+from faulty import FAULTS
+
+from framework_compare import compare
+from framework_compare.limits import KEPT_LOG_BYTES
+from framework_compare.store import Store
+
+QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
+MIB = 1 << 20
+
+# fault -> (limits, status, what the reason says, phase died in)
+ENDINGS = {
+    "segfault": ({}, "crashed", "killed by SIGSEGV in phase build; the log ends:", "build"),
+    "bus-error": ({}, "crashed", "killed by SIGBUS in phase build", "build"),
+    "killed": ({}, "crashed", "killed by SIGKILL in phase build", "build"),
+    "exit-0": ({}, "crashed", "exited with code 0 in phase build without telling how it went", "build"),
+    "exit-3": ({}, "crashed", "exited with code 3 in phase build", "build"),
+    "sys-exit": ({}, "crashed", "the log ends: sys.exit was called", "build"),
+    "raise": ({}, "failed", "ValueError: deliberate; DROP TABLE run; -- <b>bold</b>", "build"),
+    "raise-long": ({}, "failed", "ValueError: long long", "build"),
+    "raise-interrupt": ({}, "crashed", "the log ends: KeyboardInterrupt", "build"),
+    "recurse": ({}, "failed", "RecursionError", "build"),
+    "hang-silent": ({"silence_timeout_s": 1}, "timed-out", "silent for 1 s in phase build", "build"),
+    "hang-printing": ({"phase_timeout_s": 1}, "timed-out", "phase build not finished within 1 s", "build"),
+    "hang-stopped": ({"timeout_s": 2}, "timed-out", "not finished within 2 s", "build"),
+    "leak": ({"memory_limit": 256 * MIB}, "out-of-memory", "in use, ended at the memory_limit of 0.25 GiB", "build"),
+    "leak-in-a-daemon": ({"memory_limit": "256MiB"}, "out-of-memory", "ended at the memory_limit of 0.25 GiB", "build"),
+    "daemon": ({}, "ok", "", None),
+    "daemon-without-environment": ({}, "ok", "", None),
+    "daemon-then-segfault": ({}, "crashed", "killed by SIGSEGV", "build"),
+    "fork-and-leave": ({"timeout_s": 20}, "crashed", "exited with code 4 in phase build", "build"),
+    "kill-the-supervisor": ({"timeout_s": 20}, "crashed", "the process that supervises the worker was killed", "build"),
+    "garbage": ({}, "failed", "the worker sent ", "build"),
+    "flood": ({}, "ok", "", None),
+    "malformed-events": ({}, "failed", "'this is no JSON', which is no JSON", "build"),
+    "json-but-no-event": ({}, "failed", "which is no event; allowed: hello", "build"),
+    "huge-event": ({}, "failed", "a line of more than 1048576 bytes", "build"),
+    "deep-event": ({}, "failed", "which is no JSON", "build"),
+    "huge-number": ({}, "failed", "malformed epoch event", "build"),
+    "nan-in-event": ({}, "failed", "malformed epoch event", "build"),
+    "epoch-twice": ({}, "failed", "malformed epoch event", "build"),
+    "unknown-status": ({}, "failed", "malformed outcome event", "build"),
+    "settings-no-object": ({}, "failed", "malformed framework event", "build"),
+    "phase-twice": ({}, "failed", "malformed phase event", "build"),
+    "interleaved": ({"timeout_s": 20}, "failed", "which is no ", "build"),
+    "forged-success": ({}, "failed", "all went well after 0 of 2 epochs", "build"),
+    "memoryerror": ({}, "out-of-memory", "MemoryError: no more", "build"),
+    "numpy-allocation": ({}, "out-of-memory", "Unable to allocate", "build"),
+    "torch-allocation": ({}, "out-of-memory", "DefaultCPUAllocator: not enough memory", "build"),
+    "bad-alloc": ({}, "out-of-memory", "SIGABRT in phase build after its allocator failed; the log says:", "build"),
+    "nan": ({}, "diverged", "the mean loss of epoch 1 is nan", "epochs"),
+    "unsupported": ({}, "unsupported", "faulty was told so", None),
+    "crash-in-epoch-2": ({}, "crashed", "killed by SIGSEGV in phase epochs", "epochs"),
+}
+
+
+@pytest.fixture
+def study(faulty, pictures, own_cache, tmp_path):
+    def run(*faults: str, **given: Any) -> Any:
+        return compare(faulty, list(faults), dataset=pictures, out=tmp_path / "study", **{**QUICK, **given})
+
+    return run
+
+
+def pids(folder: Path) -> "list[int]":
+    return [int(line) for file in folder.glob("runs/*/pids.txt") for line in file.read_text().split()]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # what init has not reaped yet is dead
+    except psutil.NoSuchProcess:
+        return False
+
+
+def row_of(result: Any, number: int) -> Dict[str, Any]:
+    with Store.open(result.folder) as store:
+        names, rows = store.select("SELECT * FROM run ORDER BY run_id")
+    return dict(zip(names, rows[number]))
+
+
+def test_every_fault_has_its_ending():
+    assert set(ENDINGS) == set(FAULTS) - {"fine", "slow"}
+
+
+@pytest.mark.parametrize("fault", ENDINGS)
+def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
+    limits, status, reason, phase = ENDINGS[fault]
+    result = study(fault, "fine", **limits)
+    run = row_of(result, 0)
+    assert (run["status"], reason in run["reason"], run["died_in"]) == (status, True, phase), run["reason"]
+    assert (result.folder / run["log_path"]).is_file()
+    assert run["peak_rss_bytes"] > 5 * MIB, "of the worker, or at least of what was read of it"
+    assert result.frame.status[1] == "ok" and result.frame.epochs_measured[1] == 2
+    left = [pid for pid in pids(result.folder) if runs(pid)]
+    assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"
+
+
+def test_a_failure_keeps_its_traceback_a_crash_the_end_of_its_log(study):
+    result = study("raise", "segfault")
+    failed, crashed = row_of(result, 0), row_of(result, 1)
+    assert "in raise_it" in failed["traceback"] and failed["signal"] is None
+    assert "Segmentation fault" in crashed["log_tail"] and "faulty.py" in crashed["log_tail"]
+    assert crashed["signal"] == "SIGSEGV" and crashed["exit_code"] is None
+
+
+def test_what_was_measured_before_a_crash_is_kept(study):
+    result = study("crash-in-epoch-2")
+    assert list(result.epochs.epoch) == [1] and result.frame.status[0] == "crashed"
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "latex", "csv"])
+def test_what_a_worker_says_is_shown_escaped(study, style):
+    text = study("raise").table(style=style)
+    assert "\x1b[31m" not in text and "\ud800" not in text
+    if style == "markdown":
+        assert "<b>" not in text
+
+
+def test_a_log_without_end_is_cut_in_its_middle(study):
+    result = study("flood")
+    log = result.folder / result.frame.log_path[0]
+    assert log.stat().st_size < 3 * KEPT_LOG_BYTES
+    content = log.read_bytes()
+    assert b"bytes of this log were left out" in content and b"the end of the flood" in content
+
+
+def test_a_reason_is_bounded_however_long_the_exception(study):
+    run = row_of(study("raise-long"), 0)
+    assert len(run["reason"]) <= 16_000 and len(run["traceback"]) <= 16_000
+
+
+def test_limits_and_what_held_them_are_recorded(study):
+    run = row_of(study("fine", memory_limit="1GiB", timeout_s=60, phase_timeout_s={"import": 30}), 0)
+    limits = json.loads(run["limits"])
+    assert limits.pop("memory_by") in ("cgroup", "watchdog")
+    assert limits == {"memory_bytes": 1 << 30, "timeout_s": 60, "phase_timeout_s": {"import": 30}}
+
+
+def test_a_limit_that_is_kept_harms_nothing(study):
+    limits = dict(memory_limit="2GiB", timeout_s=60, phase_timeout_s=30, silence_timeout_s=30)
+    assert list(study("fine", **limits).frame.status) == ["ok"]
+
+
+def test_nothing_of_the_parent_is_open_in_a_worker_but_the_pipe(study):
+    before = set(os.listdir("/proc/self/fd"))
+    study("fine", "segfault", "hang-silent", silence_timeout_s=1)
+    assert len(os.listdir("/proc/self/fd")) <= len(before) + 1, "descriptors of the parent leak from run to run"

@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "compare": "framework_compare.api",
     "Comparison": "framework_compare.comparison",
+    "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
+    "stability": "framework_compare.stability_sweep",
     "sweep": "framework_compare.pytest_plugin",
 }
 __all__ = [*_PUBLIC, "__version__"]

@@ -20,7 +20,7 @@ from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
 from framework_compare.protocol import Pictures
 from framework_compare.registry import framework as find_framework
-from framework_compare.resume import check_retry, check_same_machine, check_same_plan
+from framework_compare.resumption import check_retry, check_same_machine, check_same_plan
 from framework_compare.store import FILE, Store
 from framework_compare.study import HowToRun, Study, write_pictures
 
@@ -86,16 +86,16 @@ def compare(
         on_bad_picture=on_bad_picture,
         progress=watcher.count,
     )
-    _tell_of_datasets(plan, watcher)
+    tell_of_datasets(plan, watcher)
     folder = Path(out) if out is not None else new_study_folder()
     with open_or_create(folder, plan, how, repeats) as store, watcher:
         Study(store, how, watcher).run(retry)
     return Comparison.load(folder)
 
 
-def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int, **facts: Any) -> Store:
+def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int) -> Store:
     """The study in a folder, open for writing: made now, or found and planned the same, on this same machine."""
-    settings = {**_describe(plan, how), **facts}
+    settings = describe(plan, how)
     if not (folder / FILE).exists():
         return Store.create(
             folder,
@@ -163,7 +163,8 @@ def _by_framework(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
 
 
-def _tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
+def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
+    """Say what was read, and everything about it that a user may not expect."""
     for name, index in plan.datasets.items():
         classes = ", ".join(
             f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
@@ -177,7 +178,8 @@ def _tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
             watcher.say(f"{name}: folder {folder!r} is not among the classes asked for and is left out")
 
 
-def _describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
+def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
+    """The settings that are stored with a study."""
     return {
         "framework_compare": __version__,
         "datasets": {

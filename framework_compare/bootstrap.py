@@ -48,3 +48,31 @@ def _widening(count: int) -> float:
     # Beyond the table, the first term of the expansion of t in 1 / freedom is right to 0.3 %.
     quantile = _T975[freedom - 1] if freedom <= len(_T975) else _Z975 + 2.55 / freedom
     return quantile / _Z975 * math.sqrt(count / freedom)
+
+
+def median_ratio_interval(
+    before: Sequence[np.ndarray], now: Sequence[np.ndarray], seed: int = 0
+) -> Tuple[Optional[float], Optional[float]]:
+    """95 % bootstrap interval of median(now) / median(before), (None, None) with fewer than 3 values on a side.
+
+    Resampled as in `mean_interval`, widened by the smaller side's factor, on the logarithm, where a ratio and its
+    inverse are alike.
+    """
+    sides = [[values for values in runs if len(values)] for runs in (before, now)]
+    counts = [sum(map(len, runs)) for runs in sides]
+    if min(counts) < MIN_EPOCHS:
+        return None, None
+    generator = np.random.default_rng(seed)
+    logs = [np.log(_resampled_medians(runs, generator)) for runs in sides]
+    ratio = math.log(np.median(np.concatenate(sides[1])) / np.median(np.concatenate(sides[0])))
+    off = logs[1] - logs[0] - ratio
+    low, high = np.exp(ratio + _widening(min(counts)) * np.percentile(off, [2.5, 97.5]))
+    return float(low), float(high)
+
+
+def _resampled_medians(runs: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    def once() -> float:
+        drawn = [runs[index] for index in generator.integers(len(runs), size=len(runs))]
+        return float(np.median(np.concatenate([generator.choice(values, len(values)) for values in drawn])))
+
+    return np.array([once() for _ in range(RESAMPLES // 4)])

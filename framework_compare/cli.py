@@ -10,7 +10,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Optional
 
 import typer
 
-from framework_compare import __version__, cli_environments
+from framework_compare import __version__, cli_environments, cli_study
 from framework_compare.cli_options import pairs, split
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.progress import PlainWatcher, RichWatcher, Watcher
@@ -23,6 +23,8 @@ app = typer.Typer(
     "Start with `framework-compare quickstart`; `framework-compare doctor` says what works here.",
 )
 app.add_typer(cli_environments.app, name="env")
+for _command in (cli_study.resume, cli_study.stability, cli_study.export):
+    app.command()(_command)
 
 Comma = "comma-separated"
 QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 24
@@ -108,7 +110,11 @@ def run(
         Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
     ] = None,
     installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
-    timeout: Annotated[Optional[float], typer.Option(help="Seconds after which a run is ended.")] = None,
+    timeout: cli_study.Timeout = None,
+    phase_timeout: cli_study.PhaseTimeout = None,
+    silence_timeout: cli_study.SilenceTimeout = None,
+    memory_limit: cli_study.MemoryLimit = None,
+    retry: cli_study.Retry = None,
     sampling_hz: Annotated[float, typer.Option(help="Readings of CPU, memory and threads a second; 0: none.")] = 10.0,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
 ) -> None:
@@ -143,7 +149,8 @@ def run(
         python=pairs("--python", python),
         index=pairs("--index", index),
         installer=installer,
-        timeout_s=timeout,
+        **cli_study.held(timeout, phase_timeout, silence_timeout, memory_limit),
+        retry=split(retry) if retry is not None else (),
         sampling_hz=sampling_hz,
     )
 
@@ -209,12 +216,16 @@ def _print_tables(result: Any, style: str) -> None:
 @app.command()
 def show(
     study: Annotated[Path, typer.Argument(help="A study folder.")],
+    other: Annotated[Optional[Path], typer.Argument(help="Another one, to see side by side.")] = None,
     style: Annotated[str, typer.Option(help="terminal, markdown, csv or latex.")] = "terminal",
     table: Annotated[Optional[str], typer.Option(help="time or resources; default: both.")] = None,
 ) -> None:
-    """Print the tables of a study."""
+    """Print the tables of a study, or of two the cells that both have, with the ratio of their median epoch times."""
     from framework_compare.comparison import Comparison
 
+    if other is not None:
+        cli_study.show_two(study, other, style)
+        return
     result = Comparison.load(study)
     if table is None:
         _print_tables(result, style)

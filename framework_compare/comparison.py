@@ -97,6 +97,18 @@ class Comparison:
 
         Path(path).write_text(tables.csv(self.frame), encoding="utf-8", newline="")
 
+    def beside(self, other: "Comparison") -> "pd.DataFrame":
+        """The cells that this study and another have, a row each, with the ratio of their median epoch times."""
+        from framework_compare.side_by_side import side_by_side
+
+        return side_by_side(self, other)
+
+    def export(self, folder: Union[str, Path], kind: str = "parquet") -> None:
+        """Write all tables into a folder, as "parquet" (needs pyarrow), "csv" or "json"."""
+        from framework_compare.exports import export
+
+        export(self.folder, folder, kind)
+
     def __str__(self) -> str:
         return self.table()
 

@@ -119,6 +119,17 @@ class Store:
             cell_id = connection.execute(insert, values).lastrowid
             return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
 
+    def run_of(self, cell: Cell) -> Optional[int]:
+        """run_id of the first run of a cell; None where it is not planned."""
+        values = (cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict()))
+        same = "framework = ? AND model = ? AND dataset = ? AND device = ? AND config = ?"
+        rows = self.select(f"SELECT min(run_id) FROM run JOIN cell USING (cell_id) WHERE {same}", values)[1]
+        return rows[0][0]
+
+    def status(self, run_id: int) -> str:
+        """How a run stands."""
+        return self.select("SELECT status FROM run WHERE run_id = ?", (run_id,))[1][0][0]
+
     def begin(self, run_id: int) -> None:
         """Mark a run as running; what an interrupted attempt left of it is dropped."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -23,7 +23,7 @@ from framework_compare.limits import Limits
 from framework_compare.planning import Plan, build_graph
 from framework_compare.progress import Watcher
 from framework_compare.records import Cell, Run
-from framework_compare.resume import check_same_environment
+from framework_compare.resumption import check_same_environment
 from framework_compare.store import PICTURES, Store
 
 
@@ -46,6 +46,7 @@ class Study:
         self.folder = store.folder
         self.how = how
         self.watcher = watcher
+        self._ready: Dict[str, Union[Environment, str]] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, and again those that ended with a status of `retry`.
@@ -56,38 +57,37 @@ class Study:
         if not planned:
             return
         with terminate_as_interrupt():
-            ready = self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
+            self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
             warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
             try:
                 for number, (run_id, cell, repeat) in enumerate(planned, start=1):
                     self.watcher.begin(cell, number, len(planned))
-                    run = self._run_one(run_id, cell, ready[cell.framework])
+                    run = self._run_one(run_id, cell, self._ready[cell.framework])
                     self.watcher.end(cell, run)
                     if run.status == "interrupted":
                         raise KeyboardInterrupt
             finally:
                 shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
-    def _prepare_environments(self, frameworks: Mapping[str, Any]) -> Dict[str, Union[Environment, str]]:
+    def _prepare_environments(self, frameworks: Iterable[str]) -> None:
         """Of each framework its environment, or why there is none."""
-        ready: Dict[str, Union[Environment, str]] = {}
         for name in frameworks:
-            try:
-                ready[name] = environments.ensure(
-                    name,
-                    python=self.how.python.get(name),
-                    installer=self.how.installer,
-                    index=self.how.index.get(name),
-                    report=self.watcher.say,
-                )
-            except EnvironmentUnavailable as error:
-                ready[name] = str(error)
-                self.watcher.say(str(error))
-            else:
-                document = _describe(ready[name])
-                check_same_environment(self.store, name, document)
-                self.store.environment(name, document)
-        return ready
+            if name not in self._ready:
+                self._ready[name] = self._prepare_environment(name)
+
+    def _prepare_environment(self, name: str) -> Union[Environment, str]:
+        how = self.how
+        try:
+            environment = environments.ensure(
+                name, python=how.python.get(name), installer=how.installer, index=how.index.get(name), report=self.watcher.say
+            )
+        except EnvironmentUnavailable as error:
+            self.watcher.say(str(error))
+            return str(error)
+        document = _describe(environment)
+        check_same_environment(self.store, name, document)
+        self.store.environment(name, document)
+        return environment
 
     def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, str]) -> Run:
         if isinstance(environment, str):

@@ -1,0 +1,76 @@
+"""What can still be read of a damaged study, table by table; the file is only ever read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sqlite3
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+from framework_compare import schema
+from framework_compare.store import FILE
+
+TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample")
+MAX_GAP = 500_000  # rows of a gap that are tried one by one
+Rows = Dict[int, Tuple[Any, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Salvaged:
+    """Rows of a table in their order; `complete` where the file shows no damage in it."""
+
+    table: str
+    columns: List[str]
+    rows: List[Tuple[Any, ...]]
+    complete: bool
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether the study's file passes SQLite's own check."""
+    try:
+        with contextlib.closing(schema.connect(folder / FILE, "ro")) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+    except sqlite3.Error:
+        return False
+
+
+def salvage(folder: Path) -> Iterator[Salvaged]:
+    """Every table that has anything left to read; StudyError where not even the list of tables can be."""
+    path = folder / FILE
+    with schema.told(path), contextlib.closing(schema.connect(path, "ro")) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        for table in TABLES:
+            with contextlib.suppress(sqlite3.Error):
+                columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+                if columns:
+                    yield _read(connection, table, columns)
+
+
+def _read(connection: sqlite3.Connection, table: str, columns: List[str]) -> Salvaged:
+    """Forward to the damage, backward to it from the end, then what lies between, row by row."""
+    rows, whole = _scan(connection, table, "ASC", {})
+    if not whole:
+        backward, _ = _scan(connection, table, "DESC", rows)
+        low, high = max(rows, default=0), min(backward, default=0)
+        rows.update(backward)
+        for rowid in range(low + 1, min(high, low + MAX_GAP)):
+            with contextlib.suppress(sqlite3.Error):
+                found = connection.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
+                if found:
+                    rows[rowid] = found
+    return Salvaged(table, columns, [rows[rowid] for rowid in sorted(rows)], whole)
+
+
+def _scan(connection: sqlite3.Connection, table: str, order: str, known: Rows) -> Tuple[Rows, bool]:
+    """Rows by rowid until the damage or one that is known; whether the end was reached."""
+    rows: Rows = {}
+    try:
+        for rowid, *values in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}"):
+            if rowid in known:
+                break
+            rows[rowid] = tuple(values)
+    except sqlite3.Error:
+        return rows, False
+    return rows, True

@@ -1,0 +1,238 @@
+"""How large a batch each framework survives: cells of growing batch size until one fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from framework_compare import limits, machine, planning
+from framework_compare.api import describe, how_to_run, new_study_folder, tell_of_datasets
+from framework_compare.comparison import Comparison
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.limits import PhaseTimeout
+from framework_compare.planning import DataSets, Names
+from framework_compare.progress import Watcher, default_watcher
+from framework_compare.records import Cell
+from framework_compare.resumption import check_same_machine
+from framework_compare.store import FILE, TO_RUN, Store
+from framework_compare.study import HowToRun, Study, write_pictures
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PUBLISHED = tuple(range(10, 101, 10))
+SEARCHES = ("steps", "doubling")
+COLUMNS = (
+    "framework",
+    "model",
+    "dataset",
+    "device",
+    "largest_ok",
+    "largest_ok_peak_rss_bytes",
+    "next_failed",
+    "next_failed_status",
+    "next_failed_reason",
+    "next_failed_peak_rss_bytes",
+    "probes",
+)
+
+
+class Stability:
+    """A sweep's result: `frame` has a row a framework and model, `probes` a row a batch size that was tried."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+        self.folder = comparison.folder
+
+    @classmethod
+    def load(cls, folder: Union[str, Path]) -> "Stability":
+        """The sweep in a study folder; StudyError where that holds none."""
+        comparison = Comparison.load(folder)
+        if "stability" not in comparison.settings:
+            raise StudyError(f"{folder} holds a study that is no stability sweep")
+        return cls(comparison)
+
+    @property
+    def probes(self) -> "pd.DataFrame":
+        """The cell frame of every batch size tried, in the order of framework, model and size."""
+        frame = self.comparison.frame
+        keys = [frame[name].map(list(dict.fromkeys(frame[name])).index) for name in ("framework", "model")]
+        order = frame.assign(_f=keys[0], _m=keys[1]).sort_values(["_m", "_f", "batch_size"], kind="stable").index
+        return frame.loc[order].reset_index(drop=True)
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """The largest batch size that works, the smallest that fails and how, with the peak memory of each."""
+        import pandas as pd
+
+        groups = self.probes.groupby(["model", "framework", "dataset", "device"], sort=False)
+        return pd.DataFrame([_summary(group.to_dict("records")) for _, group in groups], columns=list(COLUMNS))
+
+    def table(self, style: str = "terminal", *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
+        """The sweep as text: what works up to where, then the memory at each batch size."""
+        from framework_compare import stability_tables
+
+        return stability_tables.render(self, style, width=width, bold=bold)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _summary(probes: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    worked = [probe for probe in probes if probe["status"] == "ok"]
+    failed = [probe for probe in probes if probe["status"] not in ("ok", *TO_RUN)]
+    best = max(worked, key=lambda probe: probe["batch_size"], default={})
+    worst = min(failed, key=lambda probe: probe["batch_size"], default={})
+    return {
+        **{name: probes[0][name] for name in ("framework", "model", "dataset", "device")},
+        "largest_ok": best.get("batch_size"),
+        "largest_ok_peak_rss_bytes": best.get("peak_rss_bytes"),
+        "next_failed": worst.get("batch_size"),
+        "next_failed_status": worst.get("status"),
+        "next_failed_reason": worst.get("reason"),
+        "next_failed_peak_rss_bytes": worst.get("peak_rss_bytes"),
+        "probes": len(probes),
+    }
+
+
+def stability(
+    frameworks: Names,
+    models: Names,
+    device: Names = "cpu",
+    *,
+    dataset: DataSets = "fire-smoke-small",
+    batch_sizes: Sequence[int] = PUBLISHED,
+    search: str = "steps",
+    out: Union[str, "os.PathLike[str]", None] = None,
+    limit: Optional[int] = None,
+    classes: Optional[Sequence[str]] = None,
+    on_bad_picture: str = "fail",
+    python: Optional[Mapping[str, str]] = None,
+    index: Optional[Mapping[str, str]] = None,
+    installer: str = "pip",
+    timeout_s: Optional[float] = None,
+    phase_timeout_s: PhaseTimeout = None,
+    silence_timeout_s: Optional[float] = None,
+    memory_limit: Union[None, int, str] = None,
+    sampling_hz: float = 10.0,
+    watcher: Optional[Watcher] = None,
+    epochs: int = 1,
+    **settings: Any,
+) -> Stability:
+    """Train with growing batch size until a cell is not ok, for every framework, model and device.
+
+    search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
+    fails or the largest is reached, then halves the gap until it is no wider than the smallest.
+    out: study folder; one that holds the same sweep is gone on with. The rest is as in `compare`.
+    """
+    watcher = watcher or default_watcher()
+    sizes = _check_sizes(batch_sizes, search)
+    held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    how = how_to_run(python, index, installer, held, sampling_hz)
+    plan = planning.plan(
+        frameworks,
+        models,
+        device,
+        dataset,
+        {**settings, "epochs": epochs, "batch_size": sizes[0]},
+        limit=limit,
+        classes=classes,
+        on_bad_picture=on_bad_picture,
+        progress=watcher.count,
+    )
+    tell_of_datasets(plan, watcher)
+    request = {"batch_sizes": sizes, "search": search, "first_cells": [dataclasses.asdict(cell) for cell in plan.cells]}
+    folder = Path(out) if out is not None else new_study_folder()
+    with _open(folder, plan, {**describe(plan, how), "stability": request}) as store, watcher:
+        sweep(store, how, watcher, plan.cells, sizes, search)
+    return Stability(Comparison.load(folder))
+
+
+def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
+    sizes = list(batch_sizes)
+    if search not in SEARCHES:
+        raise UnknownNameError("search", search, SEARCHES)
+    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
+        raise UsageError(f"batch_sizes is {sizes!r}; allowed: whole numbers of at least 1, each larger than the last")
+    return sizes
+
+
+def _open(folder: Path, plan: planning.Plan, settings: Mapping[str, Any]) -> Store:
+    """The sweep's study; cells are added as the sweep finds out which it needs."""
+    if not (folder / FILE).exists():
+        return Store.create(
+            folder,
+            settings=dict(settings),
+            machine=machine.describe(),
+            cells=(),
+            repeats=1,
+            prepare=lambda made: write_pictures(made, plan),
+        )
+    store = Store.open(folder, readonly=False)
+    try:
+        _check_same_sweep(store, settings)
+        check_same_machine(store, machine.describe())
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _check_same_sweep(store: Store, settings: Mapping[str, Any]) -> None:
+    before, now = store.settings(), settings
+    for name in ("stability", "datasets", "limits"):
+        if before.get(name) != now[name]:
+            old, new = _first_difference(before.get(name), now[name])
+            raise StudyError(
+                f"{store.folder} cannot be gone on with: {name} is {old} in the study, {new} now; name another folder"
+            )
+
+
+def _first_difference(before: Any, now: Any) -> Tuple[str, str]:
+    while isinstance(before, dict) and isinstance(now, dict):
+        name = next(key for key in {**before, **now} if before.get(key) != now.get(key))
+        before, now = before.get(name), now.get(name)
+    return str(before)[:200], str(now)[:200]
+
+
+def sweep(
+    store: Store, how: HowToRun, watcher: Watcher, cells: Sequence[Cell], sizes: Sequence[int], search: str
+) -> None:
+    """Probe every cell's batch sizes, those that a study holds already not again."""
+    study = Study(store, how, watcher)
+    for cell in cells:
+        outcomes: Dict[int, bool] = {}
+        size = next_size(outcomes, sizes, search)
+        while size is not None:
+            outcomes[size] = _probe(study, _sized(cell, size))
+            size = next_size(outcomes, sizes, search)
+
+
+def _sized(cell: Cell, size: int) -> Cell:
+    return dataclasses.replace(cell, config=dataclasses.replace(cell.config, batch_size=size))
+
+
+def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> Optional[int]:
+    """The batch size to try after these outcomes (True: ok); None when enough is known."""
+    failed = min((size for size, ok in outcomes.items() if not ok), default=None)
+    worked = max((size for size, ok in outcomes.items() if ok), default=None)
+    if search == "steps":
+        return next((size for size in sizes if size not in outcomes), None) if failed is None else None
+    first, last = sizes[0], sizes[-1]
+    if failed is None:
+        following = first if worked is None else min(2 * worked, last)
+        return None if worked == last else following
+    if worked is None or failed - worked <= first:
+        return None
+    return (worked + failed) // 2
+
+
+def _probe(study: Study, cell: Cell) -> bool:
+    run_id = study.store.run_of(cell)
+    if run_id is None:
+        run_id = study.store.extend(cell)
+    if study.store.status(run_id) in TO_RUN:
+        study.run()
+    return study.store.status(run_id) == "ok"

@@ -1,0 +1,86 @@
+"""How a stability sweep is shown: a table of what works up to where, and one of the memory at each batch size."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from framework_compare import tables
+from framework_compare.errors import UnknownNameError
+from framework_compare.layouts import Notes
+from framework_compare.metrics import METRICS
+from framework_compare.tables import Figure, Group, Row, Table
+
+if TYPE_CHECKING:
+    from framework_compare.stability_sweep import Stability
+
+
+def render(sweep: "Stability", style: str, *, width: Optional[int], bold: Optional[bool]) -> str:
+    """Both tables in a style of `tables`; "csv" is the frame of all probes."""
+    if style == "csv":
+        return tables.csv(sweep.probes)
+    if style not in tables.RENDERERS:
+        raise UnknownNameError("style", style, (*tables.RENDERERS, "csv"))
+    both = (largest_table(sweep), memory_table(sweep))
+    if style == "terminal":
+        return "\n".join(tables.terminal(table, width=width, bold=bold) for table in both)
+    return "\n".join(map(tables.RENDERERS[style], both))
+
+
+def largest_table(sweep: "Stability") -> Table:
+    """A row a framework and model: the largest batch size that works, the next, and how that one ended."""
+    notes: List[str] = []
+    rows = [_largest_row(row, notes) for row in sweep.frame.to_dict("records")]
+    headings = ("works up to", "peak GiB", "first that fails", "ends", "peak GiB")
+    return Table("Largest batch size that works.", ("framework", "model"), (Group("", headings),), tuple(rows), tuple(notes))
+
+
+def _largest_row(row: Dict[str, Any], notes: List[str]) -> Row:
+    figures = (
+        Figure(_size(row["largest_ok"], "none")),
+        Figure(_gib(row["largest_ok_peak_rss_bytes"])),
+        Figure(_size(row["next_failed"], "none tried")),
+        _ending(row["next_failed_status"], row["next_failed_reason"], notes),
+        Figure(_gib(row["next_failed_peak_rss_bytes"])),
+    )
+    return Row((row["framework"], row["model"]), figures)
+
+
+def _ending(status: Any, reason: Any, notes: List[str]) -> Figure:
+    if not isinstance(status, str):
+        return Figure("-")
+    text = tables.clean(reason)[:400]
+    if not text:
+        return Figure(status)
+    if text not in notes:
+        notes.append(text)
+    return Figure(status, notes.index(text) + 1)
+
+
+def memory_table(sweep: "Stability") -> Table:
+    """Peak RSS of the worker's process tree in GiB at each batch size that was tried."""
+    probes = sweep.probes
+    sizes = sorted(set(probes["batch_size"]))
+    notes = Notes()
+    rows = []
+    for (model, framework), group in probes.groupby(["model", "framework"], sort=False):
+        found = {cell.batch_size: cell for cell in group.itertuples(index=False)}
+        rows.append(Row((framework, model), tuple(_memory(found.get(size), notes) for size in sizes)))
+    columns = (Group("batch size", tuple(map(str, sizes))),) if sizes else ()
+    return Table("Peak RSS in GiB.", ("framework", "model"), columns, tuple(rows), tuple(notes.texts))
+
+
+def _memory(cell: Any, notes: Notes) -> Figure:
+    if cell is None:
+        return Figure("-")
+    return Figure(_gib(cell.peak_rss_bytes)) if cell.status == "ok" else notes.figure(cell)
+
+
+def _gib(value: Any) -> str:
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return "-" if missing else METRICS["peak_rss_bytes"].show(float(value))
+
+
+def _size(value: Any, otherwise: str) -> str:
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return otherwise if missing else str(int(value))

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
+from framework_compare.allocator import keep_freed_memory
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, Pictures, TrainConfig
 
@@ -26,6 +27,7 @@ class PaddleTrainer:
         return {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "FLAGS_paddle_num_threads": threads}
 
     def __init__(self, config: TrainConfig) -> None:
+        self._keeps_memory = config.tuning == "recommended" and keep_freed_memory()
         import paddle
 
         self.paddle = paddle
@@ -50,6 +52,7 @@ class PaddleTrainer:
         return {
             "execution": "graph" if self.config.execution == "graph" else "eager",
             "layout": self.layout,
+            "allocator": "keeps freed memory" if self._keeps_memory else "system default",
             "optimizer": "paddle.optimizer.Momentum",
             "threads": self.config.threads,
         }
@@ -104,7 +107,7 @@ class PaddleTrainer:
         loss = self._backward(batch)
         self._optimizer.step()
         self._optimizer.clear_grad()
-        return loss
+        return loss.detach()
 
     def _backward(self, batch: Batch) -> Any:
         loss = self._loss(self._call(batch.images), batch.labels)

@@ -1,7 +1,7 @@
 """TensorFlow: tf.nn ops on NHWC variables in a tf.Module, the step a tf.function, momentum by its fused op.
 
-tf.nn rather than Keras layers: they take symmetric explicit padding (Keras' "same" is not symmetric at stride 2)
-and the fused BatchNorm, whose running variance is the unbiased one the graph asks for; Keras 3 has neither.
+tf.nn rather than Keras layers, for the fused BatchNorm: its running variance is the unbiased one the graph asks for,
+and its step is faster (0.7 of Keras 3.15's on ResNet-50 and MobileNetV2, benchmarks/results/step_time.json).
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ class TensorFlowTrainer:
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
 
+    def read_batch(self, batch: Batch) -> Any:
+        return batch.images.numpy(), batch.labels.numpy()
+
     def open_pipeline(self, pictures: Pictures) -> Any:
         return make_dataset(self.tf, pictures, self.config)
 
@@ -96,16 +99,27 @@ class TensorFlowTrainer:
     def train_step(self, batch: Batch) -> Any:
         return self._step(batch.images, batch.labels)
 
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        compute = self._loss_and_gradients
+        if self._execution != "eager":
+            compute = self.tf.function(compute, jit_compile=self._execution == "compiled")
+        names = [name for name, variable in self._network.variables.items() if variable.trainable]
+        _, found = compute(batch.images, batch.labels)
+        return {name: self._network.from_native(name, g.numpy()) for name, g in zip(names, found)}
+
     def _step_eagerly(self, images: Any, labels: Any) -> Any:
+        loss, gradients = self._loss_and_gradients(images, labels)
+        for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
+            self._update(variable, momentum, gradient)
+        return loss
+
+    def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
         tf = self.tf
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._trainable)
             logits = self._network(images, training=True)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-        gradients = tape.gradient(loss, self._trainable)
-        for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
-            self._update(variable, momentum, gradient)
-        return loss
+        return loss, tape.gradient(loss, self._trainable)
 
     def _update(self, variable: Any, momentum: Any, gradient: Any) -> None:
         if self.config.weight_decay:
@@ -193,7 +207,7 @@ class Network:
 
     def conv2d(self, node: Node, x: Any, **_: Any) -> Any:
         a = node.attrs
-        pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
+        x, pads = _pad(self.tf, x, a)
         if a["groups"] == 1:
             y = self.tf.nn.conv2d(x, self._of(node, "weight"), a["stride"], pads)
         elif a["groups"] == a["in_channels"] == a["out_channels"]:
@@ -257,6 +271,18 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
 }
 
 
+def _pad(tf: Any, x: Any, a: Mapping[str, Any]) -> Tuple[Any, str]:
+    """The input and the named padding that come to a layer's symmetric one.
+
+    tf.nn also takes explicit pads, but oneDNN's kernels do not: VGG-16 was 1.24 times slower with them (2.21).
+    """
+    if a["padding"] == 0:
+        return x, "VALID"
+    if a["stride"] == 1 and 2 * a["padding"] == a["kernel"] - 1:
+        return x, "SAME"
+    return tf.pad(x, [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]), "VALID"
+
+
 def _parameters(node: Node) -> List[Any]:
     from framework_compare.graph import OPS
 
@@ -301,7 +327,7 @@ def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
 
 def _read_picture(tf: Any, path: Any, jpeg: Any, config: TrainConfig) -> Any:
     data = tf.io.read_file(path)
-    crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data), lambda: _crop_other(tf, path))
+    crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data, config), lambda: _crop_other(tf, path, config))
     size = config.image_size
     image = tf.image.resize(crop, (size, size), antialias=False)
     if config.flip == "horizontal":
@@ -312,18 +338,24 @@ def _read_picture(tf: Any, path: Any, jpeg: Any, config: TrainConfig) -> Any:
     return (image / 255.0 - tf.constant(MEAN)) / tf.constant(STD)
 
 
-def _crop_jpeg(tf: Any, data: Any) -> Any:
+def _crop_jpeg(tf: Any, data: Any, config: TrainConfig) -> Any:
     shape = tf.image.extract_jpeg_shape(data)
-    return tf.image.decode_and_crop_jpeg(data, _random_crop(tf, shape[0], shape[1]), channels=3)
+    return tf.image.decode_and_crop_jpeg(data, _crop_window(tf, shape, config), channels=3)
 
 
-def _crop_other(tf: Any, path: Any) -> Any:
+def _crop_other(tf: Any, path: Any, config: TrainConfig) -> Any:
     """Formats TensorFlow cannot crop while decoding, some of which it cannot decode: through Pillow."""
     image = tf.numpy_function(_read_with_pillow, [path], tf.uint8)
     image.set_shape((None, None, 3))
-    shape = tf.shape(image)
-    top, left, height, width = tf.unstack(_random_crop(tf, shape[0], shape[1]))
+    top, left, height, width = tf.unstack(_crop_window(tf, tf.shape(image), config))
     return image[top : top + height, left : left + width]
+
+
+def _crop_window(tf: Any, shape: Any, config: TrainConfig) -> Any:
+    """(top, left, height, width) of the part of a picture that is used."""
+    if config.crop == "none":
+        return tf.stack([0, 0, shape[0], shape[1]])
+    return _random_crop(tf, shape[0], shape[1])
 
 
 def _read_with_pillow(path: bytes) -> np.ndarray:

@@ -1,0 +1,52 @@
+"""TensorFlow as its "writing a training loop from scratch" guide has it: Keras networks, a tf.function step, SGD."""
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+
+def make_alexnet():
+    return keras.Sequential(
+        [
+            keras.Input((224, 224, 3)),
+            layers.ZeroPadding2D(2),
+            layers.Conv2D(64, 11, strides=4, activation="relu"),
+            layers.MaxPooling2D(3, strides=2),
+            layers.Conv2D(192, 5, padding="same", activation="relu"),
+            layers.MaxPooling2D(3, strides=2),
+            layers.Conv2D(384, 3, padding="same", activation="relu"),
+            layers.Conv2D(256, 3, padding="same", activation="relu"),
+            layers.Conv2D(256, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(3, strides=2),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(4096, activation="relu"),
+            layers.Dropout(0.5),
+            layers.Dense(4096, activation="relu"),
+            layers.Dense(3),
+        ]
+    )
+
+
+def make_from_zoo(name: str):
+    build = getattr(keras.applications, {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet50", "vgg16": "VGG16"}[name])
+    return build(weights=None, classes=3, input_shape=(224, 224, 3), classifier_activation=None)
+
+
+def make(model: str, images, labels, threads: int):
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    network = make_alexnet() if model == "alexnet" else make_from_zoo(model)
+    x, y = tf.constant(images), tf.constant(labels)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)
+
+    @tf.function
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, network(x, training=True))
+        gradients = tape.gradient(loss, network.trainable_weights)
+        optimizer.apply(gradients, network.trainable_weights)
+        return loss
+
+    return lambda: float(train_step(x, y)), lambda: None

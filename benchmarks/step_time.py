@@ -1,0 +1,150 @@
+"""Our step in the `memory` pipeline over that of a hand-written loop of the same framework, interleaved.
+
+Both live in processes of their own, with the same threads and allocator, and take turns; the figure is the median
+over the rounds of the ratio of the two times a step, with its range. Target: at most 1.03.
+
+Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from framework_compare import environments, machine, registry, staging
+from framework_compare.datasets.resolve import resolve
+from framework_compare.graph import initial_weights, weights_size
+from framework_compare.launcher import worker_environment
+from framework_compare.planning import build_graph
+from framework_compare.protocol import TrainConfig
+
+HERE = Path(__file__).parent
+# the variant of ResNet-50 that a framework's own zoo has: stride on the 3x3 in torchvision and paddle.vision
+OUR_VARIANT = {("torch", "resnet50"): "resnet50_v1_5", ("paddle", "resnet50"): "resnet50_v1_5"}
+STEPS = {"alexnet": 4, "mobilenet_v2": 4, "resnet50": 2, "vgg16": 1}
+
+
+class Side:
+    """A child that runs steps when asked."""
+
+    def __init__(self, role, python, source, job):
+        command = [python, HERE / "step_time_child.py", role, source, job, HERE / "hand_written"]
+        self._child = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=worker_environment(managed=True),
+        )
+
+    def run(self, steps):
+        """Seconds a step over `steps` steps."""
+        print(steps, file=self._child.stdin, flush=True)
+        for line in self._child.stdout:
+            if line[0].isdigit():  # frameworks print too
+                return float(line)
+        raise RuntimeError(f"the child ended with {self._child.wait()}")
+
+    def close(self):
+        self._child.stdin.close()
+        self._child.wait(30)
+
+
+def measure(framework, model, config, rounds, folder):
+    spec = registry.framework(framework)
+    job = write_job(spec, model, config, folder)
+    python, source = environments.ensure(framework).python, staging.stage(spec)
+    sides = [Side(role, python, source, job) for role in ("ours", "hand")]
+    steps = STEPS[model]
+    for side in sides:
+        side.run(2)
+    times = []
+    for number in range(rounds):
+        turn = sides if number % 2 == 0 else sides[::-1]
+        taken = {id(side): side.run(steps) for side in turn}
+        times.append([taken[id(side)] for side in sides])
+    for side in sides:
+        side.close()
+    ratios = sorted(ours / hand for ours, hand in times)
+    return {
+        "framework": framework,
+        "model": model,
+        "our_graph": OUR_VARIANT.get((framework, model), model),
+        "rounds": rounds,
+        "ours_step_s": statistics.median(ours for ours, _ in times),
+        "hand_step_s": statistics.median(hand for _, hand in times),
+        "ratio_median": statistics.median(ratios),
+        "ratio_low": ratios[0],
+        "ratio_high": ratios[-1],
+    }
+
+
+def write_job(spec, model, config, folder):
+    graph = build_graph(OUR_VARIANT.get((spec.name, model), model), config)
+    weights = folder / "weights.npy"
+    flat = np.lib.format.open_memmap(weights, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
+    initial_weights(graph, 0, flat)
+    index = resolve("fire-smoke-tiny")
+    pictures = folder / "pictures.json"
+    pictures.write_text(json.dumps(index.pictures.__dict__))
+    job = folder / "job.json"
+    document = {
+        "config": config.to_dict(),
+        "trainer": staging.trainer_target(spec),
+        "graph": graph.to_dict(),
+        "pictures": str(pictures),
+        "weights": str(weights),
+        "zoo_model": model,
+    }
+    job.write_text(json.dumps(document))
+    return job
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--frameworks", default="torch,tensorflow,mxnet,paddle")
+    parser.add_argument("--models", default="alexnet,mobilenet_v2,resnet50,vgg16")
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--save")
+    options = parser.parse_args()
+    config = TrainConfig(
+        batch_size=options.batch_size, pipeline="memory", threads=machine.available_cores(), loader_workers=1
+    )
+    rows = []
+    for framework in options.frameworks.split(","):
+        for model in options.models.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append(measure(framework, model, config, options.rounds, Path(folder)))
+            row = rows[-1]
+            print(
+                f"{framework:12}{model:14}ours {row['ours_step_s']:.3f} s  hand {row['hand_step_s']:.3f} s  ratio"
+                f" {row['ratio_median']:.3f} ({row['ratio_low']:.3f}-{row['ratio_high']:.3f})",
+                flush=True,
+            )
+    if options.save:
+        save(Path(options.save), rows, config)
+
+
+def save(path, rows, config):
+    versions = {name: environments.find(name).version for name in {row["framework"] for row in rows}}
+    document = {
+        "command": "python " + " ".join(["benchmarks/step_time.py", *sys.argv[1:]]),
+        "date": datetime.date.today().isoformat(),
+        "machine": machine.describe(),
+        "versions": versions,
+        "config": config.to_dict(),
+        "rows": rows,
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

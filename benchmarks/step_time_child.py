@@ -1,0 +1,80 @@
+"""One side of benchmarks/step_time.py, in a framework's environment: reads step counts, answers with seconds a step.
+
+Usage: python step_time_child.py ours|hand SOURCE JOB LOOPS, where SOURCE is the staged worker side.
+"""
+
+import importlib
+import itertools
+import json
+import os
+import sys
+import time
+
+
+def main(role, source, job_path, loops):
+    sys.path[:0] = [source, loops]
+    with open(job_path) as file:
+        job = json.load(file)
+    from framework_compare.protocol import TrainConfig
+
+    config = TrainConfig.from_dict(job["config"])
+    module, _, name = job["trainer"].partition(":")
+    trainer_class = getattr(importlib.import_module(module), name)
+    os.environ.update(trainer_class.environment(config))
+    run = (make_ours if role == "ours" else make_hand)(job, config, trainer_class)
+    for line in sys.stdin:
+        print(json.dumps(run(int(line))), flush=True)
+
+
+def make_ours(job, config, trainer_class):
+    """The runner's own epoch loop over the held batch."""
+    from framework_compare.events import EventWriter
+    from framework_compare.runner import Runner, open_source
+
+    runner = Runner(job, config, trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))
+    runner.trainer = trainer_class(config)
+    runner.trainer.build(runner.graph)
+    runner.load_weights()
+    held = open_source(runner.trainer, runner.pictures, config).held[0]
+
+    def run(steps):
+        event = runner.run_epoch(itertools.repeat(held, steps), 1)
+        return (event["end_ns"] - event["start_ns"]) / 1e9 / steps
+
+    return run
+
+
+def make_hand(job, config, trainer_class):
+    """The hand-written loop, with the allocator and environment variables that our trainer sets."""
+    import numpy as np
+
+    from framework_compare.allocator import keep_freed_memory
+
+    if trainer_class.name in ("torch", "paddle"):
+        keep_freed_memory()
+    if trainer_class.name == "torch":
+        import torch
+        from framework_compare.adapters.torch import import_torchvision
+
+        import_torchvision(torch)
+    rng = np.random.default_rng(0)
+    size = config.image_size
+    channels_first = trainer_class.name != "tensorflow"
+    shape = (config.batch_size, 3, size, size) if channels_first else (config.batch_size, size, size, 3)
+    images = rng.standard_normal(shape, dtype=np.float32)
+    labels = np.arange(config.batch_size, dtype=np.int64) % 3
+    loop = importlib.import_module(f"{trainer_class.name}_loop")
+    step, synchronize = loop.make(job["zoo_model"], images, labels, config.threads)
+
+    def run(steps):
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        synchronize()
+        return (time.perf_counter() - start) / steps
+
+    return run
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

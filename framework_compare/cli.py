@@ -33,7 +33,7 @@ QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 24
 def main() -> None:
     """Entry of the console script: one clear line and exit code 2 for a wrong request, 1 for other failures."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)  # a typer.Exit is returned, not raised
     except UsageError as error:
         _fail(str(error), 2)
     except FrameworkCompareError as error:
@@ -48,6 +48,7 @@ def main() -> None:
     except Exception as error:
         _usage_of_click(error)
         raise
+    sys.exit(code)
 
 
 def _usage_of_click(error: Exception) -> None:

@@ -27,6 +27,7 @@ LOCK = "study.lock"
 PICTURES = "pictures"
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 _NEW = FILE + ".new"
+_CUT_SHORT = (_NEW, _NEW + "-journal")
 TO_RUN = ("planned", "interrupted", "running")
 CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample}
 _RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in ("phases", "epochs", "samples")]
@@ -236,7 +237,7 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 
 def _check_vacant(folder: Path) -> None:
     with schema.told(folder):
-        found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, _NEW}) if folder.exists() else []
+        found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
         if (folder / LOCK).exists() and found == [PICTURES]:  # a creation cut short
             found = []
     if FILE in found:
@@ -254,7 +255,8 @@ def _write_new(
         (n, c.framework, c.model, c.dataset, c.device, _json(c.config.to_dict())) for n, c in enumerate(cells, 1)
     ]
     runs = [(row[0], repeat) for repeat in range(1, repeats + 1) for row in planned]
-    (folder / _NEW).unlink(missing_ok=True)
+    for name in _CUT_SHORT:
+        (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / _NEW, "rwc")) as connection:
         schema.migrate(connection, 0)
         connection.execute("BEGIN")

@@ -21,6 +21,16 @@ COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130,
 sys.path.insert(0, str(HERE / "plugins"))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: "list[pytest.Item]") -> None:
+    """Tests marked `slow` run only where `-m` names them."""
+    if "slow" in config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        items[:] = [item for item in items if item not in slow]
+        config.hook.pytest_deselected(items=slow)
+
+
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""

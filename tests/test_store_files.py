@@ -67,6 +67,7 @@ def test_a_study_is_not_planned_over(tmp_path):
 def test_what_a_creation_cut_short_leaves_does_not_stand_in_the_way(tmp_path):
     (tmp_path / LOCK).touch()
     (tmp_path / f"{FILE}.new").write_bytes(b"half a stud")
+    (tmp_path / f"{FILE}.new-journal").write_bytes(b"a half")
     with create(tmp_path) as store:
         assert len(store.plan()) == 2
     assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}

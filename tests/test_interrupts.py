@@ -1,0 +1,179 @@
+"""The parent stopped: by Ctrl-C, by SIGTERM, by kill -9 at any moment. Nothing is left running, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from framework_compare.store import FILE, Store
+
+PLUGINS = Path(__file__).parent / "plugins"
+PARENT = """
+import json, sys
+sys.path.insert(0, {plugins!r})
+from faulty import FAULTS
+from framework_compare import cli, registry
+registry.register_framework(registry.Framework("faulty", {adapter!r}, "", "numpy", ((3, 8), (3, 99))))
+for name in FAULTS:
+    registry.register_model(name, "faults:" + name)
+sys.argv = ["framework-compare", *json.loads(sys.argv[1])]
+cli.main()
+"""
+
+
+class Parent:
+    """`framework-compare` with the test framework, in a process of its own."""
+
+    def __init__(self, pictures: Path, cache: Path, study: Path, models: str, **options: object) -> None:
+        given = {"frameworks": "faulty", "models": models, "dataset": pictures, "out": study, **options}
+        basics = {"batch-size": 4, "epochs": 2, "threads": 1, "loader-workers": 1, "image-size": 32, "sampling-hz": 10}
+        arguments = ["run", *(f"--{name}={value}" for name, value in {**basics, **given}.items())]
+        code = PARENT.format(plugins=str(PLUGINS), adapter=f"{PLUGINS / 'faulty.py'}:FaultyTrainer")
+        self.study = study
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps(arguments)],
+            env={**os.environ, "FRAMEWORK_COMPARE_CACHE": str(cache)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # as a terminal's foreground group: a Ctrl-C is for this one alone
+        )
+
+    def wait_for(self, query: str, timeout_s: float = 60) -> None:
+        """Until the query on its study finds something."""
+        give_up = time.monotonic() + timeout_s
+        while time.monotonic() < give_up and self.process.poll() is None:
+            try:
+                with Store.open(self.study) as store:
+                    if store.select(query)[1]:
+                        return
+            except Exception:
+                pass
+            time.sleep(0.02)
+        pytest.fail(f"{query} found nothing; {self.process.poll()}")
+
+    def end(self) -> str:
+        return self.process.communicate(timeout=60)[1]
+
+
+def pids(study: Path) -> "list[int]":
+    return [int(line) for file in study.glob("runs/*/pids.txt") for line in file.read_text().split()]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def left(study: Path, within_s: float = 5.0) -> "list[int]":
+    give_up = time.monotonic() + within_s
+    while (found := [pid for pid in pids(study) if runs(pid)]) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return found
+
+
+def statuses(study: Path) -> "list[tuple[int, str]]":
+    with Store.open(study) as store:
+        return store.select("SELECT run_id, status FROM run ORDER BY run_id")[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
+    parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", "fine,slow,raise", epochs=1000)
+    parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
+    time.sleep(1.5)
+    parent.process.send_signal(number)
+    told = parent.end()
+    assert parent.process.returncode == 130, told
+    assert "stopped; what was measured is in" in told and "Traceback" not in told
+    assert [status for _, status in statuses(tmp_path / "study")] == ["ok", "interrupted", "planned"]
+    with Store.open(tmp_path / "study") as store:
+        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1][0][0] >= 1
+        assert store.select("SELECT died_in, reason FROM run WHERE run_id = 2")[1] == [("epochs", "stopped by the user")]
+    assert not left(tmp_path / "study", within_s=0)
+
+
+@pytest.mark.parametrize("model", ["hang-silent", "daemon", "leak-in-a-daemon"])
+def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
+    parent = Parent(pictures, tmp_path / "cache", tmp_path / "study", model, epochs=1_000_000)
+    give_up = time.monotonic() + 60
+    expected = 1 if model == "hang-silent" else 2
+    while len(pids(tmp_path / "study")) < expected and time.monotonic() < give_up:
+        time.sleep(0.02)
+    assert all(map(runs, pids(tmp_path / "study")))
+    parent.process.kill()
+    parent.end()
+    assert not left(tmp_path / "study")
+
+
+def kill_and_resume(kills: int, pictures: Path, folder: Path, seed: int) -> int:
+    """A study of 30 cells whose parent is killed at random moments, until it is done; how often it was killed."""
+    random_moment = random.Random(seed)
+    study, finished, killed = folder / "study", {}, 0
+    models = "fine,raise,segfault"
+    options = {"batch-size": "1,2,3,4,5,6,7,8,9,10", "sampling-hz": 20}
+    while True:
+        parent = Parent(pictures, folder / "cache", study, models, **options)
+        if killed < kills:
+            try:
+                parent.process.wait(random_moment.uniform(0.0, 3.0))
+            except subprocess.TimeoutExpired:
+                parent.process.kill()
+                killed += 1
+        told = parent.end()
+        assert not left(study), "a worker outlived its parent"
+        if (study / FILE).exists():
+            check_whole(study)
+            now = outcomes(study)
+            assert all(now[run_id] == row for run_id, row in finished.items()), "a finished run was lost or run again"
+            finished = {run_id: row for run_id, row in now.items() if row[1] not in ("planned", "running")}
+        if parent.process.returncode == 0:
+            return killed
+        assert parent.process.returncode == -signal.SIGKILL, told
+
+
+def check_whole(study: Path) -> None:
+    connection = sqlite3.connect(study / FILE)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    connection.close()
+
+
+def outcomes(study: Path) -> dict:
+    with Store.open(study) as store:
+        rows = store.select("SELECT run_id, status, started_at, wall_s, reason FROM run")[1]
+        epochs = dict(store.select("SELECT run_id, count(*) FROM epoch GROUP BY run_id")[1])
+    return {row[0]: (*row, epochs.get(row[0], 0)) for row in rows}
+
+
+def check_done(study: Path) -> None:
+    with Store.open(study) as store:
+        cells = store.select("SELECT framework, model, dataset, device, config FROM cell")[1]
+        planned = store.select("SELECT cell_id, count(*) FROM run GROUP BY cell_id")[1]
+    assert len(cells) == len(set(cells)) == 30 and [count for _, count in planned] == [1] * 30
+    found = outcomes(study)
+    assert sorted(row[1] for row in found.values()) == ["crashed"] * 10 + ["failed"] * 10 + ["ok"] * 10
+    assert all(row[5] == (2 if row[1] == "ok" else 0) for row in found.values())
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, pictures, tmp_path):
+    killed, seed = 0, 0
+    while killed < kills:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        killed += kill_and_resume(kills - killed, pictures, folder, seed)
+        check_done(folder / "study")
+        seed += 1

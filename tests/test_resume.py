@@ -1,0 +1,177 @@
+"""A study gone on with: what is run, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from framework_compare import compare, resume
+from framework_compare.errors import DataError, StudyError, UsageError
+from framework_compare.records import Run
+from framework_compare.store import FILE, Store
+
+QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
+
+
+@pytest.fixture
+def study(faulty, pictures, own_cache, tmp_path):
+    def run(*models, **given):
+        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", **given}
+        return compare(faulty, list(models), **settings)
+
+    return run
+
+
+def runs(folder):
+    with Store.open(folder) as store:
+        return store.select("SELECT run_id, status, started_at, wall_s FROM run ORDER BY run_id")[1]
+
+
+def forget(folder, run_id, status="interrupted"):
+    with Store.open(folder, readonly=False) as store:
+        store.record(run_id, Run(status))
+
+
+def test_a_finished_study_is_left_as_it_is(study):
+    before = runs(study("fine", "raise").folder)
+    again = study("fine", "raise")
+    assert runs(again.folder) == before
+    assert runs(resume(again.folder).folder) == before
+
+
+@pytest.mark.parametrize("how", ["compare", "resume"])
+def test_only_what_was_interrupted_is_run(how, study):
+    folder = study("fine", "raise", "slow").folder
+    before = runs(folder)
+    forget(folder, 3)
+    study("fine", "raise", "slow") if how == "compare" else resume(folder)
+    after = runs(folder)
+    assert after[:2] == before[:2]
+    assert after[2][1] == "ok" and after[2][3] is not None
+
+
+def test_retry_picks_statuses(study):
+    folder = study("fine", "raise", "segfault").folder
+    before = runs(folder)
+    resume(folder, retry=["failed"])
+    after = runs(folder)
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert after[1][1] == "failed" and after[1][3] != before[1][3]
+
+
+@pytest.mark.parametrize("status", ["planned", "running", "broken", "interrupted"])
+def test_retry_of_what_is_no_ending_lists_the_endings(status, study):
+    folder = study("fine").folder
+    with pytest.raises(UsageError, match="allowed: ok, unsupported, .*failed"):
+        resume(folder, retry=[status])
+
+
+def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
+    folder = study("fine", "hang-silent", timeout_s=2).folder
+    resume(folder, retry=["timed-out"], silence_timeout_s=1)
+    with Store.open(folder) as store:
+        found = store.select("SELECT limits, reason FROM run ORDER BY run_id")[1]
+    assert found[0][0] == '{"timeout_s": 2}'
+    assert found[1][0] == '{"timeout_s": 2, "silence_timeout_s": 1}' and "silent for 1 s" in found[1][1]
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (dict(batch_size=8), "batch_size: 4 in the study, 8 now"),
+        (dict(epochs=3), "epochs: 2 in the study, 3 now"),
+        (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4, 8 now"),
+        (dict(repeats=2), "repeats: 1 in the study, 2 now"),
+        (dict(limit=6), "pictures of colours: 13 in the study, 6 now"),
+        (dict(classes=["smoke", "fire", "no_fire"]), "pictures of colours: 13 in the study, 13 now, but not the same"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_changed_settings_are_refused_with_the_difference(change, said, study):
+    folder = study("fine").folder
+    before = runs(folder)
+    with pytest.raises(StudyError, match=said) as error:
+        study("fine", **change)
+    assert "\n" not in str(error.value) and runs(folder) == before
+
+
+def test_other_models_are_refused_and_named(study):
+    study("fine")
+    with pytest.raises(StudyError, match="model: fine in the study, fine, slow now"):
+        study("fine", "slow")
+
+
+def test_another_machine_is_refused(study, monkeypatch):
+    folder = study("fine").folder
+    monkeypatch.setattr("framework_compare.machine.cpu_model", lambda: "Another CPU")
+    with pytest.raises(StudyError, match="cpu: .* in the study, Another CPU now; .* of one machine"):
+        resume(folder)
+
+
+def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(study, monkeypatch):
+    folder = study("fine", "slow").folder
+    forget(folder, 2)
+    with Store.open(folder, readonly=False) as store:
+        document = store.environments()["faulty"]
+        store.environment("faulty", {**document, "packages": {**document["packages"], "numpy": "1.0"}})
+    with pytest.raises(StudyError, match="numpy: 1.0 in the study, .* now; restore the environment of faulty"):
+        resume(folder)
+
+
+def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
+    import shutil
+
+    shutil.copytree(pictures, tmp_path / "copy")
+    folder = study("fine", dataset=tmp_path / "copy").folder
+    forget(folder, 1)
+    shutil.rmtree(tmp_path / "copy")
+    with pytest.raises(DataError, match="pictures of data set 'copy' cannot be read any more"):
+        resume(folder)
+
+
+def test_a_resume_of_nothing_is_refused(tmp_path):
+    with pytest.raises(StudyError, match="holds no study"):
+        resume(tmp_path)
+
+
+def test_a_second_writer_is_refused(study):
+    folder = study("fine").folder
+    with Store.open(folder, readonly=False), pytest.raises(StudyError, match="another process is writing"):
+        resume(folder)
+
+
+def test_a_creation_cut_short_is_begun_again(study, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("framework_compare.store._write_new", fail)
+    with pytest.raises(KeyboardInterrupt):
+        study("fine")
+    assert (tmp_path / "study" / "pictures").is_dir() and not (tmp_path / "study" / FILE).exists()
+    monkeypatch.undo()
+
+
+def test_a_run_that_stops_the_study_stays_to_be_run(study, monkeypatch):
+    """A full disk while a run is recorded: told, nothing else lost."""
+    original = Store.record
+
+    def full(self, run_id, run):
+        if run_id == 2:
+            raise StudyError("study.sqlite cannot be used: database or disk is full")
+        original(self, run_id, run)
+
+    monkeypatch.setattr(Store, "record", full)
+    with pytest.raises(StudyError, match="disk is full"):
+        study("fine", "slow", "raise")
+    monkeypatch.setattr(Store, "record", original)
+    result = study("fine", "slow", "raise")
+    assert list(result.frame.status) == ["ok", "ok", "failed"]
+
+
+def test_evidence_of_an_earlier_schema_is_kept(study):
+    """dataclasses of a run and columns of a migrated study agree."""
+    folder = study("fine").folder
+    with Store.open(folder) as store:
+        names, _ = store.select("SELECT * FROM run")
+    assert {field.name for field in dataclasses.fields(Run)} - {"phases", "epochs", "samples"} <= set(names)

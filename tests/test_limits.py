@@ -1,0 +1,161 @@
+"""Limits of a run: how they are given, held and recorded. Control groups stand in plain folders here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from framework_compare import limits, memory_limit
+from framework_compare.errors import UsageError
+from framework_compare.limits import KEPT_LOG_BYTES, MAX_LOG_BYTES, Clock, Limits, parse_bytes, shorten_if_long
+from framework_compare.memory_limit import ControlGroup, MemoryLimit, Watchdog, writable_groups
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (None, None),
+        (2 << 30, 2 << 30),
+        ("2147483648", 2 << 30),
+        ("2GiB", 2 << 30),
+        ("2G", 2 << 30),
+        ("2 gib", 2 << 30),
+        ("1.5GiB", 3 << 29),
+        ("2GB", 2_000_000_000),
+        ("1500MB", 1_500_000_000),
+    ],
+)
+def test_a_memory_limit_is_bytes_or_a_size(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "1", "2 GiB of it", 0, -5, True, 1.5, "1e9", "nan"])
+def test_another_memory_limit_is_refused(text):
+    with pytest.raises(UsageError, match="memory_limit is .*; allowed: "):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        dict(timeout_s=0),
+        dict(timeout_s=-1),
+        dict(timeout_s=float("nan")),
+        dict(timeout_s=True),
+        dict(silence_timeout_s="10"),
+        dict(phase_timeout_s=0),
+        dict(phase_timeout_s={"import": 0}),
+        dict(phase_timeout_s={"imports": 10}),
+    ],
+    ids=str,
+)
+def test_another_time_limit_is_refused(given):
+    with pytest.raises(UsageError, match="allowed: "):
+        limits.check(**given)
+
+
+def test_one_phase_timeout_is_for_all_but_the_epochs():
+    assert Limits(phase_timeout_s=5).phase_s("import") == 5 and Limits(phase_timeout_s=5).phase_s("epochs") is None
+    by_name = Limits(phase_timeout_s={"epochs": 7})
+    assert by_name.phase_s("epochs") == 7 and by_name.phase_s("import") is None
+
+
+def test_output_breaks_a_silence_and_a_phase_of_its_own_begins_anew(tmp_path):
+    log = tmp_path / "log.txt"
+    log.touch()
+    clock = Clock(Limits(silence_timeout_s=0.2, phase_timeout_s=10), log)
+    time.sleep(0.25)
+    log.write_text("still here")
+    assert clock.verdict() is None
+    time.sleep(0.25)
+    assert "silent for 0.2 s in phase spawn" in clock.verdict().reason
+    clock.hear("build")
+    assert clock.verdict() is None and 0 < clock.wait_s() <= 0.2
+
+
+def test_a_long_log_keeps_both_ends(tmp_path):
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"begin" + b"x" * MAX_LOG_BYTES + b"end")
+    assert shorten_if_long(log) == log.stat().st_size < 2 * KEPT_LOG_BYTES + 100
+    content = log.read_bytes()
+    assert content.startswith(b"begin") and content.endswith(b"end") and b"bytes of this log were left out" in content
+    assert shorten_if_long(log) == len(content)
+
+
+@pytest.fixture
+def groups(tmp_path):
+    """A mount of cgroup v2 in plain files: app.slice hands memory down, the own group in it does not."""
+    own = tmp_path / "app.slice" / "own.scope"
+    own.mkdir(parents=True)
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    for folder, controllers in ((tmp_path, "cpu memory"), (tmp_path / "app.slice", "memory"), (own, "")):
+        (folder / "cgroup.subtree_control").write_text(controllers)
+        (folder / "cgroup.procs").touch()
+    membership = tmp_path / "membership"
+    membership.write_text("0::/app.slice/own.scope\n")
+    return {"mount": tmp_path, "membership": membership}
+
+
+def test_the_nearest_group_that_hands_memory_down_is_used(groups):
+    assert next(writable_groups(**groups)) == groups["mount"] / "app.slice"
+    holder = memory_limit.limit(64 * MIB, **groups)
+    made = groups["mount"] / "app.slice" / holder.group.rpartition("/")[2]
+    assert holder.by == "cgroup" and (made / "memory.max").read_text() == str(64 * MIB)
+
+
+def test_a_control_group_tells_its_kills_and_its_peak(tmp_path):
+    group = ControlGroup(64 * MIB, tmp_path / "group")
+    assert (group.kills(), group.peak_bytes(), group.verdict()) == (0, None, None)
+    (tmp_path / "group" / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
+    (tmp_path / "group" / "memory.peak").write_text("67108864\n")
+    assert (group.kills(), group.peak_bytes()) == (3, 64 * MIB)
+    assert group.words == "memory_limit of 0.06 GiB (cgroup)"
+
+
+def test_where_no_group_can_be_made_a_watchdog_holds_the_limit(groups):
+    (groups["mount"] / "app.slice" / "cgroup.subtree_control").write_text("cpu")
+    (groups["mount"] / "cgroup.subtree_control").write_text("cpu")
+    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    groups["membership"].write_text("9:memory:/own\n")
+    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    (groups["mount"] / "cgroup.controllers").unlink()
+    assert isinstance(memory_limit.limit(64 * MIB, **groups), Watchdog)
+    assert type(memory_limit.limit(None, **groups)) is MemoryLimit
+
+
+def watched(code: str, limit_bytes: int) -> "tuple[str | None, int | None]":
+    """What a watchdog says of a child of a process that runs `code`, within 1.5 s, and the peak."""
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"
+    process = subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+    watchdog = Watchdog(limit_bytes)
+    try:
+        watchdog.watch(process.pid)
+        end, verdict = time.monotonic() + 1.5, None
+        while verdict is None and time.monotonic() < end:
+            time.sleep(watchdog.wait_s())
+            verdict = watchdog.verdict()
+        return verdict and verdict.status, watchdog.peak_bytes()
+    finally:
+        watchdog.close()
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def test_a_watchdog_sees_a_tree_grow_beyond_its_limit():
+    status, peak = watched("import time; held = b'x' * (200 << 20); time.sleep(60)", 100 * MIB)
+    assert status == "out-of-memory" and peak > 190 * MIB
+
+
+def test_memory_that_forked_processes_share_counts_once():
+    code = (
+        "import os, time; held = b'x' * (60 << 20)\n"
+        "for _ in range(4):\n  if os.fork() == 0: break\n"
+        "time.sleep(60)"
+    )
+    assert watched(code, 150 * MIB)[0] is None

@@ -1,0 +1,93 @@
+"""From evidence to status."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework_compare.statuses import Evidence, Verdict, judge, log_tail
+
+GIB = 1 << 30
+SAYS = {
+    "torch": 'RuntimeError: [enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried'
+    " to allocate 411041792 bytes.",
+    "torch-older": "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 411041792 bytes. Error code 12 (Cannot allocate memory)",
+    "torch-cuda": "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139 GiB",
+    "tensorflow": "ResourceExhaustedError: {{function_node __wrapped__Conv2D}} OOM when allocating tensor with shape[100,64]",
+    "mxnet": "MXNetError: Failed to allocate CPU Memory",
+    "mxnet-cuda": "MXNetError: cudaMalloc retry failed: out of memory",
+    "paddle": "MemoryError: ResourceExhaustedError: Fail to alloc memory of 411041792 size, error code is 12.",
+    "jax": "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 411041792 bytes.",
+    "numpy": "_ArrayMemoryError: Unable to allocate 3.06 GiB for an array with shape (100, 3, 1168, 1168)",
+    "fork": "OSError: [Errno 12] Cannot allocate memory",
+    "c++": "RuntimeError: std::bad_alloc",
+}
+
+
+@pytest.mark.parametrize("framework", SAYS)
+def test_an_exception_of_an_allocator_is_out_of_memory(framework):
+    told = Verdict("failed", SAYS[framework], traceback="kept")
+    verdict = judge(told, Evidence(0))
+    assert (verdict.status, verdict.reason, verdict.traceback) == ("out-of-memory", SAYS[framework], "kept")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ValueError: shapes (3, 4) and (5, 6) do not match",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "RuntimeError: Attempted to set memory format on 3-d tensor",
+        "InvalidArgumentError: a memory layout that is not supported",
+        "RuntimeError: wrong\n\nC++ Traceback:\n0 std::bad_alloc::what()",
+    ],
+)
+def test_an_exception_that_only_mentions_memory_is_a_failure(reason):
+    assert judge(Verdict("failed", reason), Evidence(0)).status == "failed"
+
+
+@pytest.mark.parametrize("status", ["ok", "unsupported", "diverged", "out-of-memory"])
+def test_other_outcomes_stand_as_told(status):
+    told = Verdict(status, "DefaultCPUAllocator: not enough memory")
+    assert judge(told, Evidence(-9, kernel_kills=1)) == told
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "said"),
+    [
+        (Evidence(-11, "epochs", "one\n\nlast line\n"), "crashed", "killed by SIGSEGV in phase epochs; the log ends: last line"),
+        (Evidence(-9, "epochs"), "crashed", "killed by SIGKILL in phase epochs; the log ends: (empty)"),
+        (Evidence(3, None), "crashed", "exited with code 3 between phases"),
+        (Evidence(-34 - 6, "build"), "crashed", "killed by signal 40"),
+        (Evidence(None, "build"), "crashed", "the process that supervises the worker was killed"),
+        (Evidence(-9, "epochs", kernel_kills=1), "out-of-memory", "the kernel's out-of-memory killer in phase epochs"),
+        (Evidence(-11, "epochs", kernel_kills=1), "crashed", "SIGSEGV"),
+        (
+            Evidence(-9, "build", group_kills=1, limit="memory_limit of 2.00 GiB (cgroup)"),
+            "out-of-memory",
+            "killed by the kernel in phase build at the memory_limit of 2.00 GiB (cgroup)",
+        ),
+        (Evidence(-9, "epochs", peak_bytes=15 * GIB, memory_bytes=16 * GIB), "out-of-memory", "with 15.00 GiB in use"),
+        (Evidence(-9, "epochs", peak_bytes=8 * GIB, memory_bytes=16 * GIB), "crashed", "SIGKILL"),
+        (Evidence(-6, "build", "terminate called\n  what():  std::bad_alloc\nAborted"), "out-of-memory", "std::bad_alloc"),
+        (Evidence(1, "import", "ImportError: cannot allocate memory in static TLS block"), "crashed", "code 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_a_death_without_a_word_is_judged_by_what_was_seen(seen, status, said):
+    verdict = judge(None, seen)
+    assert verdict.status == status and said in verdict.reason
+
+
+def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory():
+    told = Verdict("failed", "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.")
+    assert judge(told, Evidence(0)).status == "failed"
+    verdict = judge(told, Evidence(0, "epochs", kernel_kills=1))
+    assert verdict.status == "out-of-memory" and "DataLoader worker" in verdict.reason
+
+
+def test_the_tail_of_a_log_is_its_last_lines_whatever_they_are(tmp_path):
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")
+    lines = log_tail(log).splitlines()
+    assert len(lines) == 20 and lines[-2:] == ["line a", "line b"]
+    assert log_tail(tmp_path / "absent") == ""

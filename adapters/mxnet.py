@@ -84,7 +84,7 @@ class MXNetTrainer:
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
-            self._parameters[name].set_data(self.mx.nd.array(array))
+            self._parameters[name].data()[:] = array
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:

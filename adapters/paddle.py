@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 import numpy as np
 
 from framework_compare.allocator import keep_freed_memory
+from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, Pictures, TrainConfig
 
@@ -90,14 +91,16 @@ class PaddleTrainer:
         return batch.images.numpy(), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        return self.paddle.io.DataLoader(
-            PictureDataset(pictures, _transforms(self.paddle, self.config)),
-            batch_size=self.config.batch_size,
-            shuffle=True,
-            drop_last=False,
-            num_workers=self.config.loader_workers,
-            persistent_workers=self.config.loader_workers > 0,
+        config, io = self.config, self.paddle.io
+        order = EpochOrder(len(pictures), config.seed)
+        loader = io.DataLoader(
+            PictureDataset(pictures, _transforms(self.paddle, config)),
+            batch_sampler=io.BatchSampler(sampler=order, batch_size=config.batch_size, drop_last=False),
+            num_workers=config.loader_workers,
+            persistent_workers=config.loader_workers > 0,
         )
+        start_loader(loader)
+        return loader
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline:

@@ -69,6 +69,7 @@ class TensorFlowTrainer:
         trainable = [p.name for p in graph.parameters() if p.trainable]
         self._trainable = [self._network.variables[name] for name in trainable]
         self._momenta = [self.tf.Variable(self.tf.zeros_like(v), trainable=False) for v in self._trainable]
+        self._stepped = False
         self._step = self._step_eagerly
         if self._execution != "eager":
             self._step = self.tf.function(self._step_eagerly, jit_compile=self._execution == "compiled")
@@ -76,8 +77,9 @@ class TensorFlowTrainer:
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
             self._network.variables[name].assign(self._network.to_native(name, array))
-        for momentum in self._momenta:
-            momentum.assign(self.tf.zeros_like(momentum))
+        if self._stepped:  # fresh ones are zero, and half a gigabyte for VGG-16
+            for momentum in self._momenta:
+                momentum.assign(self.tf.zeros_like(momentum))
 
     def weights(self) -> Dict[str, np.ndarray]:
         variables = self._network.variables
@@ -97,6 +99,7 @@ class TensorFlowTrainer:
             yield Batch(images, labels, int(labels.shape[0]))
 
     def train_step(self, batch: Batch) -> Any:
+        self._stepped = True
         return self._step(batch.images, batch.labels)
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
@@ -162,25 +165,34 @@ class Network:
         }
         self.variables = {
             p.name: tf.Variable(
-                np.zeros(self._native_shape(p.name, p.shape), np.float32), trainable=p.trainable, name=p.name
+                tf.zeros(self._native_shape(p.name, p.shape)), trainable=p.trainable, name=p.name
             )
             for p in graph.parameters()
         }
 
     def _native_shape(self, name: str, shape: Tuple[int, ...]) -> Tuple[int, ...]:
-        return self.to_native(name, np.broadcast_to(np.float32(0), shape)).shape
+        order = self._native_order(name, len(shape))
+        return tuple(shape[::-1]) if len(shape) == 2 else tuple(shape[i] for i in order or range(len(shape)))
 
-    def to_native(self, name: str, array: np.ndarray) -> np.ndarray:
+    def to_native(self, name: str, array: np.ndarray) -> Any:
+        """The tensor of a graph array in TensorFlow's layout; transposed by TensorFlow, which does it in parallel."""
+        order = self._native_order(name, array.ndim)
+        if order is None:
+            return self.tf.constant(array)
+        if len(order) == 4 and array.ndim == 2:
+            array = array.reshape(-1, *self._flattened[self._nodes[name].name])
+            tensor = self.tf.transpose(self.tf.constant(array), order)
+            return self.tf.reshape(tensor, (-1, tensor.shape[-1]))
+        return self.tf.transpose(self.tf.constant(array), order)
+
+    def _native_order(self, name: str, ndim: int) -> Optional[Tuple[int, ...]]:
+        """Axes of a graph array in native order, a flattened picture's counted apart; None to leave it as it is."""
         node = self._nodes[name]
-        if array.ndim == 4:
-            depthwise = node.attrs["groups"] > 1
-            return array.transpose(2, 3, 0, 1) if depthwise else array.transpose(2, 3, 1, 0)
-        if array.ndim == 2:
-            if node.name in self._flattened:
-                chw = self._flattened[node.name]
-                array = array.reshape(-1, *chw).transpose(0, 2, 3, 1).reshape(len(array), -1)
-            return array.T
-        return array
+        if ndim == 4:
+            return (2, 3, 0, 1) if node.attrs["groups"] > 1 else (2, 3, 1, 0)
+        if ndim == 2:
+            return (2, 3, 1, 0) if node.name in self._flattened else (1, 0)
+        return None
 
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
         node = self._nodes[name]

@@ -11,6 +11,7 @@ import operator
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from framework_compare.allocator import keep_freed_memory
+from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.graph import INPUT, Graph, Node
 from framework_compare.protocol import Batch, Pictures, TrainConfig
 
@@ -23,7 +24,12 @@ class TorchTrainer:
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
         threads = str(config.threads)
-        return {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        if config.tuning == "recommended":
+            # PyTorch's tuning guide shortens the spinning of idle OpenMP threads (KMP_BLOCKTIME; its wheels have
+            # GNU's library): loader workers need the cores, and a spinning step takes five times as long then
+            variables["GOMP_SPINCOUNT"] = "10000"
+        return variables
 
     def __init__(self, config: TrainConfig) -> None:
         recommended = config.tuning == "recommended"
@@ -101,17 +107,16 @@ class TorchTrainer:
         return images.contiguous().numpy(), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        config, torch = self.config, self.torch
-        generator = torch.Generator()
-        generator.manual_seed(config.seed)
-        return torch.utils.data.DataLoader(
+        config = self.config
+        loader = self.torch.utils.data.DataLoader(
             PictureDataset(pictures, _transforms(config)),
             batch_size=config.batch_size,
-            shuffle=True,
+            sampler=EpochOrder(len(pictures), config.seed),
             num_workers=config.loader_workers,
             persistent_workers=config.loader_workers > 0,
-            generator=generator,
         )
+        start_loader(loader)
+        return loader
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline:

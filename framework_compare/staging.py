@@ -31,6 +31,7 @@ MODULES = (
     "framework_compare.worker",
     "framework_compare.adapters",
     "framework_compare.datasets",
+    "framework_compare.datasets.order",
     "framework_compare.datasets.preprocess",
     "framework_compare.datasets.shared",
 )
@@ -53,6 +54,11 @@ def trainer_target(framework: Framework) -> str:
     """ "module:Class" under which the staged worker finds the adapter."""
     module, _, name = framework.trainer.rpartition(":")
     return f"framework_compare.adapters.{_source(module).stem}:{name}"
+
+
+def adapter_checksum(framework: Framework) -> str:
+    """SHA-256 of the adapter's file, by which a verdict on it is kept."""
+    return hashlib.sha256(_source(framework.trainer.rpartition(":")[0]).read_bytes()).hexdigest()
 
 
 def _files(framework: Framework) -> Dict[str, bytes]:

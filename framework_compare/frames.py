@@ -53,6 +53,7 @@ WORST_FIRST = (
     "planned",
     "ok",
 )
+EPOCHS = "epochs_measured"
 Row = Dict[str, Any]
 _KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample}
 
@@ -77,30 +78,53 @@ def _columns(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
 
 
 def cell_frame(store: "Store") -> "pd.DataFrame":
-    """A row a cell, failed and planned ones included; the runs of a cell are read one cell at a time."""
+    """A row a cell, failed and planned ones included; figures that no writer kept are computed, cell by cell."""
     import pandas as pd
 
     datasets = store.settings().get("datasets") or {}
     groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
-    rows = [_cell_row(store, list(runs), datasets) for _, runs in groups]
+    kept = store.kept_figures(metrics.version())
+    rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [*METRICS, "pictures", "skipped_pictures"]
     return frame.astype({name: float for name in numbers})
 
 
-def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any]) -> Row:
-    measured = [Measured(run, *(_columns(store, table, run["run_id"]) for table in _KINDS)) for run in runs]
+def store_figures(store: "Store", run_id: int) -> None:
+    """Compute the figures of the cell of a run that was recorded, and keep them for those who read the study."""
+    names, rows = store.select(
+        "SELECT cell.*, run.* FROM run JOIN cell USING (cell_id)"
+        " WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat",
+        (run_id,),
+    )
+    runs = [_run_row(dict(zip(names, row))) for row in rows]
+    found = {**metrics.figures(_measured(store, runs)), EPOCHS: _epochs_measured(store, runs)}
+    store.keep_figures(runs[0]["cell_id"], metrics.version(), found)
+
+
+def _measured(store: "Store", runs: List[Row]) -> List[Measured]:
+    return [Measured(run, *(_columns(store, table, run["run_id"]) for table in _KINDS)) for run in runs]
+
+
+def _epochs_measured(store: "Store", runs: List[Row]) -> int:
+    count = "SELECT count(*) FROM epoch WHERE run_id = ?"
+    return sum(store.select(count, (run["run_id"],))[1][0][0] for run in runs if run["status"] == "ok")
+
+
+def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+    figures = kept.get(runs[0]["cell_id"])
+    if figures is None:
+        figures = {**metrics.figures(_measured(store, runs)), EPOCHS: _epochs_measured(store, runs)}
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
     ok = [run for run in runs if run["status"] == "ok"]
     pictures = datasets.get(worst["dataset"]) or {}
     return {
         **worst,
-        **metrics.figures(measured),
+        **figures,
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
         "runs_ok": len(ok),
-        "epochs_measured": sum(len(m.epochs["number"]) for m in measured if m.run["status"] == "ok"),
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
@@ -200,4 +224,6 @@ def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "p
     lengths = [len(next(iter(part.values()))) for part in parts[1:]]
     rows = np.repeat(np.arange(len(runs)), lengths)
     keys = pd.DataFrame(runs, columns=list(RUN_KEYS)).iloc[rows].reset_index(drop=True)
+    # A setting that is also measured (`threads`) is the figure in these frames, and the setting what was asked for.
+    keys = keys.rename(columns={name: f"{name}_asked" for name in keys.columns if name in data})
     return pd.concat([keys, pd.DataFrame(data)], axis=1)

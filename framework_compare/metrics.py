@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import math
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -215,3 +217,10 @@ def figures(runs: Sequence[Measured]) -> Dict[str, Optional[float]]:
 def of_run(run: Run) -> Dict[str, Optional[float]]:
     """Every figure of METRICS of one run."""
     return figures([Measured.of(run)])
+
+
+@functools.lru_cache(maxsize=1)
+def version() -> str:
+    """Checksum of how the figures are computed: those kept under another one are computed again."""
+    sources = [Path(__file__), Path(__file__).with_name("bootstrap.py")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -38,7 +41,7 @@ def is_whole(folder: Path) -> bool:
 def salvage(folder: Path) -> Iterator[Salvaged]:
     """Every table that has anything left to read; StudyError where not even the list of tables can be."""
     path = folder / FILE
-    with schema.told(path), contextlib.closing(schema.connect(path, "ro")) as connection:
+    with schema.told(path), _padded(path) as readable, contextlib.closing(schema.connect(readable, "ro")) as connection:
         connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         for table in TABLES:
@@ -46,6 +49,22 @@ def salvage(folder: Path) -> Iterator[Salvaged]:
                 columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
                 if columns:
                     yield _read(connection, table, columns)
+
+
+@contextlib.contextmanager
+def _padded(path: Path) -> Iterator[Path]:
+    """The file, or where it was cut short a copy with zeros in place of what is missing: SQLite reads no shorter one."""
+    with open(path, "rb") as file:
+        header = file.read(32)
+    page = int.from_bytes(header[16:18], "big")
+    size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
+    if path.stat().st_size >= size or not header.startswith(b"SQLite format 3"):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(path, folder))
+        os.truncate(copy, size)
+        yield copy
 
 
 def _read(connection: sqlite3.Connection, table: str, columns: List[str]) -> Salvaged:

@@ -89,7 +89,11 @@ _EVIDENCE = """
 ALTER TABLE run ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE run ADD COLUMN log_tail TEXT;
 """
-MIGRATIONS = [_FIRST, _EVIDENCE]
+# What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
+_FIGURES = """
+CREATE TABLE figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL);
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES]
 
 
 @contextlib.contextmanager

@@ -148,6 +148,16 @@ class Store:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
 
+    def keep_figures(self, cell_id: int, version: str, figures: Dict[str, Any]) -> None:
+        """Store what was computed of a cell's runs, until one of them changes."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", (cell_id, version, _json(figures)))
+
+    def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
+        """By cell_id, the figures that were computed in this version."""
+        rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
+        return {cell_id: json.loads(document) for cell_id, document in rows}
+
     def settings(self) -> Dict[str, Any]:
         """What the study was created with."""
         return json.loads(self.select("SELECT value FROM meta WHERE key = 'settings'")[1][0][0])
@@ -201,6 +211,8 @@ class Store:
             cursor = connection.execute(f"UPDATE run SET {assignments} WHERE run_id = ?", (*values, run_id))
             if cursor.rowcount != 1:
                 raise StudyError(f"{self.path} has no run {run_id}")
+            stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
+            connection.execute(stale, (run_id,))
             for table, items in (("phase", run.phases), ("epoch", run.epochs), ("sample", run.samples)):
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
                 _insert(connection, table, run_id, items)

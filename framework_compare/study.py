@@ -16,6 +16,7 @@ import numpy as np
 from framework_compare import environments, registry, schema, staging
 from framework_compare.environments import Environment
 from framework_compare.errors import DataError, EnvironmentUnavailable
+from framework_compare.frames import store_figures
 from framework_compare.graph import initial_weights, weights_size
 from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.launcher import Launch, launch
@@ -104,6 +105,7 @@ class Study:
             raise
         run = dataclasses.replace(run, log_path=log, parameters=self._parameters(cell))
         self.store.record(run_id, run)
+        store_figures(self.store, run_id)
         return run
 
     def _launch(self, cell: Cell, folder: Path, environment: Environment) -> Run:

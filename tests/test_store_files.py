@@ -113,7 +113,7 @@ def test_a_newer_schema_is_refused(tmp_path, monkeypatch, readonly):
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
     create(tmp_path).close()
     monkeypatch.undo()
-    with pytest.raises(StudyError, match="schema version 3, .* up to 2; upgrade"):
+    with pytest.raises(StudyError, match="schema version 4, .* up to 3; upgrade"):
         Store.open(tmp_path, readonly=readonly)
 
 

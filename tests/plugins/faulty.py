@@ -199,6 +199,7 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "nan": lambda: None,
     "unsupported": lambda: None,
     "slow": lambda: None,
+    "at-most-25": lambda: None,
     "crash-in-epoch-2": lambda: None,
 }
 
@@ -214,7 +215,7 @@ class FaultyTrainer:
     def __init__(self, config: TrainConfig) -> None:
         note_pid(os.getpid())
         self.fault = ""
-        self.steps = 0
+        self.config = config
 
     def version(self) -> str:
         return "1.0"
@@ -229,6 +230,8 @@ class FaultyTrainer:
 
     def build(self, graph: Graph) -> None:
         FAULTS[graph.name]()
+        if graph.name == "at-most-25" and self.config.batch_size > 25:
+            raise MemoryError(f"batch {self.config.batch_size} is more than 25")
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         self._weights = dict(weights)

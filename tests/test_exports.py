@@ -1,0 +1,143 @@
+"""Studies as files of other formats, and what is left of damaged ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+
+import pandas as pd
+import pytest
+
+from framework_compare import Comparison
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.exports import export
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Phase, Run, Sample
+from framework_compare.store import FILE, Store
+
+SECOND = 1_000_000_000
+NASTY = "=cmd()|' <script>; \"quoted\", 'x'\nnext\tline \x1b[31m"
+CELLS = tuple(Cell("torch", "alexnet", "small", "cpu", TrainConfig(batch_size=n)) for n in range(1, 41))
+SAMPLES = tuple(Sample(n * SECOND // 10, 100.0, n, 11) for n in range(200))
+RUN = Run(
+    "ok",
+    reason=NASTY,
+    phases=(Phase("epochs", 0, 20 * SECOND),),
+    epochs=(Epoch(1, 0, 20 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
+    samples=SAMPLES,
+)
+
+
+@pytest.fixture
+def study(tmp_path):
+    folder = tmp_path / "study"
+    with Store.create(folder, settings={"note": NASTY}, machine={"cpu": "x"}, cells=CELLS, repeats=1) as store:
+        for run_id in range(1, len(CELLS)):
+            store.record(run_id, RUN)
+    return folder
+
+
+def read(path):
+    readers = {".csv": pd.read_csv, ".json": pd.read_json, ".parquet": pd.read_parquet}
+    return readers[path.suffix](path)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_every_table_is_exported_whole(study, tmp_path, kind):
+    if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        pytest.skip("needs pyarrow: pip install 'framework-compare[parquet]'")
+    done = export(study, tmp_path / "out", kind)
+    assert done.damage == () and {path.stem for path in done.files} == {
+        "cells", "runs", "epochs", "phases", "samples", "study",
+    }
+    lengths = {path.stem: len(read(path)) for path in done.files if path.stem != "study"}
+    assert lengths == {"cells": 40, "runs": 40, "epochs": 39, "phases": 39, "samples": 39 * 200}
+    facts = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert facts["settings"] == {"note": NASTY} and facts["machine"] == {"cpu": "x"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_figures_come_back_as_they_were(study, tmp_path, kind):
+    if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        pytest.skip("needs pyarrow: pip install 'framework-compare[parquet]'")
+    Comparison.load(study).export(tmp_path / "out", kind)
+    found, frame = read(tmp_path / "out" / f"samples.{kind}"), Comparison.load(study).samples
+    assert list(found.columns) == list(frame.columns)
+    assert found.rss_bytes.tolist() == frame.rss_bytes.tolist()
+
+
+def test_text_of_a_worker_does_not_become_a_formula(study, tmp_path):
+    export(study, tmp_path / "out", "csv")
+    assert "'=cmd()" in (tmp_path / "out" / "cells.csv").read_text()
+
+
+def test_parquet_without_pyarrow_says_what_to_do(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'framework-compare\[parquet\]', or choose csv or json"):
+        export(study, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten(study, tmp_path):
+    export(study, tmp_path / "out", "csv")
+    with pytest.raises(UsageError, match="holds .*csv already"):
+        export(study, tmp_path / "out", "csv")
+
+
+def test_an_unknown_format_and_a_missing_study(study, tmp_path):
+    with pytest.raises(UsageError, match="unknown format 'xlsx'; allowed: parquet, csv, json"):
+        export(study, tmp_path / "out", "xlsx")
+    with pytest.raises(StudyError, match="holds no study"):
+        export(tmp_path, tmp_path / "out", "csv")
+
+
+@pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.9])
+def test_of_a_damaged_study_what_can_be_read_is_exported_and_the_file_left_alone(study, tmp_path, place):
+    content = bytearray((study / FILE).read_bytes())
+    page = int(len(content) * place) // 4096 * 4096
+    content[page : page + 3 * 4096] = b"\xff" * (3 * 4096)
+    (study / FILE).write_bytes(content)
+    done = export(study, tmp_path / "out", "csv")
+    assert done.damage and all("could be read" in line or "cannot be read" in line for line in done.damage)
+    assert (study / FILE).read_bytes() == content
+    rows = {path.stem: len(read(path)) for path in done.files if path.stat().st_size > 1}
+    assert rows["cell"] == 40 and rows["sample"] > 39 * 200 * 0.8, rows
+
+
+def test_a_file_without_anything_to_read_is_told(study, tmp_path):
+    (study / FILE).write_bytes(b"\xff" * 100_000)
+    with pytest.raises(StudyError, match="damaged or no SQLite file"):
+        export(study, tmp_path / "out", "csv")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cut_file_gives_what_is_before_the_cut(study, tmp_path):
+    content = (study / FILE).read_bytes()
+    (study / FILE).write_bytes(content[: len(content) * 2 // 3])
+    done = export(study, tmp_path / "out", "json")
+    assert done.damage and (tmp_path / "out" / "cell.json").is_file()
+
+
+def test_a_newer_schema_is_not_exported_by_guess(study, tmp_path, monkeypatch):
+    with Store.open(study, readonly=False) as store:
+        store._connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+    with pytest.raises(StudyError, match="schema version 99"):
+        export(study, tmp_path / "out", "csv")
+
+
+def test_a_full_disk_is_told(study, tmp_path, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(StudyError, match="No space left on device"):
+        export(study, tmp_path / "out", "csv")
+
+
+def test_runs_that_failed_are_exported_with_their_evidence(study, tmp_path):
+    with Store.open(study, readonly=False) as store:
+        store.record(40, dataclasses.replace(RUN, status="crashed", signal="SIGSEGV", log_tail="the end"))
+    export(study, tmp_path / "out", "json")
+    last = read(tmp_path / "out" / "runs.json").iloc[-1]
+    assert (last.status, last.signal, last.log_tail) == ("crashed", "SIGSEGV", "the end")

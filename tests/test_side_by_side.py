@@ -1,0 +1,87 @@
+"""Two studies side by side: which cells meet, and what is claimed of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framework_compare import Comparison
+from framework_compare.bootstrap import median_ratio_interval
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run
+from framework_compare.side_by_side import table
+from framework_compare.store import Store
+from framework_compare.tables import terminal
+
+SECOND = 1_000_000_000
+
+
+def cell(framework, **config):
+    return Cell(framework, "alexnet", "small", "cpu", TrainConfig(**config))
+
+
+def study(folder, times, repeats=1):
+    """A study whose cells took these epoch seconds; None stands for a crash."""
+    with Store.create(folder, settings={}, machine={}, cells=list(times), repeats=repeats) as store:
+        for run_id, planned, _ in store.plan():
+            store.record(run_id, _run(times[planned]))
+    return Comparison.load(folder)
+
+
+def _run(seconds):
+    if seconds is None:
+        return Run("crashed", "killed by SIGSEGV")
+    starts = np.cumsum([0, *seconds]) * SECOND
+    epochs = [
+        Epoch(n + 1, int(starts[n]), int(starts[n + 1]), 0.0, 10, 1, 1.0, s, s, s) for n, s in enumerate(seconds)
+    ]
+    return Run("ok", epochs=tuple(epochs))
+
+
+def test_the_ratio_is_of_medians_and_only_a_clear_one_is_claimed(tmp_path):
+    steady = [1.0, 1.01, 0.99, 1.0, 1.02, 1.03, 0.98]
+    a = study(tmp_path / "a", {cell("torch"): steady, cell("mxnet"): steady, cell("paddle"): [1, 2, 3]})
+    half = [s / 2 for s in steady]
+    b = study(tmp_path / "b", {cell("torch"): half, cell("mxnet"): steady, cell("paddle"): [3, 1, 2.1]})
+    rows = {row["framework"]: row for row in a.beside(b).to_dict("records")}
+    assert rows["torch"]["ratio"] == pytest.approx(0.5, rel=1e-6) and rows["torch"]["verdict"] == "faster"
+    assert rows["mxnet"]["ratio"] == pytest.approx(1) and rows["mxnet"]["verdict"] == "even"
+    assert rows["paddle"]["verdict"] == "even"
+    assert rows["torch"]["ratio_ci_low"] < 0.5 < rows["torch"]["ratio_ci_high"] < 1
+    assert {row["verdict"] for row in b.beside(a).to_dict("records")} == {"slower", "even"}
+
+
+def test_only_cells_with_the_same_settings_meet(tmp_path):
+    a = study(tmp_path / "a", {cell("torch"): [1.0], cell("torch", batch_size=4): [1.0], cell("mxnet"): [1.0]})
+    b = study(tmp_path / "b", {cell("torch"): [2.0], cell("torch", batch_size=8): [1.0]})
+    frame = a.beside(b)
+    assert list(zip(frame.framework, frame.batch_size)) == [("torch", 16)]
+    text = terminal(table(a, b), width=160)
+    assert "2 cells are in A only" in text and "1 cells are in B only" in text
+
+
+def test_a_cell_that_failed_in_one_is_told_and_has_no_ratio(tmp_path):
+    a, b = study(tmp_path / "a", {cell("torch"): [1.0] * 3}), study(tmp_path / "b", {cell("torch"): None})
+    row = a.beside(b).iloc[0]
+    assert (row.status_a, row.status_b) == ("ok", "crashed") and np.isnan(row.ratio) and row.verdict == ""
+    assert "crashed" in terminal(table(a, b), width=160)
+
+
+def test_studies_that_share_nothing_make_an_empty_table(tmp_path):
+    a, b = study(tmp_path / "a", {cell("torch"): [1.0]}), study(tmp_path / "b", {cell("mxnet"): [1.0]})
+    assert len(a.beside(b)) == 0 and "1 cells are in A only" in terminal(table(a, b), width=160)
+
+
+def test_few_epochs_have_no_interval():
+    assert median_ratio_interval([np.array([1.0, 1.0])], [np.array([1.0, 1.0, 1.0])]) == (None, None)
+
+
+def test_the_interval_holds_the_true_ratio_in_19_of_20_cases_or_nearly():
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        before = [rng.lognormal(0, 0.1, 5)]
+        now = [rng.lognormal(np.log(1.2), 0.1, 5)]
+        low, high = median_ratio_interval(before, now)
+        inside += low <= 1.2 <= high
+    assert inside >= 180

@@ -79,3 +79,27 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """A cache folder of this test's own."""
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def mixed_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """10 pictures of every kind a user's folder may hold: grey, CMYK, progressive JPEG, palette, alpha, wrong ending."""
+    folder = tmp_path_factory.mktemp("mixed") / "kinds"
+    rng = np.random.default_rng(1)
+    rgb = Image.fromarray(rng.integers(0, 255, (90, 120, 3), dtype=np.uint8))
+    kinds = {
+        "a/rgb.jpg": (rgb, {"format": "JPEG"}),
+        "a/grey.jpg": (rgb.convert("L"), {"format": "JPEG"}),
+        "a/cmyk.jpg": (rgb.convert("CMYK"), {"format": "JPEG"}),
+        "a/progressive.jpg": (rgb, {"format": "JPEG", "progressive": True}),
+        "a/tall.jpg": (rgb.resize((40, 300)), {"format": "JPEG"}),
+        "b/palette.png": (rgb.convert("P"), {"format": "PNG"}),
+        "b/alpha.png": (rgb.convert("RGBA"), {"format": "PNG"}),
+        "b/webp.webp": (rgb, {"format": "WEBP"}),
+        "b/png called.jpg": (rgb, {"format": "PNG"}),
+        "b/bitmap.bmp": (rgb, {"format": "BMP"}),
+    }
+    for name, (image, options) in kinds.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        image.save(folder / name, **options)
+    return folder

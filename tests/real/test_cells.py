@@ -1,0 +1,99 @@
+"""Cells of the real frameworks through compare(): every network, pipeline and execution."""
+
+import numpy as np
+import pytest
+
+from framework_compare import compare
+
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
+PARAMETERS = {
+    "alexnet": 57_016_131,
+    "mobilenet_v2": 2_227_715,
+    "resnet50": 23_514_179,
+    "resnet50_v1_5": 23_514_179,
+    "vgg16": 134_272_835,
+}
+SMALL = dict(image_size=64, batch_size=8, limit=20, warmup_steps=0, seed=3)
+
+
+@pytest.fixture(scope="module")
+def networks(real_pictures, tmp_path_factory):
+    """All frameworks and models on one held batch, four epochs."""
+    out = tmp_path_factory.mktemp("networks") / "study"
+    return compare(FRAMEWORKS, MODELS, dataset=real_pictures, out=out, pipeline="memory", epochs=4, **SMALL).frame
+
+
+def cell(frame, **wanted):
+    for column, value in wanted.items():
+        frame = frame[frame[column] == value]
+    assert len(frame) == 1, f"{wanted}: {len(frame)} rows"
+    return frame.iloc[0]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_network_trains_on_a_held_batch_and_the_loss_falls(networks, framework, model):
+    row = cell(networks, framework=framework, model=model)
+    assert row.status == "ok", row.reason
+    assert np.isfinite(row.loss_last) and row.loss_last < row.loss_first
+    assert row.parameters == PARAMETERS[model]
+    assert row.peak_rss_bytes > 1e8 and row.threads_max >= 1
+
+
+@pytest.fixture(scope="module")
+def pipelines(mixed_pictures, tmp_path_factory):
+    out = tmp_path_factory.mktemp("pipelines") / "study"
+    return compare(
+        FRAMEWORKS, "mobilenet_v2", dataset=mixed_pictures, out=out, pipeline=["native", "shared"], epochs=2,
+        image_size=64, batch_size=4, loader_workers=2, warmup_steps=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("pipeline", ["native", "shared"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_pipeline_reads_every_kind_of_picture(pipelines, framework, pipeline):
+    row = cell(pipelines.frame, framework=framework, pipeline=pipeline)
+    assert row.status == "ok", row.reason
+    epochs = pipelines.epochs
+    epochs = epochs[(epochs.framework == framework) & (epochs.pipeline == pipeline)]
+    assert list(epochs.images) == [row.pictures] * 2
+
+
+WORKS = {
+    "torch": {"eager", "compiled"},
+    "tensorflow": {"eager", "graph", "compiled"},
+    "mxnet": {"eager", "graph"},
+    "paddle": {"eager", "graph"},
+}
+
+
+@pytest.fixture(scope="module")
+def executions(real_pictures, tmp_path_factory):
+    out = tmp_path_factory.mktemp("executions") / "study"
+    settings = {**SMALL, "epochs": 2, "pipeline": "memory", "execution": ["eager", "graph", "compiled"]}
+    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, **settings).frame
+
+
+@pytest.mark.parametrize("execution", ["eager", "graph", "compiled"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_execution_works_or_says_why_not(executions, framework, execution):
+    row = cell(executions, framework=framework, execution=execution)
+    if execution in WORKS[framework]:
+        assert row.status == "ok", row.reason
+    else:
+        assert row.status == "unsupported" and execution in row.reason
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_threads_limit_what_a_framework_uses(framework, real_pictures, tmp_path):
+    settings = {**SMALL, "image_size": 128, "limit": 64, "epochs": 3, "pipeline": "memory", "threads": 1}
+    row = compare(framework, "resnet50", dataset=real_pictures, out=tmp_path / "s", **settings).frame.iloc[0]
+    assert row.status == "ok", row.reason
+    assert row.cpu_percent_mean < 120, f"{row.cpu_percent_mean:.0f} % of a core with one thread"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_device_that_is_not_there_is_unsupported(framework, real_pictures, tmp_path):
+    frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", epochs=1, **SMALL).frame
+    assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]

@@ -1,0 +1,72 @@
+"""The networks that adapters build, seen from inside their frameworks."""
+
+import json
+
+import numpy as np
+import pytest
+
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
+
+
+@pytest.mark.parametrize("model", TORCHVISION)
+def test_logits_are_torchvisions(trainer_script, pictures, model):
+    body = f"""
+import torch
+from framework_compare.adapters.torch import import_torchvision
+from framework_compare.protocol import Batch
+theirs = import_torchvision(torch).models.{TORCHVISION[model]}(num_classes=3)
+missing = theirs.load_state_dict({{name: torch.from_numpy(array) for name, array in weights.items()}}, strict=False)
+assert not missing.unexpected_keys, missing.unexpected_keys
+assert all(name.endswith("num_batches_tracked") for name in missing.missing_keys), missing.missing_keys
+images = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32)
+ours = trainer.forward(trainer.adopt(images, np.zeros(2, np.int64)))
+with torch.no_grad():
+    theirs = theirs.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+answer = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+"""
+    assert trainer_script("torch", model, body, pictures=pictures, image_size=224) < 1e-5
+
+
+ROUND_TRIP = """
+back = trainer.weights()
+differing = [name for name, array in weights.items() if not np.array_equal(back[name], array)]
+answer = {"names": list(back) and sorted(back) == sorted(weights), "differing": differing}
+"""
+
+
+@pytest.mark.parametrize("model", ["alexnet", "mobilenet_v2", "vgg16"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_weights_come_back_as_they_went_in(trainer_script, pictures, framework, model):
+    assert trainer_script(framework, model, ROUND_TRIP, pictures=pictures) == {"names": True, "differing": []}
+
+
+STEP = """
+rng = np.random.default_rng(0)
+shape = (4, 3, 64, 64) if trainer.layout == "NCHW" else (4, 64, 64, 3)
+images = rng.standard_normal((4, 3, 64, 64), dtype=np.float32)
+if trainer.layout == "NHWC":
+    images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+batch = trainer.adopt(images, np.array([0, 1, 2, 0]))
+losses = [trainer.read_losses([trainer.train_step(batch)])[0] for _ in range(3)]
+trainer.load_weights(weights)
+again = [trainer.read_losses([trainer.train_step(batch)])[0] for _ in range(3)]
+answer = {"losses": losses, "again": again}
+"""
+
+
+@pytest.fixture(scope="module")
+def first_losses(trainer_script, pictures):
+    return {f: trainer_script(f, "resnet50", STEP, pictures=pictures) for f in FRAMEWORKS}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_first_loss_is_the_same_in_all_frameworks(first_losses, framework):
+    assert first_losses[framework]["losses"][0] == pytest.approx(first_losses["torch"]["losses"][0], rel=1e-4)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_loading_weights_takes_training_back_to_its_start(first_losses, framework):
+    found = first_losses[framework]
+    assert np.allclose(found["losses"], found["again"], rtol=1e-3), json.dumps(found)
+    assert found["losses"][0] != found["losses"][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import tables
@@ -54,12 +55,12 @@ class Notes:
         return Figure(cell.status, self.texts.index(text) + 1)
 
 
-def time_table(cells: "pd.DataFrame", caption: str) -> Table:
+def time_table(cells: Sequence[Record], caption: str) -> Table:
     """A row a framework, a column a network and data set: mean epoch seconds."""
-    found = {(cell.framework, cell.model, cell.dataset): cell for cell in cells.itertuples(index=False)}
-    models = list(dict.fromkeys(cells["model"]))
+    found = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
+    models = list(dict.fromkeys(cell.model for cell in cells))
     columns = sorted(dict.fromkeys(key[1:] for key in found), key=lambda column: models.index(column[0]))
-    frameworks = list(dict.fromkeys(cells["framework"]))
+    frameworks = list(dict.fromkeys(cell.framework for cell in cells))
     notes, winners = Notes(), {column: _fastest([found.get((f, *column)) for f in frameworks]) for column in columns}
     rows = []
     for framework in frameworks:
@@ -127,14 +128,14 @@ def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
     return lines
 
 
-def resource_table(cells: "pd.DataFrame", caption: str) -> Table:
+def resource_table(cells: Sequence[Record], caption: str) -> Table:
     """A row a cell: what its measured epochs took of the machine."""
     notes = Notes()
-    headings = ("framework", "model") + (("dataset",) if cells["dataset"].nunique() > 1 else ())
+    headings = ("framework", "model") + (("dataset",) if len({cell.dataset for cell in cells}) > 1 else ())
     groups = [group for group in RESOURCES if group[0] != "GPU" or _any_known(cells, group[1])]
     rows = [
         Row(tuple(getattr(cell, name) for name in headings), tuple(_resources(cell, groups, notes)))
-        for cell in cells.itertuples(index=False)
+        for cell in cells
     ]
     return Table(
         f"Resources within the measured epochs: CPU in % of one core, waiting for data in % of the time. {caption}",
@@ -145,8 +146,8 @@ def resource_table(cells: "pd.DataFrame", caption: str) -> Table:
     )
 
 
-def _any_known(cells: "pd.DataFrame", columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:
-    return any(cells[name].notna().any() for _, names in columns for name in names)
+def _any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:
+    return any(not math.isnan(getattr(cell, name)) for _, names in columns for name in names for cell in cells)
 
 
 def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure]:
@@ -158,8 +159,8 @@ def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure
     return shown if cell.status == "ok" else [notes.figure(cell), *shown[1:]]
 
 
-def _caption(cells: "pd.DataFrame", varied: Sequence[str]) -> str:
-    cell = next(cells.itertuples(index=False))
+def _caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
+    cell = cells[0]
     parts = [
         str(cell.device),
         f"batch {cell.batch_size}",
@@ -170,7 +171,10 @@ def _caption(cells: "pd.DataFrame", varied: Sequence[str]) -> str:
         _plural(cell.runs, "run") + " a cell",
         *(f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in _SHARED if name in varied and name in _QUIET),
     ]
-    pictures = [_pictures(one) for one in cells.drop_duplicates("dataset").itertuples(index=False)]
+    datasets: Dict[str, Record] = {}
+    for one in cells:
+        datasets.setdefault(one.dataset, one)
+    pictures = map(_pictures, datasets.values())
     return f"{', '.join(parts)}. {'; '.join(pictures)}."
 
 
@@ -189,7 +193,7 @@ def _plural(count: Any, noun: str) -> str:
 class Kind:
     """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has."""
 
-    make: Callable[["pd.DataFrame", str], Table]
+    make: Callable[[Sequence[Record], str], Table]
     figures: Tuple[str, ...]
 
 
@@ -205,9 +209,13 @@ def build(frame: "pd.DataFrame", kind: str) -> List[Table]:
     """The tables of a study, one for each set of settings that its cells share."""
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
-    groups = list(frame.groupby(list(_SHARED), sort=False, dropna=False))
     varied = [name for name in _SHARED if frame[name].nunique(dropna=False) > 1]
-    return [KINDS[kind].make(cells, _caption(cells, varied)) for _, cells in groups]
+    shared = operator.attrgetter(*_SHARED)
+    # Records once for all tables: making those of a slice of a frame takes longer than its table does.
+    groups: Dict[Any, List[Record]] = {}
+    for cell in frame.itertuples(index=False):
+        groups.setdefault(str(shared(cell)), []).append(cell)
+    return [KINDS[kind].make(cells, _caption(cells, varied)) for cells in groups.values()]
 
 
 def render(frame: "pd.DataFrame", kind: str, style: str, **terminal: Any) -> str:

@@ -55,6 +55,7 @@ class MXNetTrainer:
             "hybridize": self._hybridize,
             "layout": self.layout,
             "optimizer": "gluon.Trainer('sgd')",
+            "running_variance": "biased",
             "threads": self.config.threads,
         }
 
@@ -73,6 +74,7 @@ class MXNetTrainer:
         if self._hybridize is not None:
             self._network.hybridize(**self._hybridize)
         self._parameters = _by_graph_name(self._network)
+        self._reordered = False
         self._loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         self._loss.hybridize()
         options = {"learning_rate": config.learning_rate, "momentum": config.momentum, "wd": config.weight_decay}
@@ -84,7 +86,11 @@ class MXNetTrainer:
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
-            self._parameters[name].data()[:] = array
+            if self._reordered:
+                self._parameters[name].set_data(self.mx.nd.array(array))
+            else:
+                self._parameters[name].data()[:] = array
+        self._reordered = False
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:
@@ -140,6 +146,8 @@ class MXNetTrainer:
         return [float(loss.mean().asscalar()) for loss in losses]
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        # in evaluation mode oneDNN puts parameters into a layout of its own, which numpy arrays cannot be copied into
+        self._reordered = self._reordered or not training
         with self.mx.autograd.predict_mode() if not training else self.mx.autograd.train_mode():
             return self._network(batch.images).asnumpy()
 

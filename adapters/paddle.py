@@ -55,6 +55,7 @@ class PaddleTrainer:
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
             "optimizer": "paddle.optimizer.Momentum",
+            "running_variance": "biased",
             "threads": self.config.threads,
         }
 

@@ -25,11 +25,23 @@ Result = Tuple[Array, Backward]
 
 @dataclasses.dataclass
 class Mode:
-    """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass."""
+    """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
+
+    plain_sums: add one by one over pictures and places, as channels-last kernels do, where numpy and BLAS add in
+    blocks and so round less.
+    """
 
     training: bool
+    plain_sums: bool = False
     statistics: Dict[str, Array] = dataclasses.field(default_factory=dict)
     dropout: Optional[np.random.Generator] = None  # None: dropout is off
+
+
+    def total(self, x: Array) -> Array:
+        """Sum over all axes but channels."""
+        if not self.plain_sums:
+            return x.sum(axis=(0, 2, 3))
+        return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(-1, x.shape[1]).sum(axis=0)  # row after row
 
 
 def columns(x: Array, kernel: int, stride: int, padding: int) -> Array:
@@ -76,21 +88,32 @@ def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
         dx = np.empty_like(x)
         for n, picture in enumerate(x):
             dout = dy[n].reshape(groups, kernel.shape[1], -1)
-            dkernel += dout @ grouped(picture).transpose(0, 2, 1)
+            if mode.plain_sums and groups == a["in_channels"]:
+                dkernel += _plain_products(dout, grouped(picture))
+            else:
+                dkernel += dout @ grouped(picture).transpose(0, 2, 1)
             dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), a["kernel"] ** 2, -1)
             dx[n] = fold(dcols, x.shape[2:], *window)
         found = {"weight": dkernel.reshape(weights["weight"].shape)}
-        return (dx,), {**found, "bias": dy.sum(axis=(0, 2, 3))} if a["bias"] else found
+        return (dx,), {**found, "bias": mode.total(dy)} if a["bias"] else found
 
     return y, backward
+
+
+def _plain_products(dout: Array, cols: Array) -> Array:
+    """(G, Og, P) times (G, K, P) summed over P one by one: (G, Og, K)."""
+    places = np.ascontiguousarray(cols.transpose(2, 0, 1))
+    sums = [(places * dout[:, o].T[:, :, None]).sum(axis=0) for o in range(dout.shape[1])]
+    return np.stack(sums, axis=1)
 
 
 def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Ioffe and Szegedy 2015: biased variance normalises, the unbiased one is kept, as in torch."""
     (x,), a = inputs, node.attrs
-    axes, count = (0, 2, 3), x.size // x.shape[1]
+    count = x.size // x.shape[1]
     if mode.training:
-        mean, variance = x.mean(axis=axes), x.var(axis=axes)
+        mean = mode.total(x) / x.dtype.type(count)
+        variance = mode.total((x - _by_channel(mean)) ** 2) / x.dtype.type(count)
         new = {"running_mean": mean, "running_var": variance * (count / (count - 1))}
         for name, value in new.items():
             old = weights[name]
@@ -102,7 +125,7 @@ def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: M
     y = normal * _by_channel(weights["weight"]) + _by_channel(weights["bias"])
 
     def backward(dy: Array) -> Gradients:
-        dbias, dweight = dy.sum(axis=axes), (dy * normal).sum(axis=axes)
+        dbias, dweight = mode.total(dy), mode.total(dy * normal)
         dx = dy
         if mode.training:
             dx = dy - _by_channel(dbias / count) - normal * _by_channel(dweight / count)
@@ -229,8 +252,11 @@ def cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
 class Oracle:
     """One network at one precision, with weights of its own that `train_step` changes."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], dtype: Any = np.float64) -> None:
+    def __init__(
+        self, graph: Graph, weights: Mapping[str, Array], dtype: Any = np.float64, *, plain_sums: bool = False
+    ) -> None:
         self.graph = graph
+        self.plain_sums = plain_sums
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.name] for n in graph.nodes}
@@ -245,12 +271,22 @@ class Oracle:
         watch: Callable[[str, Array], None] = lambda name, value: None,
     ) -> Array:
         """Logits (N, num_classes); `watch` is shown every node's output. Nothing is changed."""
-        return self._pass(images, Mode(training, dropout=dropout), None, watch)
+        return self._pass(images, Mode(training, self.plain_sums, dropout=dropout), None, watch)
+
+    def batch_statistics(self, images: Array) -> Dict[str, Array]:
+        """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
+        mode = Mode(training=True)
+        self._pass(images, mode, None, lambda name, value: None)
+        momenta = {node.name: node.attrs["momentum"] for node in self.graph.nodes if node.op == "BatchNorm2d"}
+        return {
+            name: self.weights[name] + (new - self.weights[name]) / self.dtype.type(momenta[name.rpartition(".")[0]])
+            for name, new in mode.statistics.items()
+        }
 
     def gradients(self, images: Array, labels: Array) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         """Loss, logits, gradient of the mean loss by every trainable parameter, new running statistics."""
         tape: List[Tuple[Node, Backward]] = []
-        mode = Mode(training=True)
+        mode = Mode(True, self.plain_sums)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         loss, gradient = cross_entropy(logits, labels)
         found = _backward(tape, {self.graph.nodes[-1].name: gradient})
@@ -263,11 +299,11 @@ class Oracle:
         loss, logits, gradients, statistics = self.gradients(images, labels)
         rate, keep, decay = (self.dtype.type(value) for value in (learning_rate, momentum, weight_decay))
         for name, gradient in gradients.items():
-            step = gradient + decay * self.weights[name]
-            if name in self._momentum:
-                step += keep * self._momentum[name]
-            self._momentum[name] = step
-            self.weights[name] = self.weights[name] - rate * step
+            velocity = self._momentum.setdefault(name, np.zeros_like(gradient))
+            velocity *= keep
+            velocity += gradient
+            velocity += decay * self.weights[name]
+            self.weights[name] -= rate * velocity
         self.weights.update(statistics)
         return loss, logits, gradients
 

@@ -1,0 +1,68 @@
+"""`framework-compare verify`: climb the parity ladder and print its table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, List, Optional
+
+import typer
+
+from framework_compare.cli_options import pairs, split
+from framework_compare.errors import UsageError
+from framework_compare.registry import framework as find_framework
+
+STYLES = ("terminal", "markdown", "latex")
+
+
+def verify(
+    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle",
+    models: Annotated[str, typer.Option(help="Comma-separated.")] = "alexnet,mobilenet_v2,resnet50,resnet50_v1_5,vgg16",
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    execution: Annotated[str, typer.Option(help="default, eager, graph, compiled; several, comma-separated.")] = "default",
+    tuning: Annotated[str, typer.Option(help="recommended or none.")] = "recommended",
+    threads: Annotated[Optional[int], typer.Option(help="Size of every compute pool; default: all cores.")] = None,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
+    num_classes: Annotated[int, typer.Option(help="Of the data set that will be trained on.")] = 3,
+    fresh: Annotated[bool, typer.Option(help="Climb again, whatever is cached.")] = False,
+    style: Annotated[str, typer.Option(help="terminal, markdown or latex.")] = "terminal",
+    keep: Annotated[Optional[Path], typer.Option(help="Folder in which the workers' logs are kept.")] = None,
+    python: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter that has it already. Repeatable.")
+    ] = None,
+    index: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
+    ] = None,
+    installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
+) -> None:
+    """Prove that the frameworks train the same function: level by level against a float64 reference.
+
+    Exit code 1 if a level does not hold. Verdicts are cached; a change of framework version or adapter asks anew.
+    """
+    if style not in STYLES:
+        raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
+    from framework_compare import tables
+    from framework_compare.parity import report, verify as ladder
+
+    where = ladder.Where(_named("--python", python), _named("--index", index), installer)
+    found = ladder.verify(
+        split(frameworks),
+        split(models),
+        device=device,
+        execution=split(execution),
+        tuning=tuning,
+        threads=threads,
+        image_size=image_size,
+        num_classes=num_classes,
+        fresh=fresh,
+        folder=keep,
+        where=where,
+        say=lambda message: print(message, file=sys.stderr, flush=True),
+    )
+    print(tables.RENDERERS[style](report.table(found)))
+    if any(parity.status != "passed" and parity.status != "unsupported" for parity in found):
+        raise typer.Exit(1)
+
+
+def _named(option: str, given: Optional[List[str]]) -> dict:
+    return {find_framework(name).name: value for name, value in pairs(option, given).items()}

@@ -1,0 +1,72 @@
+"""Verdicts kept in the cache folder: a ladder is climbed once for each state of what it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from framework_compare import staging
+from framework_compare.graph import Graph
+from framework_compare.parity.result import Level, Parity
+from framework_compare.paths import cache_dir
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
+
+# Raised when the ladder asks other questions, so that verdicts of the former ones are not taken for its own.
+VERSION = 1
+# Settings that choose a framework's code path; the others do not change what function is trained.
+PATHS = ("device", "precision", "execution", "tuning")
+
+
+def network_key(framework: Framework, version: Optional[str], graph: Graph, config: TrainConfig) -> str:
+    """Name of the verdict on levels 0 to 3 and 5."""
+    return _digest(framework, version, config, {"graph": graph.to_dict()})
+
+
+def pipeline_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
+    """Name of the verdict on level 4, which is the same for all networks."""
+    return _digest(framework, version, config, {"pipeline": True})
+
+
+def _digest(framework: Framework, version: Optional[str], config: TrainConfig, more: Mapping[str, Any]) -> str:
+    document = {
+        "ladder": VERSION,
+        "framework": framework.name,
+        "version": version,
+        "adapter": staging.adapter_checksum(framework),
+        **{name: getattr(config, name) for name in PATHS},
+        **more,
+    }
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return f"{framework.name}-{digest[:24]}"
+
+
+def load_network(key: str) -> Optional[Parity]:
+    document = _load(key)
+    return None if document is None else Parity.from_dict(document)
+
+
+def load_pipeline(key: str) -> Optional[Level]:
+    document = _load(key)
+    return None if document is None else Level(**document)
+
+
+def _load(key: str) -> Any:
+    try:
+        return json.loads(_path(key).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def save(key: str, document: Mapping[str, Any]) -> None:
+    path = _path(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".half")
+    half.write_text(json.dumps(document), encoding="utf-8")
+    half.replace(path)
+
+
+def _path(key: str) -> Path:
+    return cache_dir() / "parity" / f"{key}.json"

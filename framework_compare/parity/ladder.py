@@ -1,0 +1,207 @@
+"""Levels 0 to 3 and 5: the questions to a worker about one network, and the judgement of its answers.
+
+An error passes within TOLERANCE times the yardstick: what float32 rounding does to the oracle itself, in the same
+place. No place's yardstick is taken to be smaller than the middle one of its level: with a few draws some tensors
+come out better by luck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping
+
+import numpy as np
+
+from framework_compare.graph import Graph
+from framework_compare.parity import reference, surgery
+from framework_compare.parity.reference import Reference
+from framework_compare.parity.result import Level
+
+# Kernels round in other orders and by other algorithms (Winograd, blocked sums) than the oracle's. The table in
+# docs/fairness.md has what honest frameworks and seeded mistakes come to in units of the yardstick.
+TOLERANCE = 10.0
+PASSES = 4  # of dropout
+SIGMAS = 6.0
+# An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
+# then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
+RUNNING_VARIANCE = "running_variance"
+
+
+def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
+    """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote."""
+    graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
+
+    def build(name: str, weights: str) -> Dict[str, Any]:
+        return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
+
+    return [
+        build("build", "weights.npy"),
+        {"ask": "weights", "name": "weights"},
+        {"ask": "forward", "name": "evaluation", "training": False, "batches": batches},
+        {"ask": "forward", "name": "training", "training": True, "batches": batches},
+        build("build smooth", "smooth.npy"),
+        {"ask": "gradients", "name": "gradients", "batches": batches},
+        {"ask": "steps", "name": "steps", "batches": batches},
+    ]
+
+
+def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str, Any]]:
+    """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
+    tasks = []
+    pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
+    if pairs:
+        pairs.append(("dropout off", graph, False))
+    for name, cut, training in pairs:
+        for kind, network in (("with", _only_last_dropout(cut) if training else cut), ("without", cut)):
+            network = surgery.without_dropout(network) if kind == "without" else network
+            path = folder / f"{name.replace(' ', '-')}.npy"
+            if not path.exists():
+                np.save(path, surgery.flat_weights(network, reference.weight_views(found.graph, found.flat)))
+            ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
+            times = PASSES if training and kind == "with" else 1
+            tasks.append({"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)})
+            tasks.append({**ask, "name": f"{name} {kind}", "times": times})
+    return tasks
+
+
+def _only_last_dropout(cut: Graph) -> Graph:
+    last = cut.nodes[-1]
+    rest = surgery.without_dropout(Graph(cut.name, cut.num_classes, cut.image_size, cut.nodes[:-1]))
+    source = rest.nodes[-1].name
+    return Graph(cut.name, cut.num_classes, cut.image_size, (*rest.nodes, type(last)(last.name, last.op, (source,), last.attrs)))
+
+
+class Wrong(Exception):
+    """A level does not hold; the message says where."""
+
+
+class Judge:
+    """A worker's answers, read from its folder, against the reference."""
+
+    def __init__(
+        self, graph: Graph, found: Reference, folder: Path, said: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.reference = found
+        self.folder = folder
+        self.said = said
+
+    def levels(self) -> List[Level]:
+        checks: Dict[int, Callable[[], Level]] = {
+            0: self.parameters,
+            1: self.logits,
+            2: self.gradients,
+            3: self.steps,
+            5: self.dropout,
+        }
+        return [self._checked(number, check) for number, check in checks.items()]
+
+    def _checked(self, number: int, check: Callable[[], Level]) -> Level:
+        try:
+            return check()
+        except Wrong as wrong:
+            return Level(number, False, str(wrong))
+
+    def parameters(self) -> Level:
+        self._said("build")
+        answer = self._said("weights")
+        expected = {p.name: list(p.shape) for p in self.reference.graph.parameters()}
+        for name in {**expected, **answer["shapes"]}:
+            theirs, ours = answer["shapes"].get(name, "missing"), expected.get(name, "none")
+            if theirs != ours:
+                raise Wrong(f"{name}: {theirs}, the graph has {ours}")
+        if answer["changed"]:
+            raise Wrong(f"{answer['changed'][0]} does not come back as it was loaded")
+        return Level(0, True, f"{self.graph.parameter_count():,} parameters", 0.0)
+
+    def logits(self) -> Level:
+        exact = self.reference.exact
+        found = {
+            reference.EVALUATION: (self._array("evaluation")["values"][0], exact.evaluation),
+            reference.TRAINING: (self._array("training")["values"][0], exact.training),
+        }
+        return self._level(1, {where: reference.relative(_shaped(a, b, where), b) for where, (a, b) in found.items()})
+
+    def gradients(self) -> Level:
+        found = self._named("gradients", self.reference.exact.gradients)
+        return self._level(2, reference.gradient_errors(found, self.reference.exact.gradients))
+
+    def steps(self) -> Level:
+        exact = self.reference.exact
+        losses = [math.nan if loss is None else loss for loss in self._said("steps")["losses"]]
+        if self.settings.get(RUNNING_VARIANCE) == "biased":
+            exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
+        found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))
+        level = self._level(3, reference.step_errors(found, exact, self.reference.initial))
+        biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
+        return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
+
+    def dropout(self) -> Level:
+        nodes = surgery.dropout_nodes(self.graph)
+        if not nodes:
+            return Level(5, True, "the network has none")
+        for number, node in enumerate(nodes):
+            with_it, without = self._pair(f"dropout {number}")
+            check_dropout(node.name, node.attrs["p"], with_it, without[0])
+        with_it, without = self._pair("dropout off")
+        if not np.array_equal(with_it, without):
+            raise Wrong("dropout is on in evaluation mode")
+        return Level(5, True, f"{len(nodes)} layers")
+
+    def _pair(self, name: str) -> List[np.ndarray]:
+        for kind in ("with", "without"):
+            self._said(f"{name} {kind} build")
+        return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
+
+    def _level(self, number: int, errors: Mapping[str, float]) -> Level:
+        yardstick = self.reference.yardstick[number]
+        least = float(np.median(list(yardstick.values())))
+        ratios = {where: error / max(yardstick[where], least, 1e-12) for where, error in errors.items()}
+        where = max(ratios, key=lambda name: ratios[name])
+        if number == 2 and ratios[where] > TOLERANCE:
+            # backward order: the last parameter that is wrong is where the gradient went wrong first
+            where = [name for name, ratio in ratios.items() if ratio > TOLERANCE][-1]
+        return Level(number, ratios[where] <= TOLERANCE, where, errors[where], ratios[where])
+
+    def _said(self, name: str) -> Any:
+        answer = self.said.get(name, {"error": "the worker ended before it was asked"})
+        if "error" in answer:
+            raise Wrong(f"{name}: {answer['error']}")
+        return answer
+
+    def _array(self, name: str) -> Mapping[str, np.ndarray]:
+        self._said(name)
+        return np.load(self.folder / f"{name}.npz")
+
+    def _named(self, name: str, exact: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        held = self._array(name)
+        missing = [key for key in exact if key not in held]
+        if missing:
+            raise Wrong(f"{missing[0]} is missing from the {name}")
+        return {key: _shaped(held[key], array, key) for key, array in exact.items()}
+
+
+def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
+    if found.shape != exact.shape:
+        raise Wrong(f"{where}: shape {found.shape}, expected {exact.shape}")
+    return found
+
+
+def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray) -> None:
+    """Wrong unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
+    alive = np.broadcast_to(without != 0, passes.shape)
+    dropped = alive & (passes == 0)
+    kept = alive & (passes != 0)
+    count = int(alive.sum())
+    share = dropped.sum() / count
+    if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
+        raise Wrong(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
+    scale = passes[kept] / np.broadcast_to(without, passes.shape)[kept]
+    off = float(np.abs(scale * (1 - p) - 1).max())
+    if off > 1e-4:
+        raise Wrong(f"{name}: kept values are scaled by {float(np.median(scale)):.6g}, expected {1 / (1 - p):.6g}")
+    if np.array_equal(dropped[0], dropped[1]):
+        raise Wrong(f"{name}: two passes drop the same values")

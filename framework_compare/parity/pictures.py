@@ -1,0 +1,168 @@
+"""Pictures that level 4 shows to a pipeline, and what a reference decoder and two reference resamplers make of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+from framework_compare.datasets import preprocess
+from framework_compare.protocol import Pictures
+
+Array = np.ndarray
+# (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
+KINDS: Tuple[Tuple[int, int, str, str, Dict[str, Any]], ...] = (
+    (500, 375, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
+    (375, 500, "RGB", "JPEG", {"quality": 75, "subsampling": 2}),
+    (333, 251, "RGB", "JPEG", {"quality": 90, "subsampling": 1}),
+    (257, 301, "RGB", "JPEG", {"quality": 95, "subsampling": 0}),
+    (640, 480, "RGB", "JPEG", {"quality": 85, "subsampling": 2, "progressive": True}),
+    (120, 90, "RGB", "JPEG", {"quality": 90, "subsampling": 2}),
+    (300, 200, "L", "JPEG", {"quality": 90}),
+    (320, 240, "RGB", "PNG", {}),
+    (211, 173, "RGBA", "PNG", {}),
+    (240, 180, "P", "PNG", {}),
+    (300, 225, "L", "PNG", {}),
+)
+RAMP_SIZE = (240, 180)
+
+
+def write_scenes(folder: Path) -> Pictures:
+    """One picture of each kind; the label of each is its own number."""
+    folder.mkdir(parents=True)
+    paths = []
+    for number, (width, height, mode, kind, options) in enumerate(KINDS):
+        image = Image.fromarray(scene(width, height, number))
+        if mode == "P":
+            image = image.quantize(64)
+        elif mode != "RGB":
+            image = image.convert(mode)
+        paths.append(folder / f"{number:02d}.{kind.lower()}")
+        image.save(paths[-1], kind, **options)
+    return listed(folder, paths, [kind for *_, kind, _ in KINDS])
+
+
+def scene(width: int, height: int, seed: int) -> Array:
+    """Soft colours, edges and grain, uint8 (height, width, 3), the three channels unlike each other."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width] / max(width, height)
+    colours = [
+        128 + 90 * np.sin(rng.uniform(3, 12) * x + rng.uniform(3, 12) * y + rng.uniform(0, 6)) for _ in range(3)
+    ]
+    canvas = np.stack(colours, axis=-1)
+    for _ in range(8):
+        left, top, size = rng.uniform(0, 0.9), rng.uniform(0, 0.9), rng.uniform(0.05, 0.3)
+        inside = (x > left) & (x < left + size) & (y > top) & (y < top + size)
+        canvas[inside] = rng.uniform(0, 255, 3)
+    return np.clip(canvas + rng.normal(0, 6, canvas.shape), 0, 255).astype(np.uint8)
+
+
+def write_ramps(folder: Path, count: int) -> Pictures:
+    """`count` entries of two files, JPEG and PNG, whose red rises with x and whose green rises with y."""
+    folder.mkdir(parents=True)
+    width, height = RAMP_SIZE
+    y, x = np.mgrid[0:height, 0:width] + 0.5
+    pixels = np.stack([255 * x / width, 255 * y / height, np.full(x.shape, 128.0)], axis=-1)
+    image = Image.fromarray(np.round(pixels).astype(np.uint8))
+    files = [folder / "ramp.jpeg", folder / "ramp.png"]
+    image.save(files[0], quality=98, subsampling=0)
+    image.save(files[1])
+    return listed(folder, [files[i % 2] for i in range(count)], [("JPEG", "PNG")[i % 2] for i in range(count)])
+
+
+def listed(folder: Path, paths: Sequence[Path], formats: Sequence[str]) -> Pictures:
+    """The list as a worker reads it, in `pictures.json`; every label is the picture's number, to know it by."""
+    numbers = tuple(range(len(paths)))
+    found = Pictures(tuple(map(str, numbers)), tuple(map(str, paths)), numbers, tuple(formats))
+    (folder / "pictures.json").write_text(json.dumps(dataclasses.asdict(found)), encoding="utf-8")
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """A picture's pixels by each resampler, float (S, S, 3) of 0 to 255, and what another JPEG decoder would change."""
+
+    by_resampler: Dict[str, Array]
+    decoder_mean: float
+    decoder_max: float
+
+
+def expected(path: str, size: int) -> Expected:
+    """Decoded in full (Pillow), and as far off as libjpeg-turbo's fast transform and upsampling are from that."""
+    data = Path(path).read_bytes()
+    with Image.open(io.BytesIO(data)) as image:
+        exact = np.asarray(preprocess.to_rgb(image), np.float64)
+        is_jpeg = image.format == "JPEG"
+    found = {name: resample(exact, size) for name, resample in RESAMPLERS.items()}
+    if not is_jpeg:
+        return Expected(found, 0.0, 0.0)
+    fast = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, fastupsample=True).astype(np.float64)
+    off = np.abs(point_sampled(fast, size) - found["bilinear"])
+    return Expected(found, float(off.mean()), float(off.max()))
+
+
+def point_sampled(pixels: Array, size: int) -> Array:
+    """Bilinear between the four nearest pixels, half-pixel centres, whatever the scale: cv2, tf.image."""
+    for axis in (0, 1):
+        length = pixels.shape[axis]
+        place = np.clip((np.arange(size) + 0.5) * length / size - 0.5, 0, length - 1)
+        low = np.floor(place).astype(int)
+        part = (place - low).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
+        high = np.minimum(low + 1, length - 1)
+        pixels = pixels.take(low, axis) * (1 - part) + pixels.take(high, axis) * part
+    return pixels
+
+
+def antialiased(pixels: Array, size: int) -> Array:
+    """Bilinear over as many pixels as one of the result covers: Pillow, torchvision."""
+    found = triangle(pixels.shape[0], size) @ pixels.transpose(2, 0, 1) @ triangle(pixels.shape[1], size).T
+    return found.transpose(1, 2, 0)
+
+
+def triangle(length: int, size: int) -> Array:
+    """(size, length) weights of a triangle filter whose half-width is the scale, at least one pixel."""
+    scale = length / size
+    width = max(scale, 1.0)
+    centre = (np.arange(size) + 0.5)[:, None] * scale
+    weights = np.maximum(0, 1 - np.abs(np.arange(length) + 0.5 - centre) / width)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+RESAMPLERS = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
+
+
+def levels_of(images: Array) -> Array:
+    """Normalised (N, 3, S, S) back to (N, S, S, 3) of 0 to 255."""
+    return (images.transpose(0, 2, 3, 1).astype(np.float64) * preprocess.STD + preprocess.MEAN) * 255
+
+
+def crops_of(images: Array) -> Array:
+    """(left, top, width, height, flipped) of each ramp picture's crop, in pixels, (N, 5), from how its colours rise."""
+    pixels = levels_of(images)
+    red, green = pixels[..., 0].mean(axis=1), pixels[..., 1].mean(axis=2)
+    x, y = (_ends(ramp, length) for ramp, length in ((red, RAMP_SIZE[0]), (green, RAMP_SIZE[1])))
+    left, right = np.minimum(*x), np.maximum(*x)
+    return np.stack([left, np.minimum(*y), right - left, np.abs(y[1] - y[0]), x[0] > x[1]], axis=1)
+
+
+def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
+    """Where the first and the last edge of each row's line lie, in pixels; the clamped ends are left out of the fit."""
+    size = ramp.shape[1]
+    inner = slice(size // 8, size - size // 8)
+    slope, offset = np.polyfit(np.arange(size)[inner] + 0.5, ramp[:, inner].T, 1)
+    return offset * length / 255, (offset + slope * size) * length / 255
+
+
+def reference_crops(count: int, seed: int) -> Array:
+    """Crops as the protocol draws them, (count, 5) as `crops_of` has them."""
+    drawn: List[Tuple[float, ...]] = []
+    for index in range(count):
+        crop = preprocess.draw_crop(preprocess.picture_state(seed, 0, index), *RAMP_SIZE, flip="horizontal")
+        drawn.append((crop.left, crop.top, crop.width, crop.height, float(crop.flip != "none")))
+    return np.array(drawn)

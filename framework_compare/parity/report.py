@@ -1,0 +1,53 @@
+"""The ladder as a table: a row a framework, model and execution; what each level found; what is wrong, below."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence
+
+from framework_compare.parity.ladder import TOLERANCE
+from framework_compare.parity.result import LEVELS, UNSUPPORTED, Level, Parity
+from framework_compare.tables import Figure, Group, Row, Table
+
+HEADINGS = ("framework", "version", "model", "execution")
+
+
+def table(found: Sequence[Parity]) -> Table:
+    """Errors of levels 1 to 3 in units of the yardstick, of level 4 in units of its tolerance; notes of failures."""
+    notes: List[str] = []
+    rows = [
+        Row((one.framework, one.version, one.model, one.execution), tuple(_figures(one, notes))) for one in found
+    ]
+    meaning = [f"{number}: {text}" for number, text in LEVELS.items()]
+    remarks = [
+        f"Levels. {'; '.join(meaning)}.",
+        f"Levels 1 to 3 in units of what float32 rounding does to the reference itself, {TOLERANCE:g} allowed; level 4 "
+        "in units of what differing decoders and resamplers explain.",
+    ]
+    columns = tuple(Group("", (heading,)) for heading in ("holds", *map(str, LEVELS), "worst error"))
+    return Table("Parity with the float64 reference.", HEADINGS, columns, tuple(rows), tuple(notes), tuple(remarks))
+
+
+def _figures(one: Parity, notes: List[str]) -> List[Figure]:
+    by_number: Dict[int, Level] = {level.number: level for level in one.levels}
+    holds = "-" if one.highest is None else f"0-{one.highest}" if one.highest else "0"
+    first = Figure(one.status, _note(one.reason, notes)) if one.status == UNSUPPORTED else Figure(holds)
+    worst = one.worst
+    error = "-" if worst is None or worst.error is None else f"{worst.error:.1e} {worst.where}"
+    return [first, *(_figure(by_number.get(number), one, notes) for number in LEVELS), Figure(error)]
+
+
+def _figure(level: "Level | None", one: Parity, notes: List[str]) -> Figure:
+    if level is None:
+        return Figure("-")
+    if level.passed:
+        return Figure("ok" if level.ratio is None else f"{level.ratio:.2f}")
+    text = f"{one.framework} {one.model}: {level.where}"
+    if one.diverges and level.number == one.worst.number:  # type: ignore[union-attr]
+        text += f"; {one.diverges}"
+    return Figure("no" if level.ratio is None else f"{level.ratio:.1f}", _note(text, notes))
+
+
+def _note(text: str, notes: List[str]) -> int:
+    if text not in notes:
+        notes.append(text)
+    return notes.index(text) + 1

@@ -1,0 +1,76 @@
+"""What the ladder found: frozen records, as JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+LEVELS: Dict[int, str] = {
+    0: "names, shapes and number of parameters; weights come back as loaded",
+    1: "logits, BatchNorm in evaluation and in training mode",
+    2: "gradient of every parameter",
+    3: "losses, weights and running statistics after SGD steps with momentum",
+    4: "pixels, labels, coverage, crops and flips of the native pipeline",
+    5: "share and scale of dropout, and none in evaluation",
+}
+PASSED, FAILED, UNSUPPORTED, UNVERIFIED = "passed", "failed", "unsupported", "unverified"
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """One level's verdict. `ratio` is the worst error in units of the yardstick, None where nothing was rounded."""
+
+    number: int
+    passed: bool
+    where: str = ""  # of the worst error, or what is wrong
+    error: Optional[float] = None
+    ratio: Optional[float] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """The ladder of one framework and model; `levels` as far as they could be asked."""
+
+    framework: str
+    version: str
+    model: str
+    execution: str
+    status: str
+    reason: str = ""
+    levels: Tuple[Level, ...] = ()
+    diverges: str = ""  # the first layer whose output differs, with both values
+    seconds: float = 0.0
+
+    @property
+    def highest(self) -> Optional[int]:
+        """The highest level that holds together with all below it."""
+        held = None
+        for level in sorted(self.levels, key=lambda level: level.number):
+            if not level.passed:
+                break
+            held = level.number
+        return held
+
+    @property
+    def worst(self) -> Optional[Level]:
+        """The failed level, else the one nearest to its tolerance."""
+        failed = [level for level in self.levels if not level.passed]
+        measured = [level for level in self.levels if level.ratio is not None]
+        return failed[0] if failed else max(measured, key=lambda level: level.ratio or 0.0, default=None)
+
+    def column(self) -> str:
+        """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "unverified"."""
+        if self.status == PASSED:
+            return f"0-{self.highest}"
+        if self.status != FAILED or self.worst is None:
+            return self.status
+        held = "none" if self.highest is None else f"0-{self.highest}"
+        return f"{held}, not {self.worst.number}: {self.worst.where}"
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Parity":
+        levels = tuple(Level(**level) for level in document["levels"])
+        return cls(**{**document, "levels": levels})

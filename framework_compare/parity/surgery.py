@@ -1,0 +1,92 @@
+"""Cuts of a layer graph that the ladder trains or looks into: without dropout, up to a layer, a few of its values."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.graph import INPUT, Graph, Node, weights_size
+
+PEEK = "peek"
+
+
+def without_dropout(graph: Graph) -> Graph:
+    """The same network with every Dropout left out: what reads one reads what it read."""
+    source = {node.name: node.inputs[0] for node in graph.nodes if node.op == "Dropout"}
+
+    def through(name: str) -> str:
+        while name in source:
+            name = source[name]
+        return name
+
+    kept = [
+        dataclasses.replace(node, inputs=tuple(map(through, node.inputs)))
+        for node in graph.nodes
+        if node.op != "Dropout"
+    ]
+    return dataclasses.replace(graph, nodes=tuple(kept))
+
+
+def up_to(graph: Graph, last: str) -> Graph:
+    """The part of the network that `last` needs, ending there."""
+    nodes = {node.name: node for node in graph.nodes}
+    needed, waiting = set(), [last]
+    while waiting:
+        name = waiting.pop()
+        if name != INPUT and name not in needed:
+            needed.add(name)
+            waiting += nodes[name].inputs
+    order = [node for node in graph.nodes if node.name in needed]
+    return dataclasses.replace(graph, nodes=tuple(order))
+
+
+def peeking(graph: Graph, last: str, places: Sequence[Tuple[int, ...]]) -> Graph:
+    """The network up to `last`, then a Linear layer whose logits are to be the values at `places` of its output.
+
+    A framework may hold feature maps in any layout; a Linear behind a Flatten is in (C, H, W) order in all of them.
+    Its weights come from `peek_weights`.
+    """
+    cut = up_to(graph, last)
+    shape = graph.shapes()[last]
+    nodes: List[Node] = list(cut.nodes)
+    if len(shape) == 3:
+        nodes.append(Node(f"{PEEK}_flatten", "Flatten", (last,), {}))
+    attrs = {"in_features": math.prod(shape), "out_features": len(places), "init": "zeros"}
+    nodes.append(Node(PEEK, "Linear", (nodes[-1].name,), attrs))
+    return dataclasses.replace(cut, nodes=tuple(nodes), num_classes=len(places))
+
+
+def peek_weights(shape: Tuple[int, ...], places: Sequence[Tuple[int, ...]]) -> Dict[str, np.ndarray]:
+    """One-hot rows: the k-th logit is the value at places[k]."""
+    matrix = np.zeros((len(places), math.prod(shape)), np.float32)
+    matrix[np.arange(len(places)), [np.ravel_multi_index(place, shape) for place in places]] = 1
+    return {f"{PEEK}.weight": matrix, f"{PEEK}.bias": np.zeros(len(places), np.float32)}
+
+
+def places_in(shape: Tuple[int, ...], count: int, seed: int) -> List[Tuple[int, ...]]:
+    """Where to look in an output: the corners of the first and the last channel, then at random."""
+    rng = np.random.default_rng(seed)
+    ends = [tuple(0 for _ in shape), tuple(size - 1 for size in shape)]
+    if len(shape) == 3:
+        ends += [(0, shape[1] - 1, 0), (shape[0] - 1, 0, shape[2] - 1)]
+    drawn = [tuple(int(rng.integers(size)) for size in shape) for _ in range(count)]
+    return list(dict.fromkeys(ends + drawn))[:count]
+
+
+def flat_weights(graph: Graph, arrays: Dict[str, np.ndarray]) -> np.ndarray:
+    """Arrays by name as the one flat float32 array that `graph.weight_views` cuts."""
+    out = np.empty(weights_size(graph), np.float32)
+    start = 0
+    for parameter in graph.parameters():
+        out[start : start + parameter.size] = arrays[parameter.name].ravel()
+        start += parameter.size
+    return out
+
+
+def dropout_nodes(graph: Graph) -> List[Node]:
+    return [node for node in graph.nodes if node.op == "Dropout"]
+
+

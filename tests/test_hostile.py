@@ -1,0 +1,151 @@
+"""Input that means harm, and disks that give no room; what tests of folders and faults do not cover already."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_compare import Comparison, compare
+from framework_compare.datasets.folder import read_folder
+from framework_compare.errors import DataError, StudyError
+from framework_compare.frames import cell_frame
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Run
+from framework_compare.store import FILE, Store
+
+QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=1, image_size=32)
+NAMES = ["fire; rm -rf x", "smoke\nnext", "<b>'no' \"fire\"", "$(touch pwned)", "-rf", "日本"]
+
+
+def renamed(pictures: Path, target: Path) -> Path:
+    """The pictures in class folders whose names, and files' names, mean harm."""
+    source = sorted((pictures / "fire").iterdir())[0]
+    for name in NAMES:
+        (target / name).mkdir(parents=True)
+        for number in range(2):
+            shutil.copy(source, target / name / f"{number} ; <i>\n'\".jpg")
+    return target
+
+
+def test_names_that_mean_harm_are_names(tiny, pictures, own_cache, tmp_path):
+    data = renamed(pictures, tmp_path / "data; echo <u>")
+    result = compare(tiny, "linear", dataset=data, out=tmp_path / "study", **QUICK)
+    assert list(result.frame.status) == ["ok"] and result.frame.pictures[0] == 2 * len(NAMES)
+    for style in ("markdown", "latex", "terminal", "csv"):
+        assert "<u>" not in result.table(style=style) or style in ("terminal", "csv")
+    assert not list(tmp_path.rglob("pwned"))
+
+
+def test_a_class_folder_of_fifty_thousand_entries_is_read(tmp_path, pictures):
+    source = sorted((pictures / "fire").iterdir())[0]
+    for label in ("fire", "smoke"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+    for number in range(50_000):
+        os.link(source, tmp_path / "data" / "fire" / f"{number}.txt")
+    for label in ("fire", "smoke"):
+        os.link(source, tmp_path / "data" / label / "a.jpg")
+    try:
+        assert len(read_folder(tmp_path / "data").pictures) == 2
+    finally:
+        shutil.rmtree(tmp_path / "data")
+
+
+def test_a_study_folder_that_cannot_be_written_is_told(tiny, pictures, own_cache, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StudyError, match="file"):
+        compare(tiny, "linear", dataset=pictures, out=tmp_path / "file" / "study", **QUICK)
+
+
+def with_files_of_at_most(size: int, code: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run code where no file may grow beyond `size` bytes, as on a disk that is full."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit)
+
+
+def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
+    cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig(batch_size=n)) for n in (1, 2)]
+    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, Run("ok", "kept"))
+    code = """if True:
+        import sys
+        from framework_compare.errors import StudyError
+        from framework_compare.records import Run, Sample
+        from framework_compare.store import Store
+        store = Store.open(sys.argv[1], readonly=False)
+        try:
+            store.record(2, Run("ok", samples=tuple(Sample(n) for n in range(200_000))))
+        except StudyError as error:
+            print(error)
+    """
+    done = with_files_of_at_most(500_000, code, tmp_path / "study")
+    assert f"{FILE} cannot be used" in done.stdout, done.stderr
+    with Store.open(tmp_path / "study", readonly=False) as store:
+        assert store.select("SELECT status, reason FROM run ORDER BY run_id")[1] == [("ok", "kept"), ("planned", "")]
+        assert store.select("PRAGMA integrity_check")[1] == [("ok",)]
+
+
+def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp_path):
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from framework_compare.errors import StudyError
+        from framework_compare.protocol import TrainConfig
+        from framework_compare.records import Cell
+        from framework_compare.study import HowToRun, Study
+        from framework_compare.progress import Watcher
+        class Folder:
+            folder = Path(sys.argv[1])
+        try:
+            Study(Folder, HowToRun(), Watcher())._weights(Cell("torch", "alexnet", "x", "cpu", TrainConfig()))
+        except StudyError as error:
+            print("told:", error)
+    """
+    done = with_files_of_at_most(1_000_000, code, tmp_path)
+    assert done.stdout.startswith("told:") and "alexnet" in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="needs root, to mount a tiny disk")
+def test_a_study_on_a_disk_that_fills_up_stops_with_a_clear_line_and_goes_on_later(tiny, pictures, own_cache, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("needs a system that lets root mount a tmpfs")
+    request = dict(dataset=pictures, out=disk / "study", **{**QUICK, "batch_size": list(range(1, 9))})
+    try:
+        (disk / "ballast").write_bytes(b"x" * 800_000)
+        with pytest.raises(StudyError, match="No space left|full"):
+            compare(tiny, "linear", **{**request, "batch_size": list(range(1, 200))})
+        (disk / "ballast").unlink()
+        shutil.rmtree(disk / "study", ignore_errors=True)
+        assert set(compare(tiny, "linear", **request).frame.status) == {"ok"}
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_text_of_a_worker_cannot_leave_its_place(tmp_path):
+    """A reason with everything in it that some renderer gives a meaning to."""
+    nasty = "\x1b]0;title\x07 <script>alert(1)</script> | \\end{table} $x$ =1+1 \u202egnp.exe \x00 " + "long " * 5000
+    cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig())]
+    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, Run("failed", nasty))
+        assert len(cell_frame(store)) == 1
+    for style in ("terminal", "markdown", "latex", "csv"):
+        text = Comparison.load(tmp_path / "study").table(style=style)
+        assert not set("\x1b\x07\x00\u202e") & set(text), style
+    assert "<script>" not in Comparison.load(tmp_path / "study").table(style="markdown")
+
+
+def test_a_data_set_that_vanishes_is_told_before_anything_is_written(tiny, own_cache, tmp_path):
+    with pytest.raises(DataError):
+        compare(tiny, "linear", dataset=tmp_path / "gone", out=tmp_path / "study", **QUICK)
+    assert not (tmp_path / "study").exists()

@@ -1,0 +1,33 @@
+"""Limits on real frameworks: each in its own environment, on the real pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework_compare import compare, stability
+
+pytestmark = pytest.mark.real
+
+
+def test_torch_vgg16_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures, tmp_path):
+    result = compare(
+        "torch", "vgg16", dataset=real_pictures, limit=32, epochs=1, memory_limit="2GiB", out=tmp_path / "study"
+    )
+    row = result.frame.iloc[0]
+    assert row.status == "out-of-memory" and "memory_limit of 2.00 GiB" in row.reason
+
+
+def test_a_sweep_of_two_frameworks_ends_at_the_limit(real_pictures, tmp_path):
+    result = stability(
+        ["torch", "mxnet"],
+        "alexnet",
+        dataset=real_pictures,
+        limit=100,
+        batch_sizes=[10, 100],
+        search="doubling",
+        memory_limit="1500MiB",
+        out=tmp_path / "study",
+    )
+    assert list(result.frame.framework) == ["torch", "mxnet"]
+    assert set(result.frame.next_failed_status.dropna()) <= {"out-of-memory"}
+    assert set(result.probes.status) <= {"ok", "out-of-memory"}

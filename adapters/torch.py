@@ -53,6 +53,8 @@ class TorchTrainer:
             return f"device {config.device!r}: this adapter trains on cpu"
         if config.execution == "graph":
             return "execution 'graph' is CUDA graphs in PyTorch, which a CPU does not have; use 'compiled'"
+        if config.execution == "compiled" and not _cpp_compiler():
+            return "execution 'compiled': torch.compile needs a C++ compiler on a CPU; install g++"
         if config.precision not in ("fp32", "bf16"):
             return f"precision {config.precision!r} on a CPU; PyTorch has fp32 and bf16 (autocast) there"
         return None
@@ -203,6 +205,14 @@ def import_torchvision(torch: Any) -> Any:
 
 
 _kept_alive: List[Any] = []
+
+
+def _cpp_compiler() -> Optional[str]:
+    """The compiler torch.compile would use, in its order of choice (torch/_inductor/cpp_builder.py)."""
+    import os
+    import shutil
+
+    return next((found for found in map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")) if found), None)
 
 
 def _forget(package: str) -> None:

@@ -138,12 +138,15 @@ def asked_weights(graph: Graph, images: Array, seed: int) -> Array:
     flat = np.empty(weights_size(graph), np.float32)
     views = initial_weights(graph, seed, flat)
     rng = np.random.default_rng(seed)
+    capped = {source for node in graph.nodes if node.op == "ReLU6" for source in node.inputs}
     for node in graph.nodes:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
             if node.op == "BatchNorm2d" and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
+                if kind == "bias" and node.name in capped:
+                    views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6
             elif kind == "bias":
                 views[name][:] = 0.1 * rng.standard_normal(views[name].shape)
     _move_statistics(graph, views, images, rng)

@@ -1,0 +1,89 @@
+
+
+# What stands above is the oracle's own source: a worker has no other way to it. It makes a framework that is the
+# reference in float32, so that a test can put one mistake into it.
+import numpy  # noqa: E402
+
+from framework_compare.datasets.shared import SharedPipeline  # noqa: E402
+from framework_compare.protocol import Batch  # noqa: E402
+
+
+class ReferenceTrainer:
+    name = "reference"
+    layout = "NCHW"
+
+    @staticmethod
+    def environment(config):
+        return {"OPENBLAS_NUM_THREADS": str(config.threads)}
+
+    def __init__(self, config):
+        self.config = config
+        self.random = numpy.random.default_rng(config.seed)
+
+    def version(self):
+        return "1.0"
+
+    def unsupported(self):
+        return None if self.config.execution in ("default", "eager") else "execution: the reference has one only"
+
+    def settings(self):
+        return {"execution": "eager"}
+
+    def build(self, graph):
+        self.graph = self.lower(graph)
+        self.oracle = None
+
+    def lower(self, graph):
+        return graph
+
+    def load_weights(self, weights):
+        self.oracle = Oracle(self.graph, weights, numpy.float32)  # noqa: F821
+
+    def weights(self):
+        return {name: array.copy() for name, array in self.oracle.weights.items()}
+
+    def adopt(self, images, labels):
+        return Batch(images, labels, len(labels))
+
+    def read_batch(self, batch):
+        return batch.images, batch.labels
+
+    def open_pipeline(self, pictures):
+        config = self.config
+        return SharedPipeline(
+            pictures,
+            batch_size=config.batch_size,
+            image_size=config.image_size,
+            seed=config.seed,
+            flip=config.flip,
+            crop=config.crop,
+            workers=0,
+        )
+
+    def epoch(self, pipeline, number):
+        return (self.adopt(images, labels) for images, labels in pipeline.epoch(number))
+
+    def train_step(self, batch):
+        config = self.config
+        return self.oracle.train_step(
+            batch.images,
+            batch.labels,
+            learning_rate=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+        )[0]
+
+    def gradients(self, batch):
+        return self.oracle.gradients(batch.images, batch.labels)[2]
+
+    def read_losses(self, losses):
+        return [float(loss) for loss in losses]
+
+    def forward(self, batch, *, training=False):
+        return self.oracle.forward(batch.images, training=training, dropout=self.random)
+
+    def synchronize(self):
+        """Nothing to wait for."""
+
+    def release(self):
+        """Nothing is held."""

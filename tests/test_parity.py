@@ -1,0 +1,230 @@
+"""The ladder holds for a framework that is the reference in float32, and catches each seeded mistake at its level."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_compare import oracle, registry
+from framework_compare.parity import verify as ladder
+from framework_compare.registry import Framework
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+CLASS = """
+
+class Mutated(ReferenceTrainer):
+{body}
+"""
+NOTHING = "    name = 'mutated'\n"
+
+
+@pytest.fixture
+def mutate(tmp_path, monkeypatch, own_cache):
+    """Registers the framework `mutated`: the float32 reference, with the methods given, and the model `small`."""
+
+    def make(body: str = NOTHING) -> None:
+        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
+        path = tmp_path / "mutated.py"
+        path.write_text(source)
+        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    return make
+
+
+def climb(**settings):
+    settings.setdefault("threads", 1)
+    (found,) = ladder.verify(
+        ["mutated"], ["small"], image_size=32, where=ladder.Where(python={"mutated": sys.executable}), **settings
+    )
+    return found
+
+
+def test_the_reference_in_float32_passes_every_level(mutate):
+    mutate()
+    found = climb()
+    assert (found.status, found.highest, found.diverges) == ("passed", 5, "")
+    assert [level.number for level in found.levels] == [0, 1, 2, 3, 4, 5]
+
+
+def change(op: str, which: int = 0, **attrs) -> str:
+    """A `lower` that changes attributes of the which-th node of an op."""
+    return f"""
+    def lower(self, graph):
+        import dataclasses
+        nodes = list(graph.nodes)
+        place = [i for i, node in enumerate(nodes) if node.op == {op!r}]
+        if len(place) > {which}:
+            i = place[{which}]
+            nodes[i] = dataclasses.replace(nodes[i], **{{'attrs': {{**nodes[i].attrs, **{attrs!r}}}}})
+        return dataclasses.replace(graph, nodes=tuple(nodes))
+"""
+
+
+RENAMED_OP = """
+    def lower(self, graph):
+        import dataclasses
+        nodes = tuple(dataclasses.replace(n, op="ReLU") if n.op == "ReLU6" else n for n in graph.nodes)
+        return dataclasses.replace(graph, nodes=nodes)
+"""
+SWAPPED_STRIDES = """
+    def lower(self, graph):
+        import dataclasses
+        strides = {"conv2": 1, "conv3": 2}
+        nodes = tuple(
+            dataclasses.replace(n, attrs={**n.attrs, "stride": strides[n.name]}) if n.name in strides else n
+            for n in graph.nodes
+        )
+        return dataclasses.replace(graph, nodes=nodes)
+"""
+EXTRA_BIAS = """
+    def weights(self):
+        return {**super().weights(), "conv1.bias": numpy.zeros(8, numpy.float32)}
+"""
+SUMMED = """
+    def gradients(self, batch):
+        return {name: g * batch.size for name, g in super().gradients(batch).items()}
+
+    def train_step(self, batch):
+        config = self.config
+        return self.oracle.train_step(batch.images, batch.labels, learning_rate=config.learning_rate * batch.size,
+                                      momentum=config.momentum, weight_decay=config.weight_decay / batch.size)[0]
+"""
+NESTEROV = """
+    def train_step(self, batch):
+        config, oracle = self.config, self.oracle
+        before = {name: array.copy() for name, array in oracle.weights.items()}
+        loss, _, gradients = oracle.train_step(batch.images, batch.labels, learning_rate=config.learning_rate,
+                                               momentum=config.momentum, weight_decay=config.weight_decay)
+        for name, gradient in gradients.items():
+            g = gradient + numpy.float32(config.weight_decay) * before[name]
+            step = g + numpy.float32(config.momentum) * oracle._momentum[name]
+            oracle.weights[name] = before[name] - numpy.float32(config.learning_rate) * step
+        return loss
+"""
+BIASED = """
+    def train_step(self, batch):
+        old = {name: a.copy() for name, a in self.oracle.weights.items() if name.endswith("running_var")}
+        loss = super().train_step(batch)
+        shapes = self.graph.shapes()
+        for name, before in old.items():
+            count = batch.size * shapes[name[:-12]][1] * shapes[name[:-12]][2]
+            batch_share = self.oracle.weights[name] - numpy.float32(0.9) * before
+            self.oracle.weights[name] = numpy.float32(0.9) * before + batch_share * numpy.float32((count - 1) / count)
+        return loss
+"""
+DROPOUT_ON = """
+    def forward(self, batch, *, training=False):
+        return super().forward(batch, training=True) if not training and any(
+            n.op == "Dropout" for n in self.graph.nodes) else super().forward(batch, training=training)
+"""
+UNSCALED_DROPOUT = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        return logits * numpy.float32(0.75) if training and self.graph.nodes[-1].op == "Dropout" else logits
+"""
+BGR = """
+    def epoch(self, pipeline, number):
+        return (self.adopt(numpy.ascontiguousarray(i[:, ::-1]), l) for i, l in pipeline.epoch(number))
+"""
+SWAPPED_CLASS = """
+    def epoch(self, pipeline, number):
+        swap = {0: 1, 1: 0}
+        for images, labels in pipeline.epoch(number):
+            yield self.adopt(images, numpy.array([swap.get(int(l), int(l)) for l in labels]))
+"""
+DROPPED = """
+    def epoch(self, pipeline, number):
+        return (self.adopt(i, l) for i, l in pipeline.epoch(number) if len(l) == self.config.batch_size)
+"""
+SAME_CROPS = """
+    def epoch(self, pipeline, number):
+        for images, labels in pipeline.epoch(1):
+            yield self.adopt(images[::-1].copy() if number > 1 else images, labels[::-1].copy() if number > 1 else labels)
+"""
+NEVER_FLIPPED = """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, flip="none"))
+"""
+NOT_RESTORED = """
+    def weights(self):
+        return {name: array * numpy.float32(1.0000002) for name, array in super().weights().items()}
+"""
+MUTATIONS = {
+    "bias added to a convolution": (EXTRA_BIAS, 0, "conv1.bias"),
+    "weights rounded on the way": (NOT_RESTORED, 0, "does not come back"),
+    "padding off by one": (change("MaxPool2d", padding=0, kernel=2), 1, "pool"),
+    "stride on the wrong convolution": (SWAPPED_STRIDES, 1, "conv2"),
+    "eps 1e-3 for 1e-5": (change("BatchNorm2d", eps=1e-3), 1, "bn1"),
+    "ReLU for ReLU6": (RENAMED_OP, 1, "relu2"),
+    "loss summed for averaged": (SUMMED, 2, "fc"),
+    "BatchNorm momentum 0.9 for 0.1": (change("BatchNorm2d", momentum=0.9), 3, "bn1.running"),
+    "biased running variance": (BIASED, 3, "running_var"),
+    "Nesterov for plain momentum": (NESTEROV, 3, ""),
+    "RGB for BGR": (BGR, 4, "pixels"),
+    "one class index swapped": (SWAPPED_CLASS, 4, "pixels"),
+    "last partial batch dropped": (DROPPED, 4, "pictures"),
+    "the same crops in every epoch": (SAME_CROPS, 4, "more than once"),
+    "never flipped": (NEVER_FLIPPED, 4, "flipped"),
+    "dropout left on": (DROPOUT_ON, 5, "evaluation"),
+    "dropout not scaled": (UNSCALED_DROPOUT, 5, "scaled"),
+    "dropout of another share": (change("Dropout", p=0.3), 5, "dropped"),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
+    body, level, words = MUTATIONS[mutation]
+    mutate(body)
+    found = climb()
+    failed = [one for one in found.levels if not one.passed]
+    assert found.status == "failed" and failed, f"{mutation} is a hole in the ladder"
+    assert failed[0].number == level, failed
+    assert words in failed[0].where + found.diverges
+
+
+def test_a_verdict_is_cached_until_the_adapter_changes(mutate):
+    mutate()
+    said = []
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+    said.clear()
+    assert climb(say=said.append).status == "passed"
+    assert said == []
+    mutate("    name = 'mutated'\n    # another state of the source\n")
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+
+
+def test_what_a_framework_does_not_support_is_said(mutate):
+    mutate()
+    found = climb(execution="graph")
+    assert (found.status, found.column()) == ("unsupported", "unsupported")
+    assert "one only" in found.reason
+
+
+def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
+    declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
+    mutate(BIASED + declared)
+    found = climb()
+    assert found.status == "passed"
+    mutate(declared)
+    assert climb().highest == 2
+
+
+def test_an_adapter_that_raises_fails_that_level_only(mutate):
+    mutate("\n    def gradients(self, batch):\n        raise NotImplementedError('no gradients')\n")
+    found = climb()
+    assert [level.number for level in found.levels if not level.passed] == [2]
+    assert "no gradients" in found.levels[2].where
+
+
+def test_records_survive_json(mutate):
+    mutate()
+    found = climb()
+    assert type(found).from_dict(found.to_dict()) == dataclasses.replace(found)

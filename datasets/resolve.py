@@ -39,7 +39,7 @@ def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -
         try:
             target = registry.find("data set", registry.DATASETS, dataset)
         except UnknownNameError as error:
-            if not os.path.exists(os.path.expanduser(dataset)):
+            if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
                 raise DataError(f"{error}, or the path of a folder with one folder of pictures a class") from None
         else:
             return registry.load(target)(progress), dataset.lower()

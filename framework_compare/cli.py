@@ -74,7 +74,9 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
-    pass
+    from framework_compare.registry import load_plugins
+
+    load_plugins()
 
 
 @app.command()
@@ -100,6 +102,10 @@ def run(
     warmup_steps: Annotated[int, typer.Option(help="Untimed steps after the first.")] = 2,
     image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
     flip: Annotated[str, typer.Option(help="horizontal, vertical or none.")] = "horizontal",
+    crop: Annotated[str, typer.Option(help="random, or none: the whole picture stretched.")] = "random",
+    learning_rate: Annotated[float, typer.Option(help="Of SGD.")] = 0.001,
+    momentum: Annotated[float, typer.Option(help="Of SGD.")] = 0.9,
+    weight_decay: Annotated[float, typer.Option(help="Of SGD, on every parameter.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
     repeats: Annotated[int, typer.Option(help="Runs of each cell; runs of different cells take turns.")] = 1,
     limit: Annotated[Optional[int], typer.Option(help="Use that many pictures, drawn by class and seed.")] = None,
@@ -143,6 +149,10 @@ def run(
         warmup_steps=warmup_steps,
         image_size=image_size,
         flip=flip,
+        crop=crop,
+        learning_rate=learning_rate,
+        momentum=momentum,
+        weight_decay=weight_decay,
         seed=seed,
         repeats=repeats,
         limit=limit,
@@ -161,9 +171,13 @@ def run(
 def quickstart(
     frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle",
     out: Annotated[Optional[Path], typer.Option(help="Study folder; by default one in the cache folder.")] = None,
+    python: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter that has it already. Repeatable.")
+    ] = None,
     index: Annotated[
         Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
     ] = None,
+    installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
 ) -> None:
     """All four frameworks and networks on a few rendered pictures: minutes, after some 4 GB of downloads.
 
@@ -179,7 +193,9 @@ def quickstart(
         epochs=QUICK_EPOCHS,
         warmup_steps=1,
         out=out,
+        python=pairs("--python", python),
         index=pairs("--index", index),
+        installer=installer,
     )
 
 

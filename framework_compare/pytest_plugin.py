@@ -46,6 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fc-models", metavar="NAMES", help="only these models in sweeps, comma-separated")
     group.addoption("--fc-device", metavar="NAMES", help="run sweeps on these devices instead, comma-separated")
     group.addoption(
+        "--fc-index", metavar="FRAMEWORK=URL", action="append", help="an extra package index for an environment"
+    )
+    group.addoption(
         "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
     )
 
@@ -66,6 +69,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
     from framework_compare import planning, registry
     from framework_compare.errors import UsageError
 
+    registry.load_plugins()
     try:
         frameworks = planning.find_all("framework", registry.FRAMEWORKS, wanted["frameworks"] or registry.FRAMEWORKS)
         models = planning.find_all("model", registry.MODELS, wanted["models"] or registry.MODELS)
@@ -83,7 +87,10 @@ def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) ->
     if option is None:
         return names
     chosen = planning.find_all(kind, table, option.split(","))
-    return [name for name in names if name in chosen]
+    kept = [name for name in names if name in chosen]
+    if not kept:
+        raise pytest.UsageError(f"no {kind} of this sweep ({', '.join(names)}) is among --fc-{kind}s {option}")
+    return kept
 
 
 def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
@@ -99,10 +106,12 @@ def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., An
     from framework_compare.cli_options import pairs
 
     python = pairs("--fc-python", request.config.getoption("--fc-python"))
+    index = pairs("--fc-index", request.config.getoption("--fc-index"))
 
     def run(cell: SweepCell, **settings: Any) -> Any:
         settings.setdefault("out", tmp_path / f"study-{cell.id}")
         settings.setdefault("python", python)
+        settings.setdefault("index", index)
         return compare([cell.framework], [cell.model], cell.device, **settings).frame.iloc[0]
 
     return run

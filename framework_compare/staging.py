@@ -63,6 +63,8 @@ def adapter_checksum(framework: Framework) -> str:
 
 def _files(framework: Framework) -> Dict[str, bytes]:
     adapter = _source(framework.trainer.rpartition(":")[0])
+    if adapter.name == "__init__.py":
+        raise UsageError(f"adapter {framework.trainer!r} is a package; an adapter is one file, the only one staged")
     files = {_relative_path(name): _source(name).read_bytes() for name in MODULES}
     files[f"framework_compare/adapters/{adapter.name}"] = adapter.read_bytes()
     files["run_worker.py"] = ENTRY.encode()

@@ -63,6 +63,7 @@ class SupervisedWorker:
         finally:
             _close(*given)
         self.supervisor_pid = self._supervisor.pid
+        self.pid = 0
         try:
             self.pid, self.started_ns = self._started()
         except BaseException:
@@ -105,6 +106,8 @@ class SupervisedWorker:
         finally:
             self._end_supervisor()
             os.close(self.status)
+            if self.returncode is None and self.pid:
+                _wait_until_dead(self.pid)
 
     def _started(self) -> "tuple[int, int]":
         if not select.select([self.status], [], [], START_S)[0]:
@@ -136,6 +139,18 @@ class SupervisedWorker:
                 except psutil.Error:
                     pass
             self._supervisor.wait()
+
+
+def _wait_until_dead(pid: int) -> None:
+    """The worker of a supervisor that was killed is killed by the kernel, which may take it a moment."""
+    give_up = time.monotonic() + END_S
+    while time.monotonic() < give_up:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
 
 
 def _children(pid: int) -> "list[psutil.Process]":

@@ -100,7 +100,8 @@ def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
     run = row_of(result, 0)
     assert (run["status"], reason in run["reason"], run["died_in"]) == (status, True, phase), run["reason"]
     assert (result.folder / run["log_path"]).is_file()
-    assert run["peak_rss_bytes"] > 5 * MIB, "of the worker, or at least of what was read of it"
+    # A supervisor that was killed told nothing: then it is what was sampled, perhaps before the worker had begun.
+    assert run["peak_rss_bytes"] > (5 * MIB if fault != "kill-the-supervisor" else 0)
     assert result.frame.status[1] == "ok" and result.frame.epochs_measured[1] == 2
     left = [pid for pid in pids(result.folder) if runs(pid)]
     assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"

@@ -177,7 +177,7 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "daemon-without-environment": daemon_without_environment,
     "daemon-then-segfault": lambda: (daemon(), ctypes.string_at(0)),  # type: ignore[dict-item,return-value]
     "fork-and-leave": fork_and_leave,
-    "kill-the-supervisor": lambda: os.kill(os.getppid(), signal.SIGKILL),
+    "kill-the-supervisor": lambda: (os.kill(os.getppid(), signal.SIGKILL), hang()),  # type: ignore[dict-item,return-value]
     "garbage": garbage,
     "flood": flood,
     "malformed-events": lambda: to_events(b"this is no JSON\n"),

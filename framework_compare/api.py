@@ -15,6 +15,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.installers import check_name as check_installer
 from framework_compare.errors import UsageError
 from framework_compare.limits import Limits, PhaseTimeout
+from framework_compare.parity.in_study import check_mode
 from framework_compare.paths import cache_dir
 from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
@@ -45,6 +46,7 @@ def compare(
     memory_limit: Union[None, int, str] = None,
     retry: Sequence[str] = (),
     sampling_hz: float = 10.0,
+    verify: str = "warn",
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Comparison:
@@ -52,8 +54,8 @@ def compare(
 
     dataset: names of the registry, or folders with one folder of pictures a class.
     out: study folder, empty or not there yet; by default one named by the time, in the cache folder. A study that is
-        there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs stay,
-        the rest is run.
+        there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs
+        stay, the rest is run.
     repeats: runs of each cell; runs of different cells take turns.
     limit: use that many pictures, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with a picture that does not decode, "skip" leaves it out and counts it.
@@ -65,6 +67,8 @@ def compare(
     memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
     retry: statuses of a resumed study whose runs are run again, such as ["failed", "timed-out"].
     sampling_hz: readings a second of CPU, memory, threads and GPU; 0 reads none.
+    verify: parity with the reference, as `framework-compare verify` proves it. "require" proves it first and does not
+        run a cell that fails; "warn" shows what is known of each cell; "off" leaves it out.
     settings: fields of TrainConfig (batch_size, epochs, threads, pipeline, execution, ...); batch_size, execution,
         pipeline, precision and tuning may be lists, and then every combination is a cell.
 
@@ -75,6 +79,7 @@ def compare(
     check_retry(retry)
     held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     how = how_to_run(python, index, installer, held, sampling_hz)
+    how = dataclasses.replace(how, verify=check_mode(verify))
     plan = planning.plan(
         frameworks,
         models,

@@ -165,7 +165,9 @@ class ControlGroup(MemoryLimit):
                 return
 
 
-def limit(limit_bytes: Optional[int], *, mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBERSHIP) -> MemoryLimit:
+def limit(
+    limit_bytes: Optional[int], *, mount: Path = cgroup.MOUNT, membership: Path = cgroup.MEMBERSHIP
+) -> MemoryLimit:
     """What holds a worker to `limit_bytes` here; one that does nothing for None."""
     if limit_bytes is None:
         return MemoryLimit()

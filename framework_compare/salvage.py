@@ -53,7 +53,7 @@ def salvage(folder: Path) -> Iterator[Salvaged]:
 
 @contextlib.contextmanager
 def _padded(path: Path) -> Iterator[Path]:
-    """The file, or where it was cut short a copy with zeros in place of what is missing: SQLite reads no shorter one."""
+    """The file, or where it was cut short a copy with zeros for what is missing: SQLite reads no shorter one."""
     with open(path, "rb") as file:
         header = file.read(32)
     page = int.from_bytes(header[16:18], "big")

@@ -32,7 +32,8 @@ def largest_table(sweep: "Stability") -> Table:
     notes: List[str] = []
     rows = [_largest_row(row, notes) for row in sweep.frame.to_dict("records")]
     headings = ("works up to", "peak GiB", "first that fails", "ends", "peak GiB")
-    return Table("Largest batch size that works.", ("framework", "model"), (Group("", headings),), tuple(rows), tuple(notes))
+    names = ("framework", "model")
+    return Table("Largest batch size that works.", names, (Group("", headings),), tuple(rows), tuple(notes))
 
 
 def _largest_row(row: Dict[str, Any], notes: List[str]) -> Row:

@@ -100,7 +100,8 @@ def _first_line(reason: str) -> str:
 
 def _unexplained(seen: Evidence) -> Verdict:
     if seen.returncode is None:
-        return Verdict("crashed", f"the process that supervises the worker was killed {seen.where}, and the worker with it")
+        reason = f"the process that supervises the worker was killed {seen.where}, and the worker with it"
+        return Verdict("crashed", reason)
     memory = _out_of_memory(seen)
     if memory:
         return Verdict("out-of-memory", memory)

@@ -55,8 +55,8 @@ class Store:
     ) -> "Store":
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
-        `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice
-        or repeats below 1.
+        `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError,
+        with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
         """
         folder = Path(folder).absolute()
         _check_plan(cells, repeats)

@@ -21,6 +21,7 @@ from framework_compare.graph import initial_weights, weights_size
 from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
+from framework_compare.parity import in_study
 from framework_compare.planning import Plan, build_graph
 from framework_compare.progress import Watcher
 from framework_compare.records import Cell, Run
@@ -37,6 +38,7 @@ class HowToRun:
     installer: str = "pip"
     limits: Limits = Limits()
     hz: float = 10.0
+    verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
 
 
 class Study:
@@ -48,6 +50,7 @@ class Study:
         self.how = how
         self.watcher = watcher
         self._ready: Dict[str, Union[Environment, str]] = {}
+        self._refused: Dict[str, str] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, and again those that ended with a status of `retry`.
@@ -59,6 +62,7 @@ class Study:
             return
         with terminate_as_interrupt():
             self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
+            self._check_parity([cell for _, cell, _ in planned])
             warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
             try:
                 for number, (run_id, cell, repeat) in enumerate(planned, start=1):
@@ -70,6 +74,9 @@ class Study:
             finally:
                 shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
+    def _check_parity(self, cells: Sequence[Cell]) -> None:
+        self._refused = in_study.record(self.folder, cells, self._ready, self.how.verify, self.watcher.say)
+
     def _prepare_environments(self, frameworks: Iterable[str]) -> None:
         """Of each framework its environment, or why there is none."""
         for name in frameworks:
@@ -80,7 +87,11 @@ class Study:
         how = self.how
         try:
             environment = environments.ensure(
-                name, python=how.python.get(name), installer=how.installer, index=how.index.get(name), report=self.watcher.say
+                name,
+                python=how.python.get(name),
+                installer=how.installer,
+                index=how.index.get(name),
+                report=self.watcher.say,
             )
         except EnvironmentUnavailable as error:
             self.watcher.say(str(error))
@@ -93,6 +104,11 @@ class Study:
     def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, str]) -> Run:
         if isinstance(environment, str):
             run = Run("not-installed", environment)
+            self.store.record(run_id, run)
+            return run
+        refused = self._refused.get(in_study.key(in_study.row_of(cell)))
+        if refused:
+            run = Run("failed", refused)
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)

@@ -4,7 +4,7 @@
 
 STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "". Orphans of the worker,
 daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
-when the worker ends or when CONTROL closes, which it does when the parent dies, however it dies. Two lines go to STATUS:
+when the worker ends or when CONTROL closes, which it does however the parent dies. Two lines go to STATUS:
 "started PID NANOSECONDS" and "ended WAIT_STATUS MAX_RSS_KIB LEFT". It sleeps in between. Standard library only.
 """
 
@@ -131,7 +131,7 @@ def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[En
 
 
 def _descendants() -> Set[int]:
-    """Pids of all that descends from this process, zombies included; away from Linux the worker's group stands for it."""
+    """Pids of all that descends from this process, zombies included; none away from Linux, where there is no /proc."""
     try:
         parents = dict(filter(None, map(_parent_of, filter(str.isdecimal, os.listdir("/proc")))))
     except OSError:

@@ -124,6 +124,7 @@ def run(
     memory_limit: cli_study.MemoryLimit = None,
     retry: cli_study.Retry = None,
     sampling_hz: Annotated[float, typer.Option(help="Readings of CPU, memory and threads a second; 0: none.")] = 10.0,
+    verify: Annotated[str, typer.Option(help="Parity: require it, warn (show what is known), or off.")] = "warn",
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
@@ -164,6 +165,7 @@ def run(
         **cli_study.held(timeout, phase_timeout, silence_timeout, memory_limit),
         retry=split(retry) if retry is not None else (),
         sampling_hz=sampling_hz,
+        verify=verify,
     )
 
 

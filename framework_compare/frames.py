@@ -11,6 +11,7 @@ import numpy as np
 
 from framework_compare import metrics
 from framework_compare.metrics import METRICS, Measured
+from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Epoch, Phase, Sample
 
@@ -38,7 +39,8 @@ _REST = tuple(
     for field in dataclasses.fields(TrainConfig)
     if field.name not in SETTINGS
 )
-CELL_COLUMNS = (*_FIXED, "pictures", "skipped_pictures", "log_path", *_REST)
+PARITY = ("parity", "parity_error", "parity_where")
+CELL_COLUMNS = (*_FIXED, *PARITY, "pictures", "skipped_pictures", "log_path", *_REST)
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",
@@ -84,7 +86,9 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     datasets = store.settings().get("datasets") or {}
     groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
     kept = store.kept_figures(metrics.version())
+    verdicts = in_study.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
+    rows = [{**row, **verdicts.get(in_study.key(row), dict.fromkeys(PARITY))} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [*METRICS, "pictures", "skipped_pictures"]
     return frame.astype({name: float for name in numbers})

@@ -54,6 +54,16 @@ class Notes:
             self.texts.append(text)
         return Figure(cell.status, self.texts.index(text) + 1)
 
+    def parity(self, cell: Record) -> int:
+        """The number of the note that says that a cell's network is not proved equal, 0 where it is, or was not asked."""
+        verdict = getattr(cell, "parity", None)
+        if not isinstance(verdict, str) or verdict.startswith("0-5"):
+            return 0
+        text = tables.clean(f"parity {verdict}; `framework-compare verify` proves it")
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
 
 def time_table(cells: Sequence[Record], caption: str) -> Table:
     """A row a framework, a column a network and data set: mean epoch seconds."""
@@ -92,7 +102,8 @@ def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
         return Figure("-")
     if cell.status != "ok" or math.isnan(cell.epoch_s):
         return notes.figure(cell)
-    return Figure(with_interval(cell.epoch_s, cell.epoch_s_ci_low, cell.epoch_s_ci_high), best=best)
+    text = with_interval(cell.epoch_s, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    return Figure(text, notes.parity(cell), best)
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

@@ -228,3 +228,48 @@ def test_records_survive_json(mutate):
     mutate()
     found = climb()
     assert type(found).from_dict(found.to_dict()) == dataclasses.replace(found)
+
+
+def train(pictures, tmp_path, **settings):
+    from framework_compare import compare
+
+    return compare(
+        ["mutated"],
+        ["small"],
+        dataset=pictures,
+        out=tmp_path / "study",
+        python={"mutated": sys.executable},
+        batch_size=4,
+        epochs=1,
+        image_size=32,
+        threads=1,
+        sampling_hz=0,
+        **settings,
+    )
+
+
+def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, pictures, tmp_path):
+    mutate()
+    found = train(pictures, tmp_path)
+    assert found.frame["status"].tolist() == ["ok"] and found.frame["parity"].tolist() == ["unverified"]
+    assert "parity unverified" in found.table("time", width=200)
+
+
+def test_a_proved_cell_has_its_level_and_no_mark(mutate, pictures, tmp_path):
+    mutate()
+    climb()
+    found = train(pictures, tmp_path)
+    assert found.frame["parity"].tolist() == ["0-5"] and found.frame["parity_error"].notna().all()
+    assert "parity" not in found.table("time", width=200)
+
+
+def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, pictures, tmp_path):
+    mutate(SUMMED)
+    row = train(pictures, tmp_path, verify="require").frame.iloc[0]
+    assert row["status"] == "failed" and "not 2" in row["reason"]
+
+
+def test_parity_can_be_left_out(mutate, pictures, tmp_path):
+    mutate()
+    found = train(pictures, tmp_path, verify="off")
+    assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)

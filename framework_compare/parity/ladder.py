@@ -1,7 +1,7 @@
 """Levels 0 to 3 and 5: the questions to a worker about one network, and the judgement of its answers.
 
 An error passes within TOLERANCE times the yardstick: what float32 rounding does to the oracle itself, in the same
-place. No place's yardstick is taken to be smaller than the middle one of its level: with a few draws some tensors
+place. No place's yardstick is taken to be smaller than the middle one of its level and kind: with a few draws some
 come out better by luck.
 """
 
@@ -158,8 +158,8 @@ class Judge:
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
         yardstick = self.reference.yardstick[number]
-        least = float(np.median(list(yardstick.values())))
-        ratios = {where: error / max(yardstick[where], least, 1e-12) for where, error in errors.items()}
+        least = _middles(yardstick)
+        ratios = {where: error / max(yardstick[where], least[_kind(where)], 1e-12) for where, error in errors.items()}
         where = max(ratios, key=lambda name: ratios[name])
         if number == 2 and ratios[where] > TOLERANCE:
             # backward order: the last parameter that is wrong is where the gradient went wrong first
@@ -182,6 +182,16 @@ class Judge:
         if missing:
             raise Wrong(f"{missing[0]} is missing from the {name}")
         return {key: _shaped(held[key], array, key) for key, array in exact.items()}
+
+
+def _kind(where: str) -> str:
+    """Losses, running statistics and weights are rounded very differently; each is judged among its own."""
+    return next((kind for kind in ("loss of", "running_") if kind in where), "")
+
+
+def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
+    kinds = {_kind(where) for where in yardstick}
+    return {kind: float(np.median([v for where, v in yardstick.items() if _kind(where) == kind])) for kind in kinds}
 
 
 def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:

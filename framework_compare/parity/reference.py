@@ -28,7 +28,7 @@ class Questions:
 
     batch_size: int = 2
     steps: int = 3
-    stride: float = 10.0  # of the first step: how many times the loss it would take off, if the loss were linear
+    stride: float = 1.0  # of the first step: how many times the loss it would take off, if the loss were linear
     momentum: float = 0.9
     weight_decay: float = 0.01
     seed: int = 20
@@ -123,7 +123,8 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Array, Array]
 def learning_rate(
     graph: Graph, weights: Mapping[str, Array], batch: Tuple[Array, Array], stride: float
 ) -> float:
-    """A rate, of two digits, far above one that would train well: float32 has to hold how the weights move."""
+    """A rate, of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the weights
+    by less than float32 can tell."""
     loss, _, gradients, _ = Oracle(graph, weights, np.float32).gradients(*batch)
     square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
     return float(f"{stride * loss / square:.1e}")

@@ -130,6 +130,18 @@ class Climb:
         found = dataclasses.replace(found, model=model)
         return found if found.status == UNSUPPORTED else self._with_pipeline(found, config, environment)
 
+    def cached(self, framework: str, model: str, config: TrainConfig) -> Optional[Parity]:
+        """The verdict if both of its parts are known, else None; no worker is started."""
+        entry, environment = registry.framework(framework), self.ready[framework]
+        if isinstance(environment, str):
+            return None
+        graph = planning.build_graph(model, config)
+        found = cache.load_network(cache.network_key(entry, environment.version, graph, config))
+        level = cache.load_pipeline(cache.pipeline_key(entry, environment.version, config))
+        if found is None or level is None:
+            return None
+        return with_level(dataclasses.replace(found, model=model), level)
+
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         key = cache.pipeline_key(registry.framework(found.framework), environment.version, config)
         level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)

@@ -1,0 +1,84 @@
+"""Parity in a study: what is known of each cell when it is run, kept in the study's folder for its tables."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.parity.result import FAILED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.records import Cell
+
+FILE = "parity.json"
+MODES = ("require", "warn", "off")
+# What a verdict depends on, of a cell and of a row of its frame.
+_KEY = ("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes")
+
+
+def check_mode(mode: str) -> str:
+    """The mode, or UnknownNameError."""
+    if mode not in MODES:
+        raise UnknownNameError("verify", mode, MODES)
+    return mode
+
+
+def key(row: Mapping[str, Any]) -> str:
+    return "|".join(str(row[name]) for name in _KEY)
+
+
+def record(
+    folder: Path,
+    cells: Iterable[Cell],
+    ready: Mapping[str, Any],
+    mode: str,
+    say: Callable[[str], None] = lambda message: None,
+) -> Dict[str, str]:
+    """Write down the verdict on every cell; returns, by key, why a cell that was required to pass must not be run.
+
+    "warn" looks verdicts up and takes no time; "require" climbs the ladder where there is none.
+    """
+    if mode == "off":
+        return {}
+    from framework_compare.parity.verify import Climb  # the oracle and all: not for those who only read a study
+
+    known = read(folder)
+    refused: Dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as place:
+        climb = Climb(Path(place), ready, say=say)
+        for cell in cells:
+            name = key(row_of(cell))
+            verdict = _verdict(climb, cell, mode)
+            known[name] = _shown(verdict)
+            if mode == "require" and (verdict is None or verdict.status == FAILED):
+                refused[name] = f"parity is required: {known[name]['parity']}"
+    (folder / FILE).write_text(json.dumps(known, indent=1), encoding="utf-8")
+    return refused
+
+
+def row_of(cell: Cell) -> Dict[str, Any]:
+    return {**cell.config.to_dict(), "framework": cell.framework, "model": cell.model, "device": cell.device}
+
+
+def _verdict(climb: Any, cell: Cell, mode: str) -> Optional[Parity]:
+    if cell.config.precision != "fp32":
+        return None
+    find = climb.parity if mode == "require" else climb.cached
+    return find(cell.framework, cell.model, cell.config)
+
+
+def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:
+    if verdict is None or verdict.status == UNSUPPORTED:
+        return {"parity": UNVERIFIED, "parity_error": None, "parity_where": None}
+    worst = verdict.worst
+    error, where = (worst.error, worst.where) if worst else (None, None)
+    return {"parity": verdict.column(), "parity_error": error, "parity_where": where}
+
+
+def read(folder: Path) -> Dict[str, Dict[str, Any]]:
+    """Verdicts by key, empty for a study that was run without asking for any."""
+    try:
+        return json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}

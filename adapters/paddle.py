@@ -64,7 +64,9 @@ class PaddleTrainer:
         self._graph = graph
         self._layers = {n.name: LAYERS[n.op](paddle.nn, n.attrs) for n in graph.nodes if n.op in LAYERS}
         self._network = _make_network(paddle, graph, self._layers)
-        self._call = paddle.jit.to_static(self._network) if config.execution == "graph" else self._network
+        # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
+        graphed = config.execution == "graph"
+        self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
         self._loss = paddle.nn.CrossEntropyLoss()
         self._optimizer = paddle.optimizer.Momentum(
             learning_rate=config.learning_rate,

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from framework_compare.allocator import keep_freed_memory
 from framework_compare.datasets.order import EpochOrder, start_loader
+from framework_compare.errors import Unsupported
 from framework_compare.graph import INPUT, Graph, Node
 from framework_compare.protocol import Batch, Pictures, TrainConfig
 
@@ -192,6 +193,10 @@ def import_torchvision(torch: Any) -> Any:
     """
     try:
         import torchvision
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        raise Unsupported("pipeline 'native' needs torchvision beside torch; install it, or use 'shared'") from None
     except RuntimeError as error:
         if "torchvision::nms" not in str(error):
             raise

@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
@@ -161,7 +162,11 @@ def how_to_run(
     check_installer(installer)
     if not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
-    return HowToRun(_by_framework(python), _by_framework(index), installer, held, hz)
+    interpreters = _by_framework(python)
+    for name, path in interpreters.items():
+        if shutil.which(path) is None and not Path(path).expanduser().exists():
+            raise UsageError(f"python of {name} is {path!r}, which is not there; allowed: an interpreter or its folder")
+    return HowToRun(interpreters, _by_framework(index), installer, held, hz)
 
 
 def _by_framework(given: Optional[Mapping[str, str]]) -> Dict[str, str]:

@@ -20,7 +20,7 @@ from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
-LOSS_LAG = 2
+LOSS_LAG = 1
 PROGRESS_NS = 500_000_000
 
 

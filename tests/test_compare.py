@@ -102,6 +102,7 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(timeout_s=0), "timeout_s is 0"),
         (dict(installer="conda"), "conda"),
         (dict(python={"caffe": "/usr/bin/python3"}), "unknown framework 'caffe'"),
+        (dict(python={"tiny": "/no/python"}), "python of tiny is '/no/python', which is not there"),
         (dict(repeats=0), "repeats"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -15,7 +15,7 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
 # Raised when the ladder asks other questions, so that verdicts of the former ones are not taken for its own.
-VERSION = 3
+VERSION = 6
 # Settings that choose a framework's code path; the others do not change what function is trained.
 PATHS = ("device", "precision", "execution", "tuning")
 

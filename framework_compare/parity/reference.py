@@ -32,7 +32,7 @@ class Questions:
     momentum: float = 0.9
     weight_decay: float = 0.01
     seed: int = 20
-    draws: int = 2
+    draws: int = 3
 
 
 
@@ -45,6 +45,7 @@ class Answers:
     gradients: Mapping[str, Array]
     losses: Sequence[float]
     weights: Mapping[str, Array]
+    step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +106,7 @@ def make_reference(graph: Graph, questions: Questions = Questions()) -> Referenc
         moved = [(_moved(images, draw), labels) for images, labels in batches]
         said = answer(graph, views, smooth_views, moved, optimiser, np.float32, plain_sums=draw > 0)
         found = errors(said, exact, smooth_views)
+        found[3].update(loss_roundings(said, exact))
         yardstick = _larger(yardstick, found)
     return Reference(graph, flat, smooth, optimiser, batches, exact, yardstick)
 
@@ -186,13 +188,14 @@ def answer(
     evaluation = oracle.forward(batches[0][0])
     training = oracle.forward(batches[0][0], training=True)
     oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums)
-    losses = []
+    losses, step_logits = [], []
     for step, (images, labels) in enumerate(batches):
-        loss, _, gradients = oracle.train_step(images, labels, **optimiser)
+        loss, logits, gradients = oracle.train_step(images, labels, **optimiser)
         losses.append(loss)
+        step_logits.append(logits)
         if step == 0:
             first = gradients
-    return Answers(evaluation, training, first, losses, oracle.weights)
+    return Answers(evaluation, training, first, losses, oracle.weights, step_logits)
 
 
 def errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Errors:
@@ -212,6 +215,15 @@ def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) ->
     steps = enumerate(zip(found.losses, exact.losses), start=1)
     losses = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
     return {**losses, **{name: moved_relative(found.weights[name], a, initial[name]) for name, a in exact.weights.items()}}
+
+
+def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
+    """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck."""
+    bounds = {}
+    for step, (ours, theirs) in enumerate(zip(found.step_logits, exact.step_logits), start=1):
+        off = np.abs(np.subtract(ours, theirs, dtype=np.float64)).max(axis=1).mean()
+        bounds[f"loss of step {step}"] = _ratio(2 * off, exact.losses[step - 1])  # a loss moves by twice that at most
+    return bounds
 
 
 def relative(found: Array, exact: Array) -> float:

@@ -5,12 +5,12 @@ The engine is asynchronous on a CPU too: a step returns before it has run, and `
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -101,6 +101,9 @@ class MXNetTrainer:
     def weights(self) -> Dict[str, np.ndarray]:
         return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
 
+    def host_array(self, shape: Tuple[int, ...]) -> Any:
+        return np.empty(shape, dtype=np.float32)
+
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd = self.mx.nd
         return Batch(nd.array(images), nd.array(labels, dtype="int32"), len(labels))
@@ -153,6 +156,9 @@ class MXNetTrainer:
 
     def synchronize(self) -> None:
         self.mx.nd.waitall()
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None
 
     def release(self) -> None:
         self.mx.nd.waitall()

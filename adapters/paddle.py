@@ -5,14 +5,14 @@ Linear weights are (in, out); BatchNorm's momentum is the share of the old stati
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.allocator import keep_freed_memory
 from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -87,6 +87,9 @@ class PaddleTrainer:
         arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
         return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in arrays.items()}
 
+    def host_array(self, shape: Tuple[int, ...]) -> Any:
+        return np.empty(shape, dtype=np.float32)
+
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
 
@@ -139,6 +142,9 @@ class PaddleTrainer:
 
     def synchronize(self) -> None:
         """Nothing to wait for: a CPU step has ended when it returns."""
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None
 
     def release(self) -> None:
         self._network = self._optimizer = self._call = None

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -85,6 +85,9 @@ class TensorFlowTrainer:
         variables = self._network.variables
         return {name: self._network.from_native(name, v.numpy()) for name, v in variables.items()}
 
+    def host_array(self, shape: Tuple[int, ...]) -> Any:
+        return np.empty(shape, dtype=np.float32)
+
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
 
@@ -143,6 +146,9 @@ class TensorFlowTrainer:
 
     def synchronize(self) -> None:
         """Nothing to wait for: on a CPU a tf.function returns when it has run."""
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None
 
     def release(self) -> None:
         self._network = self._step = self._trainable = self._momenta = None

@@ -1,21 +1,26 @@
 """PyTorch: the graph becomes a torch.fx module of torch.nn layers, so eager runs straight-line code.
 
 On a CPU `recommended` is channels_last with an allocator that keeps freed memory: the fastest fp32 mode of all
-four networks, ahead of torch.compile. The native pipeline is torchvision's ImageNet recipe in a DataLoader.
+four networks, ahead of torch.compile. On a GPU it is channels_last, cuDNN's choice of algorithm and the fused
+optimizer; `graph` captures the whole step as a CUDA graph, `compiled` does so with torch.compile's kernels. The
+native pipeline is torchvision's ImageNet recipe in a DataLoader.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import operator
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework_compare.allocator import keep_freed_memory
 from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.errors import Unsupported
 from framework_compare.graph import INPUT, Graph, Node
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
+LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
+STEPS_BEFORE_CAPTURE = 3  # as PyTorch's notes on CUDA graphs have it
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -34,7 +39,8 @@ class TorchTrainer:
 
     def __init__(self, config: TrainConfig) -> None:
         recommended = config.tuning == "recommended"
-        self._keeps_memory = recommended and keep_freed_memory()
+        self._on_gpu = config.device != "cpu"
+        self._keeps_memory = recommended and not self._on_gpu and keep_freed_memory()
         import torch
 
         self.torch = torch
@@ -42,6 +48,9 @@ class TorchTrainer:
         torch.set_num_threads(config.threads)
         torch.set_num_interop_threads(1)
         torch.manual_seed(config.seed)
+        if self._on_gpu:
+            torch.backends.cudnn.benchmark = recommended
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
         self._channels_last = recommended
         self.layout = "NHWC" if self._channels_last else "NCHW"
 
@@ -50,8 +59,8 @@ class TorchTrainer:
 
     def unsupported(self) -> Optional[str]:
         config = self.config
-        if config.device != "cpu":
-            return f"device {config.device!r}: this adapter trains on cpu"
+        if self._on_gpu:
+            return _no_device(self.torch, config.device) or _no_precision(self.torch, config)
         if config.execution == "graph":
             return "execution 'graph' is CUDA graphs in PyTorch, which a CPU does not have; use 'compiled'"
         if config.execution == "compiled" and not _cpp_compiler():
@@ -61,17 +70,38 @@ class TorchTrainer:
         return None
 
     def settings(self) -> Dict[str, Any]:
-        return {
-            "execution": "compiled" if self.config.execution == "compiled" else "eager",
+        config, torch = self.config, self.torch
+        execution = "eager" if config.execution == "default" else config.execution
+        common = {
+            "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
-            "allocator": "keeps freed memory" if self._keeps_memory else "system default",
-            "optimizer": "torch.optim.SGD",
-            "threads": self.torch.get_num_threads(),
+            "optimizer": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
+            "threads": torch.get_num_threads(),
         }
+        if not self._on_gpu:
+            return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
+        return {
+            **common,
+            "gpu": torch.cuda.get_device_name(config.device),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "tf32": torch.backends.cudnn.allow_tf32,
+            **({"loss_scale": f"dynamic, from {LOSS_SCALE:g}"} if config.precision == "fp16" else {}),
+        }
+
+    @property
+    def _captures(self) -> bool:
+        return self._on_gpu and self.config.execution in ("graph", "compiled")
+
+    @property
+    def _fused(self) -> bool:
+        """One kernel for all parameters; the loss scaler of a captured step works with no other."""
+        return self._on_gpu and (self.config.tuning == "recommended" or self.config.precision == "fp16")
 
     def build(self, graph: Graph) -> None:
         config, torch = self.config, self.torch
-        self._network = _lower(torch, graph)
+        self._network = _lower(torch, graph).to(config.device)
         if self._channels_last:
             self._network.to(memory_format=torch.channels_last)
         self._optimizer = torch.optim.SGD(
@@ -79,35 +109,60 @@ class TorchTrainer:
             lr=config.learning_rate,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
+            **({"fused": True} if self._fused else {}),
         )
         self._loss = torch.nn.CrossEntropyLoss()
-        self._call = torch.compile(self._network) if config.execution == "compiled" else self._network
+        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
+        self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
+        self._gpu = Gpu(torch, config.device) if self._on_gpu else None
+        self._step: Callable[[Any, Any], Any] = self._plain_step
+        if self._captures:
+            self._step = CapturedStep(torch, self._plain_step, self._kept_state)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         held = self._arrays()
         with self.torch.no_grad():
             for name, array in weights.items():
                 held[name].copy_(_readonly_tensor(self.torch, array))
-            for state in self._optimizer.state.values():
-                state["momentum_buffer"].zero_()
+            for momentum in self._momenta():
+                momentum.zero_()
+
+    def _momenta(self) -> List[Any]:
+        states = self._optimizer.state.values()
+        return [state["momentum_buffer"] for state in states if state.get("momentum_buffer") is not None]
+
+    def _kept_state(self) -> List[Any]:
+        """All tensors that a training step changes."""
+        return [*self._network.state_dict().values(), *self._momenta()]
 
     def weights(self) -> Dict[str, Any]:
         contiguous = self.torch.contiguous_format
-        return {name: t.detach().clone(memory_format=contiguous).numpy() for name, t in self._arrays().items()}
+        return {name: t.detach().clone(memory_format=contiguous).cpu().numpy() for name, t in self._arrays().items()}
 
     def _arrays(self) -> Dict[str, Any]:
         state = self._network.state_dict(keep_vars=True)
         return {name: t for name, t in state.items() if not name.endswith("num_batches_tracked")}
 
+    def host_array(self, shape: Tuple[int, ...]) -> Any:
+        return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
+
     def adopt(self, images: Any, labels: Any) -> Batch:
         tensor = self.torch.from_numpy(images)
         if self._channels_last:
             tensor = tensor.permute(0, 3, 1, 2)
-        return Batch(tensor, self.torch.from_numpy(labels), len(labels))
+        return self._batch(tensor, self.torch.from_numpy(labels))
+
+    def _batch(self, images: Any, labels: Any) -> Batch:
+        """A batch on the device, in its memory format; on a GPU the copy may still be under way."""
+        if self._gpu:
+            images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
+        elif self._channels_last:
+            images = images.to(memory_format=self.torch.channels_last)
+        return Batch(images, labels, len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
         images = batch.images.permute(0, 2, 3, 1) if self._channels_last else batch.images
-        return images.contiguous().numpy(), batch.labels.numpy()
+        return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         config = self.config
@@ -117,54 +172,194 @@ class TorchTrainer:
             sampler=EpochOrder(len(pictures), config.seed),
             num_workers=config.loader_workers,
             persistent_workers=config.loader_workers > 0,
+            pin_memory=self._on_gpu,
         )
         start_loader(loader)
         return loader
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        for images, labels in pipeline:
-            if self._channels_last:
-                images = images.to(memory_format=self.torch.channels_last)
-            yield Batch(images, labels, len(labels))
+        return (self._batch(images, labels) for images, labels in pipeline)
 
     def train_step(self, batch: Batch) -> Any:
-        loss = self._backward(batch)
-        self._optimizer.step()
+        if self._gpu:
+            return self._gpu.timed(self._step, batch)
+        return self._step(batch.images, batch.labels)
+
+    def _plain_step(self, images: Any, labels: Any) -> Any:
+        loss = self._backward(images, labels)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
         return loss
 
-    def _backward(self, batch: Batch) -> Any:
+    def _backward(self, images: Any, labels: Any) -> Any:
         self._optimizer.zero_grad(set_to_none=True)
         with self._autocast():
-            loss = self._loss(self._call(batch.images), batch.labels)
-        loss.backward()
+            loss = self._loss(self._call(images), labels)
+        self._scaler.scale(loss).backward()
         return loss.detach()
 
     def gradients(self, batch: Batch) -> Dict[str, Any]:
-        self._backward(batch)
+        self._backward(batch.images, batch.labels)
+        self._scaler.unscale_(self._optimizer)
+        self._scaler.update()
         held = {name: p.grad.contiguous() for name, p in self._network.named_parameters()}
         self._optimizer.zero_grad(set_to_none=True)
-        return {name: gradient.numpy() for name, gradient in held.items()}
+        return {name: gradient.cpu().numpy() for name, gradient in held.items()}
 
     def _autocast(self) -> Any:
-        if self.config.precision == "fp32":
+        if self.config.precision in ("fp32", "tf32"):
             return contextlib.nullcontext()
-        return self.torch.autocast("cpu", dtype=self.torch.bfloat16)
+        dtype = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}[self.config.precision]
+        return self.torch.autocast(self.config.device.partition(":")[0], dtype=dtype)
 
     def read_losses(self, losses: List[Any]) -> List[float]:
-        return [loss.item() for loss in losses]
+        return self._gpu.read(losses) if self._gpu else [loss.item() for loss in losses]
 
     def forward(self, batch: Batch, *, training: bool = False) -> Any:
         self._network.train(training)
         with self.torch.no_grad(), self._autocast():
             logits = self._network(batch.images)
         self._network.train()
-        return logits.float().numpy()
+        return logits.float().cpu().numpy()
 
     def synchronize(self) -> None:
-        """Nothing to wait for: a CPU step has ended when it returns."""
+        """A CPU step has ended when it returns."""
+        if self._gpu:
+            self.torch.cuda.synchronize(self.config.device)
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return self._gpu.times() if self._gpu else None
 
     def release(self) -> None:
-        self._network = self._optimizer = self._call = None
+        self._network = self._optimizer = self._call = self._step = self._gpu = None
+
+
+class Step(NamedTuple):
+    """A step handed to a GPU: where its loss will be, and the events around it on the device."""
+
+    loss: Any  # pinned, (1,)
+    start: Any
+    end: Any
+
+
+class Gpu:
+    """Copies to one GPU beside its computing, and what both took by the GPU's own clock."""
+
+    def __init__(self, torch: Any, device: str) -> None:
+        torch.cuda.set_device(device)
+        self._torch = torch
+        self._device = device
+        self._copies = torch.cuda.Stream(device)
+        self._free: List[Any] = []  # events to use again: making one costs more than recording it
+        self._copied: Deque[Tuple[Any, Any, Any]] = collections.deque()
+        self._copy_ms = self._compute_ms = 0.0
+
+    def copy(self, images: Any, labels: Any, *, channels_last: bool) -> Tuple[Any, Any]:
+        """Both on the device. From pinned memory it runs beside the step before, and the step after waits for it."""
+        torch, computing = self._torch, self._torch.cuda.current_stream()
+        source = (images, labels)
+        with torch.cuda.stream(self._copies):
+            start = self._record()
+            images, labels = (tensor.to(self._device, non_blocking=True) for tensor in source)
+            if channels_last:
+                images = images.contiguous(memory_format=torch.channels_last)
+            end = self._record()
+        computing.wait_event(end)
+        # Made on one stream and used on another: the allocator must not give their memory away in between.
+        images.record_stream(computing), labels.record_stream(computing)
+        self._copied.append((start, end, source))
+        self._settle()
+        return images, labels
+
+    def timed(self, step: Callable[[Any, Any], Any], batch: Batch) -> Step:
+        """Hand a step over; its loss goes to memory of the host without anyone waiting for it."""
+        start = self._record()
+        loss = step(batch.images, batch.labels)
+        kept = self._torch.empty((), pin_memory=True)
+        end = self._record()
+        kept.copy_(loss, non_blocking=True)
+        return Step(kept, start, end)
+
+    def read(self, steps: List[Step]) -> List[float]:
+        """Losses of steps in the order they were handed over; waits for those."""
+        for step in steps:
+            step.end.synchronize()
+        return [self._read(step) for step in steps]
+
+    def _read(self, step: Step) -> float:
+        self._compute_ms += step.start.elapsed_time(step.end)
+        self._free += (step.start, step.end)
+        return float(step.loss)
+
+    def times(self) -> DeviceTimes:
+        """Of all that was read and copied since the last call; the device is idle."""
+        self._settle()
+        found = DeviceTimes(round(self._copy_ms * 1e6), round(self._compute_ms * 1e6))
+        self._copy_ms = self._compute_ms = 0.0
+        return found
+
+    def _settle(self) -> None:
+        """Count copies that are done, and let go of the memory they read."""
+        while self._copied and self._copied[0][1].query():
+            start, end, _ = self._copied.popleft()
+            self._copy_ms += start.elapsed_time(end)
+            self._free += (start, end)
+
+    def _record(self) -> Any:
+        event = self._free.pop() if self._free else self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+class CapturedStep:
+    """A training step as a CUDA graph, one for each shape of batch, captured when that shape is first met."""
+
+    def __init__(self, torch: Any, step: Callable[[Any, Any], Any], state: Callable[[], List[Any]]) -> None:
+        self._torch = torch
+        self._step = step
+        self._state = state
+        self._captured: Dict[Any, Tuple[Any, Any, Any, Any]] = {}
+        self._pool = torch.cuda.graph_pool_handle()  # one for all: they never run at the same time
+        self._filled: Tuple[Any, Any] = (None, None)  # graph and images it holds: the same need no copy
+
+    def __call__(self, images: Any, labels: Any) -> Any:
+        shape = tuple(images.shape)
+        if shape not in self._captured:
+            self._captured[shape] = self._capture(images, labels)
+        graph, held_images, held_labels, loss = self._captured[shape]
+        if self._filled != (graph, images):
+            held_images.copy_(images), held_labels.copy_(labels)
+            self._filled = (graph, images)
+        graph.replay()
+        return loss
+
+    def _capture(self, images: Any, labels: Any) -> Tuple[Any, Any, Any, Any]:
+        """Capture after some steps on a side stream (they tune and allocate), then undo what those changed."""
+        torch = self._torch
+        images, labels = images.clone(memory_format=torch.preserve_format), labels.clone()
+        before = [tensor.clone() for tensor in self._state()]
+        random = torch.cuda.get_rng_state()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(STEPS_BEFORE_CAPTURE):
+                self._step(images, labels)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            loss = self._step(images, labels)
+        torch.cuda.set_rng_state(random)
+        self._restore(before)
+        return graph, images, labels, loss
+
+    def _restore(self, before: List[Any]) -> None:
+        """Momentum made by the first step has no former value: it was zero."""
+        with self._torch.no_grad():
+            for number, tensor in enumerate(self._state()):
+                if number < len(before):
+                    tensor.copy_(before[number])
+                else:
+                    tensor.zero_()
 
 
 class PictureDataset:
@@ -210,6 +405,21 @@ def import_torchvision(torch: Any) -> Any:
 
 
 _kept_alive: List[Any] = []
+
+
+def _no_device(torch: Any, device: str) -> Optional[str]:
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(device.partition(":")[2] or 0) < found:
+        return None
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
+    return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
+
+
+def _no_precision(torch: Any, config: TrainConfig) -> Optional[str]:
+    major, minor = torch.cuda.get_device_capability(config.device)
+    if config.precision in ("tf32", "bf16") and major < 8:
+        return f"precision {config.precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+    return None
 
 
 def _cpp_compiler() -> Optional[str]:

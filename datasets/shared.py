@@ -6,7 +6,7 @@ Worker side: standard library, numpy, Pillow and simplejpeg.
 import collections
 import concurrent.futures
 from types import TracebackType
-from typing import Any, Deque, Iterator, List, Optional, Tuple, Type
+from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from framework_compare.protocol import CROPS, FLIPS, Pictures
 
 LAYOUTS = ("NCHW", "NHWC")
 Arrays = Tuple[np.ndarray, np.ndarray]
+Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
 
 
 class SharedPipeline:
@@ -23,7 +24,8 @@ class SharedPipeline:
 
     `workers` threads decode (simplejpeg, Pillow and numpy release the GIL); 0 decodes in the caller. `prefetch`
     batches are made ahead of the one in use, so that memory does not grow with the number of pictures. What a
-    picture looks like depends on (seed, epoch, its index) only. Close it, or use it in a `with`.
+    picture looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
+    a device copies from fastest, for instance. Close it, or use it in a `with`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class SharedPipeline:
         layout: str = "NCHW",
         workers: int = 1,
         prefetch: int = 2,
+        allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
     ) -> None:
         _check_one_of("flip", flip, FLIPS)
         _check_one_of("crop", crop, CROPS)
@@ -50,6 +53,7 @@ class SharedPipeline:
         self._batch_size, self._image_size = batch_size, image_size
         self._seed, self._flip, self._crop, self._layout = seed, flip, crop, layout
         self._workers = workers
+        self._allocate = allocate
         # Small batches: enough of them in flight to keep every worker busy.
         self._ahead = max(prefetch, -(-2 * workers // batch_size))
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, "pictures") if workers else None
@@ -95,7 +99,7 @@ class SharedPipeline:
         s = self._image_size
         shape = (3, s, s) if self._layout == "NCHW" else (s, s, 3)
         labels = np.array([self._pictures.labels[i] for i in indices], dtype=np.int64)
-        batch = _Batch(np.empty((len(indices), *shape), dtype=np.float32), labels)
+        batch = _Batch(self._allocate((len(indices), *shape)), labels)
         if self._pool is None:
             self._fill(batch.images, number, indices)
             return batch

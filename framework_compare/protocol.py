@@ -78,6 +78,13 @@ class Batch(NamedTuple):
     size: int
 
 
+class DeviceTimes(NamedTuple):
+    """What a device did since last asked, by its own clock: nanoseconds of copying batches to it and of computing."""
+
+    copy_ns: int
+    compute_ns: int
+
+
 class Trainer(Protocol):
     """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
 
@@ -113,6 +120,9 @@ class Trainer(Protocol):
     def weights(self) -> Dict[str, "np.ndarray"]:
         """Copies of all parameters and running statistics, by graph name, in the graph's shapes."""
 
+    def host_array(self, shape: Tuple[int, ...]) -> "np.ndarray":
+        """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
+
     def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
         """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,)."""
 
@@ -142,6 +152,9 @@ class Trainer(Protocol):
 
     def synchronize(self) -> None:
         """Return when all work given to the device is done."""
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        """Times since last asked, after `synchronize`; None where the framework has no clock of the device's."""
 
     def release(self) -> None:
         """Stop loader workers and free what is held."""

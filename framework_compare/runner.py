@@ -21,6 +21,9 @@ from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
 LOSS_LAG = 1
+# Steps a device may be behind the host: enough that it never waits for the host to hand over the next one, and few
+# enough that prefetched batches do not pile up in its memory.
+DEVICE_LOSS_LAG = 8
 PROGRESS_NS = 500_000_000
 
 
@@ -99,10 +102,10 @@ class Runner:
     def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
         trainer, now = self.trainer, time.monotonic_ns
-        lag = LOSS_LAG if self.config.device == "cpu" else self.config.epochs * len(self.pictures)
-        losses = LossSum(trainer, lag)
+        losses = LossSum(trainer, LOSS_LAG if self.config.device == "cpu" else DEVICE_LOSS_LAG)
         waits, ends = array("q"), array("q")
         trainer.synchronize()
+        trainer.device_times()  # what came before this epoch is not its own
         start = mark = told = now()
         for batch in batches:
             waits.append(now() - mark)
@@ -117,7 +120,9 @@ class Runner:
         end = now()
         if not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
-        return _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        device = trainer.device_times()
+        return event if device is None else {**event, **device._asdict()}
 
 
 def _epoch_event(
@@ -240,7 +245,11 @@ def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -
     from framework_compare.datasets.shared import SharedPipeline
 
     return SharedPipeline(
-        pictures, batch_size=config.batch_size, workers=config.loader_workers, **_reading(trainer, config)
+        pictures,
+        batch_size=config.batch_size,
+        workers=config.loader_workers,
+        allocate=trainer.host_array,
+        **_reading(trainer, config),
     )
 
 

@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
 LEAK_CAP_BYTES = 3 << 30  # a leak that nothing stops must not take the machine along
 HOSTILE_TEXT = "deliberate; DROP TABLE run; -- <b>bold</b> \x1b[31m \ud800 'quoted' \"twice\"\nand a second line"
@@ -239,6 +239,9 @@ class FaultyTrainer:
     def weights(self) -> Dict[str, np.ndarray]:
         return self._weights
 
+    def host_array(self, shape: Tuple[int, ...]) -> np.ndarray:
+        return np.empty(shape, dtype=np.float32)
+
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
 
@@ -265,6 +268,9 @@ class FaultyTrainer:
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None
 
     def release(self) -> None:
         """Nothing is held."""

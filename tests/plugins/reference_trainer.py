@@ -42,6 +42,9 @@ class ReferenceTrainer:
     def weights(self):
         return {name: array.copy() for name, array in self.oracle.weights.items()}
 
+    def host_array(self, shape):
+        return numpy.empty(shape, dtype=numpy.float32)
+
     def adopt(self, images, labels):
         return Batch(images, labels, len(labels))
 
@@ -84,6 +87,9 @@ class ReferenceTrainer:
 
     def synchronize(self):
         """Nothing to wait for."""
+
+    def device_times(self):
+        return None
 
     def release(self):
         """Nothing is held."""

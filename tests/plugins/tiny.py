@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import Batch, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
 
 
 class TinyTrainer:
@@ -43,6 +43,9 @@ class TinyTrainer:
 
     def weights(self) -> Dict[str, np.ndarray]:
         return {name: array.astype(np.float32) for name, array in self._weights.items()}
+
+    def host_array(self, shape: Tuple[int, ...]) -> np.ndarray:
+        return np.empty(shape, dtype=np.float32)
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(images, labels, len(labels))
@@ -86,6 +89,9 @@ class TinyTrainer:
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None
 
     def release(self) -> None:
         """Nothing is held."""

@@ -79,6 +79,8 @@ def _prepare_folder(what: Launch) -> Path:
 def worker_environment(*, managed: bool) -> Dict[str, str]:
     """The allow-listed part of this process's environment that a worker gets."""
     kept = {k: v for k, v in os.environ.items() if k in INHERITED or k.startswith(INHERITED_PREFIXES)}
+    # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
+    kept.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
 
 

@@ -40,6 +40,7 @@ class TorchTrainer:
     def __init__(self, config: TrainConfig) -> None:
         recommended = config.tuning == "recommended"
         self._on_gpu = config.device != "cpu"
+        self._device = "cuda:0" if config.device == "cuda" else config.device
         self._keeps_memory = recommended and not self._on_gpu and keep_freed_memory()
         import torch
 
@@ -60,7 +61,7 @@ class TorchTrainer:
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            return _no_device(self.torch, config.device) or _no_precision(self.torch, config)
+            return _no_device(self.torch, self._device) or _no_precision(self.torch, config, self._device)
         if config.execution == "graph":
             return "execution 'graph' is CUDA graphs in PyTorch, which a CPU does not have; use 'compiled'"
         if config.execution == "compiled" and not _cpp_compiler():
@@ -82,7 +83,7 @@ class TorchTrainer:
             return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
         return {
             **common,
-            "gpu": torch.cuda.get_device_name(config.device),
+            "gpu": torch.cuda.get_device_name(self._device),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
@@ -101,7 +102,7 @@ class TorchTrainer:
 
     def build(self, graph: Graph) -> None:
         config, torch = self.config, self.torch
-        self._network = _lower(torch, graph).to(config.device)
+        self._network = _lower(torch, graph).to(self._device)
         if self._channels_last:
             self._network.to(memory_format=torch.channels_last)
         self._optimizer = torch.optim.SGD(
@@ -114,7 +115,7 @@ class TorchTrainer:
         self._loss = torch.nn.CrossEntropyLoss()
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
-        self._gpu = Gpu(torch, config.device) if self._on_gpu else None
+        self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
         if self._captures:
             self._step = CapturedStep(torch, self._plain_step, self._kept_state)
@@ -225,7 +226,7 @@ class TorchTrainer:
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""
         if self._gpu:
-            self.torch.cuda.synchronize(self.config.device)
+            self.torch.cuda.synchronize(self._device)
 
     def device_times(self) -> Optional[DeviceTimes]:
         return self._gpu.times() if self._gpu else None
@@ -409,14 +410,14 @@ _kept_alive: List[Any] = []
 
 def _no_device(torch: Any, device: str) -> Optional[str]:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(device.partition(":")[2] or 0) < found:
+    if int(device.partition(":")[2]) < found:
         return None
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
     return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
 
 
-def _no_precision(torch: Any, config: TrainConfig) -> Optional[str]:
-    major, minor = torch.cuda.get_device_capability(config.device)
+def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+    major, minor = torch.cuda.get_device_capability(device)
     if config.precision in ("tf32", "bf16") and major < 8:
         return f"precision {config.precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
     return None

@@ -36,12 +36,8 @@ def make_ours(job, config, trainer_class):
     runner.trainer.build(runner.graph)
     runner.load_weights()
     held = open_source(runner.trainer, runner.pictures, config).held[0]
-
-    def run(steps):
-        event = runner.run_epoch(itertools.repeat(held, steps), 1)
-        return (event["end_ns"] - event["start_ns"]) / 1e9 / steps
-
-    return run
+    timed = clock(config, trainer_class)
+    return lambda steps: timed(lambda: runner.run_epoch(itertools.repeat(held, steps), 1)) / steps
 
 
 def make_hand(job, config, trainer_class):
@@ -50,7 +46,7 @@ def make_hand(job, config, trainer_class):
 
     from framework_compare.allocator import keep_freed_memory
 
-    if trainer_class.name in ("torch", "paddle"):
+    if trainer_class.name in ("torch", "paddle") and config.device == "cpu":
         keep_freed_memory()
     if trainer_class.name == "torch":
         import torch
@@ -59,21 +55,45 @@ def make_hand(job, config, trainer_class):
         import_torchvision(torch)
     rng = np.random.default_rng(0)
     size = config.image_size
-    channels_first = trainer_class.name != "tensorflow"
+    channels_first = trainer_class.name not in ("tensorflow", "jax")
     shape = (config.batch_size, 3, size, size) if channels_first else (config.batch_size, size, size, 3)
     images = rng.standard_normal(shape, dtype=np.float32)
     labels = np.arange(config.batch_size, dtype=np.int64) % 3
+    how = {} if config.device == "cpu" else {"execution": config.execution, "precision": config.precision}
     loop = importlib.import_module(f"{trainer_class.name}_loop")
-    step, synchronize = loop.make(job["zoo_model"], images, labels, config.threads)
+    step, synchronize = loop.make(job["zoo_model"], images, labels, config.threads, **how)
 
-    def run(steps):
-        start = time.perf_counter()
+    def go(steps):
         for _ in range(steps):
             step()
         synchronize()
-        return (time.perf_counter() - start) / steps
 
-    return run
+    timed = clock(config, trainer_class)
+    return lambda steps: timed(lambda: go(steps)) / steps
+
+
+def clock(config, trainer_class):
+    """What times a call that ends with the device idle, in seconds: CUDA events where PyTorch has them."""
+    if trainer_class.name == "torch" and config.device != "cpu":
+        return between_events
+
+    def timed(call):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return timed
+
+
+def between_events(call):
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ class TorchTrainer:
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
         self._channels_last = recommended
         self.layout = "NHWC" if self._channels_last else "NCHW"
+        self._gpu: Optional[Gpu] = None  # a pipeline may be opened before the network is built
 
     def version(self) -> str:
         return str(self.torch.__version__)

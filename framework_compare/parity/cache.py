@@ -44,16 +44,17 @@ def _digest(framework: Framework, version: Optional[str], config: TrainConfig, m
 
 
 def load_network(key: str) -> Optional[Parity]:
-    document = _load(key)
+    document = load(key)
     return None if document is None else Parity.from_dict(document)
 
 
 def load_pipeline(key: str) -> Optional[Level]:
-    document = _load(key)
+    document = load(key)
     return None if document is None else Level(**document)
 
 
-def _load(key: str) -> Any:
+def load(key: str) -> Any:
+    """The document kept under a key, None where there is none that can be read."""
     try:
         return json.loads(_path(key).read_text(encoding="utf-8"))
     except (OSError, ValueError):

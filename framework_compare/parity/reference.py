@@ -103,7 +103,7 @@ def make_reference(graph: Graph, questions: Questions = Questions()) -> Referenc
     exact = answer(graph, views, smooth_views, batches, optimiser, np.float64)
     yardstick: Errors = {}
     for draw in range(questions.draws):
-        moved = [(_moved(images, draw), labels) for images, labels in batches]
+        moved = [(moved(images, draw), labels) for images, labels in batches]
         said = answer(graph, views, smooth_views, moved, optimiser, np.float32, plain_sums=draw > 0)
         found = errors(said, exact, smooth_views)
         found[3].update(loss_roundings(said, exact))
@@ -166,7 +166,7 @@ def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: 
             views[name][:] = value + 0.2 * spread * rng.standard_normal(value.shape)
 
 
-def _moved(images: Array, draw: int) -> Array:
+def moved(images: Array, draw: int) -> Array:
     """Each number one float32 up or down by chance, the same for the same draw; draw 0 moves none."""
     if draw == 0:
         return images

@@ -103,8 +103,8 @@ def make_reference(graph: Graph, questions: Questions = Questions()) -> Referenc
     exact = answer(graph, views, smooth_views, batches, optimiser, np.float64)
     yardstick: Errors = {}
     for draw in range(questions.draws):
-        moved = [(moved(images, draw), labels) for images, labels in batches]
-        said = answer(graph, views, smooth_views, moved, optimiser, np.float32, plain_sums=draw > 0)
+        nearby = [(moved(images, draw), labels) for images, labels in batches]
+        said = answer(graph, views, smooth_views, nearby, optimiser, np.float32, plain_sums=draw > 0)
         found = errors(said, exact, smooth_views)
         found[3].update(loss_roundings(said, exact))
         yardstick = _larger(yardstick, found)

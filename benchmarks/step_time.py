@@ -48,6 +48,10 @@ class Side:
             env=worker_environment(managed=True),
         )
 
+    @property
+    def pid(self):
+        return self._child.pid
+
     def ask(self, steps):
         print(steps, file=self._child.stdin, flush=True)
 

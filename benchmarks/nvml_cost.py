@@ -1,0 +1,91 @@
+"""What sampling a GPU at 10 Hz costs the run: step times with the recorder on over those with it off, interleaved.
+
+One worker trains in the `memory` pipeline; every round times it twice, once while the parent samples its processes and
+the GPU, in turns. The figure is the median of the ratios with its range. Target: under 1.005.
+
+Usage: python benchmarks/nvml_cost.py --python torch=/path/to/python [--rounds 30] [--save FILE]
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+
+from step_time import Side, write_job
+
+from framework_compare import environments, machine, registry, staging
+from framework_compare.protocol import TrainConfig
+from framework_compare.samplers.recorder import Recorder
+
+ROUND_S = 1.0
+
+
+def measure(model, batch_size, python, rounds, folder):
+    spec = registry.framework("torch")
+    config = TrainConfig(
+        device="cuda",
+        batch_size=batch_size,
+        execution="graph",
+        pipeline="memory",
+        threads=machine.available_cores(),
+        loader_workers=1,
+    )
+    job = write_job(spec, model, config, folder)
+    side = Side("ours", environments.ensure("torch", python=python).python, staging.stage(spec), job)
+    side.run(5)
+    steps = max(5, round(ROUND_S / side.run(20)))
+    times = []
+    for number in range(rounds):
+        taken = {}
+        for on in (True, False) if number % 2 else (False, True):
+            with Recorder(side.pid, device="cuda", hz=10) if on else nullcontext():
+                taken[on] = side.run(steps)
+        times.append((taken[True], taken[False]))
+    side.close()
+    ratios = sorted(on / off for on, off in times)
+    return {
+        "model": model,
+        "batch_size": batch_size,
+        "rounds": rounds,
+        "steps_a_round": steps,
+        "step_s": statistics.median(off for _, off in times),
+        "ratio_median": statistics.median(ratios),
+        "ratio_low": ratios[0],
+        "ratio_high": ratios[-1],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", help="torch=PATH of an interpreter that has it")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--save")
+    options = parser.parse_args()
+    python = options.python.partition("=")[2] if options.python else None
+    rows = []
+    for model, batch_size in (("alexnet", 1), ("resnet50", 100)):
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measure(model, batch_size, python, options.rounds, Path(folder)))
+        row = rows[-1]
+        print(
+            f"{model:10}batch {batch_size:<4}{1e3 * row['step_s']:.3f} ms a step, on/off {row['ratio_median']:.4f}"
+            f" ({row['ratio_low']:.4f}-{row['ratio_high']:.4f})",
+            flush=True,
+        )
+    if options.save:
+        document = {
+            "command": f"python benchmarks/nvml_cost.py --python torch=PYTHON --rounds {options.rounds}",
+            "date": datetime.date.today().isoformat(),
+            "machine": machine.describe(),
+            "versions": {"torch": environments.find("torch", python=python).version},
+            "rows": rows,
+        }
+        Path(options.save).write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

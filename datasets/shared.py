@@ -6,7 +6,7 @@ Worker side: standard library, numpy, Pillow and simplejpeg.
 import collections
 import concurrent.futures
 from types import TracebackType
-from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple, Type
+from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 import numpy as np
 
@@ -19,10 +19,45 @@ Arrays = Tuple[np.ndarray, np.ndarray]
 Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
 
 
+MOST_PER_TASK = 4  # pictures: handing a task over costs some 3 % of decoding one
+
+
+class Reading(NamedTuple):
+    """How pictures are read: with an epoch and an index it decides every bit of one."""
+
+    image_size: int
+    seed: int
+    flip: str
+    crop: str
+    layout: str
+
+    @property
+    def shape(self) -> Tuple[int, int, int]:
+        """Of one image."""
+        s = self.image_size
+        return (3, s, s) if self.layout == "NCHW" else (s, s, 3)
+
+    def fill(self, image: np.ndarray, path: str, epoch: int, index: int) -> None:
+        """Read one picture into a float32 array of `shape`; DataError names one that cannot be read."""
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            state = preprocess.picture_state(self.seed, epoch, index)
+            size = preprocess.picture_size(data)
+            crop = preprocess.draw_crop(state, *size, flip=self.flip)
+            if self.crop == "none":
+                crop = preprocess.whole(*size)._replace(flip=crop.flip)
+            pixels = preprocess.decode_crop_resize(data, crop, self.image_size)
+        except Exception as error:
+            raise DataError(f"picture {path!r} cannot be read: {error}") from error
+        preprocess.normalise_into(image, pixels, self.layout)
+
+
 class SharedPipeline:
     """Shuffled, augmented batches of a set of pictures, the same whatever the framework and number of workers.
 
-    `workers` threads decode (simplejpeg, Pillow and numpy release the GIL); 0 decodes in the caller. `prefetch`
+    `workers` threads decode (simplejpeg, Pillow and numpy release the GIL), or with `processes` as many processes; 0
+    decodes in the caller. `prefetch`
     batches are made ahead of the one in use, so that memory does not grow with the number of pictures. What a
     picture looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
     a device copies from fastest, for instance. Close it, or use it in a `with`.
@@ -40,6 +75,7 @@ class SharedPipeline:
         layout: str = "NCHW",
         workers: int = 1,
         prefetch: int = 2,
+        processes: bool = False,
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
     ) -> None:
         _check_one_of("flip", flip, FLIPS)
@@ -50,13 +86,14 @@ class SharedPipeline:
         _check_at_least("workers", workers, 0)
         _check_at_least("prefetch", prefetch, 1)
         self._pictures = pictures
-        self._batch_size, self._image_size = batch_size, image_size
-        self._seed, self._flip, self._crop, self._layout = seed, flip, crop, layout
+        self._batch_size, self._seed = batch_size, seed
+        self._reading = Reading(image_size, seed, flip, crop, layout)
         self._workers = workers
         self._allocate = allocate
         # Small batches: enough of them in flight to keep every worker busy.
         self._ahead = max(prefetch, -(-2 * workers // batch_size))
         self._pool = concurrent.futures.ThreadPoolExecutor(workers, "pictures") if workers else None
+        self._decoders = self._start_decoders() if processes and workers else None
         self._closed = False
 
     def epoch(self, number: int) -> Iterator[Arrays]:
@@ -84,6 +121,9 @@ class SharedPipeline:
         self._closed = True
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+        if self._decoders is not None:
+            self._decoders.close()
+            self._decoders = None
 
     def __enter__(self) -> "SharedPipeline":
         return self
@@ -96,10 +136,8 @@ class SharedPipeline:
     def _start(self, number: int, indices: np.ndarray) -> "_Batch":
         if self._closed:
             raise UsageError("the input pipeline is closed; open another one")
-        s = self._image_size
-        shape = (3, s, s) if self._layout == "NCHW" else (s, s, 3)
         labels = np.array([self._pictures.labels[i] for i in indices], dtype=np.int64)
-        batch = _Batch(self._allocate((len(indices), *shape)), labels)
+        batch = _Batch(self._allocate((len(indices), *self._reading.shape)), labels)
         if self._pool is None:
             self._fill(batch.images, number, indices)
             return batch
@@ -117,25 +155,21 @@ class SharedPipeline:
         return batch.images, batch.labels
 
     def _fill(self, images: np.ndarray, number: int, indices: np.ndarray) -> None:
-        for image, index in zip(images, indices):
+        tasks = [{"path": self._pictures.paths[i], "epoch": number, "index": int(i)} for i in indices]
+        if self._closed:
+            return
+        if self._decoders is not None:
+            self._decoders.fill(images, tasks)
+            return
+        for image, task in zip(images, tasks):
             if self._closed:
                 return
-            self._fill_one(image, number, int(index))
+            self._reading.fill(image, **task)
 
-    def _fill_one(self, image: np.ndarray, number: int, index: int) -> None:
-        path = self._pictures.paths[index]
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-            state = preprocess.picture_state(self._seed, number, index)
-            size = preprocess.picture_size(data)
-            crop = preprocess.draw_crop(state, *size, flip=self._flip)
-            if self._crop == "none":
-                crop = preprocess.whole(*size)._replace(flip=crop.flip)
-            pixels = preprocess.decode_crop_resize(data, crop, self._image_size)
-        except Exception as error:
-            raise DataError(f"picture {path!r} cannot be read: {error}") from error
-        preprocess.normalise_into(image, pixels, self._layout)
+    def _start_decoders(self) -> Any:
+        from framework_compare.datasets.decoders import Decoders
+
+        return Decoders(self._workers, MOST_PER_TASK, self._reading._asdict(), self._reading.shape)
 
 
 class _Batch:
@@ -181,8 +215,8 @@ def memory_batch(
 
 
 def _pictures_per_task(count: int, workers: int) -> int:
-    """Several pictures a task where there are many: handing one over costs some 3 % of decoding it."""
-    return max(1, min(4, count // (2 * workers)))
+    """Several pictures a task where there are many, and still enough tasks for all workers."""
+    return max(1, min(MOST_PER_TASK, count // (2 * workers)))
 
 
 def _check_at_least(name: str, value: Any, least: int) -> None:

@@ -248,6 +248,7 @@ def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -
         pictures,
         batch_size=config.batch_size,
         workers=config.loader_workers,
+        processes=config.device != "cpu",
         allocate=trainer.host_array,
         **_reading(trainer, config),
     )

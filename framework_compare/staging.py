@@ -31,6 +31,7 @@ MODULES = (
     "framework_compare.worker",
     "framework_compare.adapters",
     "framework_compare.datasets",
+    "framework_compare.datasets.decoders",
     "framework_compare.datasets.order",
     "framework_compare.datasets.preprocess",
     "framework_compare.datasets.shared",

@@ -9,12 +9,13 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 from framework_compare.datasets import preprocess
 from framework_compare.datasets.folder import read_folder
-from framework_compare.datasets.shared import SharedPipeline, epoch_order, memory_batch
+from framework_compare.datasets.shared import Reading, SharedPipeline, epoch_order, memory_batch
 from framework_compare.errors import DataError, UsageError
 from framework_compare.protocol import Pictures
 
@@ -67,7 +68,9 @@ def test_each_picture_once_an_epoch_in_a_new_order(pictures: Pictures) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 3, "prefetch": 9}], ids=str
+    "settings",
+    [{"workers": 1}, {"workers": 2}, {"workers": 7}, {"workers": 3, "prefetch": 9}, {"workers": 2, "processes": True}],
+    ids=str,
 )
 def test_workers_and_prefetch_change_nothing(pictures: Pictures, settings: dict) -> None:
     expected, got = epoch(pictures, 2, workers=0), epoch(pictures, 2, **settings)
@@ -156,13 +159,9 @@ def test_a_closed_pipeline_says_so(pictures: Pictures, workers: int) -> None:
 
 
 def test_prefetch_is_bounded(pictures: Pictures, monkeypatch) -> None:
-    read: list[int] = []
-    real = SharedPipeline._fill_one
-    monkeypatch.setattr(
-        SharedPipeline,
-        "_fill_one",
-        lambda self, image, number, index: read.append(index) or real(self, image, number, index),
-    )
+    read: list[dict] = []
+    real = Reading.fill
+    monkeypatch.setattr(Reading, "fill", lambda self, image, **task: read.append(task) or real(self, image, **task))
     many = Pictures(("a",), pictures.paths * 10, pictures.labels * 10, pictures.formats * 10)
     with pipeline(many, workers=2, prefetch=2) as opened:
         batches = opened.epoch(0)
@@ -172,15 +171,37 @@ def test_prefetch_is_bounded(pictures: Pictures, monkeypatch) -> None:
         batches.close()
 
 
+@pytest.mark.parametrize("processes", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("content", [b"", b"text", None], ids=["empty", "text", "missing"])
-def test_a_picture_gone_bad_is_named(pictures: Pictures, tmp_path: Path, workers: int, content: bytes | None) -> None:
+def test_a_picture_gone_bad_is_named(
+    pictures: Pictures, tmp_path: Path, workers: int, processes: bool, content: bytes | None
+) -> None:
     bad = tmp_path / "gone\nbad.jpg"
     if content is not None:
         bad.write_bytes(content)
     mixed = dataclasses.replace(pictures, paths=(*pictures.paths[:-1], str(bad)))
     with pytest.raises(DataError, match=r"gone\\nbad\.jpg' cannot be read"):
-        epoch(mixed, workers=workers)
+        epoch(mixed, workers=workers, processes=processes)
+
+
+def decoders() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children() if "decoders.serve" in " ".join(process.cmdline())]
+
+
+def test_no_process_is_left_after_close(pictures: Pictures) -> None:
+    opened = pipeline(pictures, workers=3, processes=True)
+    next(opened.epoch(0))
+    assert len(decoders()) == 3
+    opened.close()
+    assert not decoders()
+
+
+def test_a_process_that_was_killed_is_told(pictures: Pictures) -> None:
+    with pipeline(pictures, workers=1, processes=True) as opened:
+        decoders()[0].kill()
+        with pytest.raises(DataError, match="a process that reads pictures ended with code -9"):
+            list(opened.epoch(0))
 
 
 def test_a_truncated_picture_is_named(pictures: Pictures, tmp_path: Path) -> None:

@@ -1,0 +1,17 @@
+"""The ladder on a real GPU: float32 really is float32 there, and TF32 really is not."""
+
+import pytest
+
+from framework_compare.parity.verify import Where, verify
+
+
+def climb(framework, python, **settings):
+    where = Where(python=python)
+    return verify([framework], ["alexnet", "mobilenet_v2"], device="cuda", image_size=64, fresh=True, where=where, **settings)
+
+
+@pytest.mark.parametrize("execution", ["eager", "graph"])
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_float32_passes_every_level(framework, execution, python_of):
+    for parity in climb(framework, python_of(framework), execution=[execution]):
+        assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"

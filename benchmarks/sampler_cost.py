@@ -111,7 +111,7 @@ def measure_memory() -> Dict[str, float]:
     tracemalloc.start()
     log = SampleLog()
     for number in range(MAX_SAMPLES):
-        log.append(number, *[1.0] * 9)
+        log.append(number, *[1.0] * 13)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return {"samples": MAX_SAMPLES, "log_mb": round(held / 1e6, 2)}

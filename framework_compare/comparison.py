@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
+from framework_compare import schema
 from framework_compare.store import Store
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Union[str, Path]) -> "Comparison":
-        """The results in a study folder; StudyError where there is no study that can be read."""
-        Store.open(folder).close()
+        """The results in a study folder, brought up to date if it is older; StudyError where there is none to read."""
+        try:
+            Store.open(folder).close()
+        except schema.OlderStudy:
+            Store.open(folder, readonly=False).close()
         return cls(folder)
 
     @classmethod
@@ -43,7 +47,7 @@ class Comparison:
 
     @functools.cached_property
     def epochs(self) -> "pd.DataFrame":
-        """A row an epoch of any run: start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*."""
+        """A row an epoch of any run: start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ..."""
         return self._read(_frames().epoch_frame)
 
     @functools.cached_property
@@ -55,6 +59,11 @@ class Comparison:
     def phases(self) -> "pd.DataFrame":
         """A row a phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
         return self._read(_frames().phase_frame)
+
+    @functools.cached_property
+    def energy(self) -> "pd.DataFrame":
+        """A row a reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j from an origin of its own, source."""
+        return self._read(_frames().energy_frame)
 
     @functools.cached_property
     def settings(self) -> Dict[str, Any]:

@@ -31,7 +31,7 @@ class Export:
 def export(
     study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet"
 ) -> Export:
-    """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples.
+    """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
     Of a damaged study the stored tables are written as far as they can be read, under their own names, and `damage`
     says what is missing. UsageError for an unknown kind, files that are there already, or Parquet without pyarrow.
@@ -58,6 +58,7 @@ def _whole(folder: Path) -> Dict[str, Any]:
     with Store.open(folder) as store:
         names, rows = store.select("SELECT * FROM run ORDER BY run_id")
     frames = {"cells": study.frame, "epochs": study.epochs, "phases": study.phases, "samples": study.samples}
+    frames["energy"] = study.energy
     facts = {"settings": study.settings, "machine": study.machine, "environments": study.environments}
     return {**frames, "runs": pd.DataFrame(rows, columns=names), "study": facts}
 

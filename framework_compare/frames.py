@@ -13,7 +13,7 @@ from framework_compare import metrics
 from framework_compare.metrics import METRICS, Measured
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Epoch, Phase, Sample
+from framework_compare.records import Energy, Epoch, Phase, Sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ WORST_FIRST = (
 )
 EPOCHS = "epochs_measured"
 Row = Dict[str, Any]
-_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample}
+_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
 
 
 def read_runs(store: "Store") -> List[Row]:
@@ -150,7 +150,7 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
     def columns(run: Row) -> Dict[str, np.ndarray]:
         raw = _columns(store, "epoch", run["run_id"])
         start = _origin(_columns(store, "phase", run["run_id"]), raw["start_ns"])
-        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95")
+        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95", "copy_s", "compute_s")
         return {
             "epoch": _integers(raw["number"]),
             "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
@@ -190,6 +190,22 @@ def sample_frame(store: "Store") -> "pd.DataFrame":
             "t_s": (times - _origin(phases, raw["t_ns"])) / 1e9,
             "phase": _phase_at(phases, times),
             **{name: _numbers(values) for name, values in raw.items() if name != "t_ns"},
+        }
+
+    return _long(store, columns)
+
+
+def energy_frame(store: "Store") -> "pd.DataFrame":
+    """A row a reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = _columns(store, "energy", run["run_id"])
+        phases = _columns(store, "phase", run["run_id"])
+        return {
+            "meter": np.array(raw["device"], dtype=object),
+            "t_s": (_integers(raw["t_ns"]) - _origin(phases, raw["t_ns"])) / 1e9,
+            "energy_j": _numbers(raw["energy_j"]),
+            "source": np.array(raw["source"], dtype=object),
         }
 
     return _long(store, columns)

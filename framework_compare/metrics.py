@@ -16,24 +16,26 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.bootstrap import mean_interval
-from framework_compare.records import Epoch, Phase, Run, Sample
+from framework_compare.records import Energy, Epoch, Phase, Run, Sample
 
 Columns = Mapping[str, Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run left: its fields, and its phases, epochs and samples as columns by field name of `records`."""
+    """What one run left: its fields, and its phases, epochs, samples and energy as columns by field name of `records`."""
 
     run: Mapping[str, Any]
     phases: Columns
     epochs: Columns
     samples: Columns
+    energy: Columns
 
     @classmethod
     def of(cls, run: Run) -> "Measured":
         fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
-        return cls(fields, _columns(Phase, run.phases), _columns(Epoch, run.epochs), _columns(Sample, run.samples))
+        lists = ((Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy))
+        return cls(fields, *(_columns(kind, items) for kind, items in lists))
 
 
 def _columns(kind: Any, items: Sequence[Any]) -> Columns:

@@ -54,7 +54,10 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included."""
+    """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included.
+
+    copy_s and compute_s are the device's own times of copying batches to it and of computing; None where it has none.
+    """
 
     number: int
     start_ns: int
@@ -66,6 +69,8 @@ class Epoch:
     step_s_median: float
     step_s_p05: float
     step_s_p95: float
+    copy_s: Optional[float] = None
+    compute_s: Optional[float] = None
 
     @property
     def seconds(self) -> float:
@@ -77,7 +82,8 @@ class Sample:
     """One reading of the samplers; a reading that could not be had is None, never 0.
 
     cpu_percent is of one core, summed over the worker's process tree since the reading before; machine_* is the
-    whole machine, 0 to 100.
+    whole machine, 0 to 100. gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle
+    is NVML's mask of the reasons for which clocks are held down, 0 where there are none.
     """
 
     t_ns: int
@@ -90,6 +96,23 @@ class Sample:
     gpu_percent: Optional[float] = None
     gpu_memory_bytes: Optional[int] = None
     gpu_power_w: Optional[float] = None
+    gpu_process_memory_bytes: Optional[int] = None
+    gpu_temperature_c: Optional[float] = None
+    gpu_sm_clock_mhz: Optional[float] = None
+    gpu_throttle: Optional[int] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Energy:
+    """Joules that a device ("gpu", "host-package-0") had taken at a moment, from an origin of its own.
+
+    Two readings make a figure, by difference. source is "counter" or "power integral".
+    """
+
+    device: str
+    t_ns: int
+    energy_j: float
+    source: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +136,8 @@ class Run:
     warnings: Tuple[str, ...] = ()
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
     log_tail: Optional[str] = None  # the last lines of the log, None when it ended well
+    gauges: Dict[str, Any] = dataclasses.field(default_factory=dict)  # how the samplers got their readings
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
     samples: Tuple[Sample, ...] = ()
+    energy: Tuple[Energy, ...] = ()

@@ -1,7 +1,7 @@
 """A study's SQLite file: its tables, and how it is opened and brought up to date.
 
 A change of schema is a script appended to MIGRATIONS, never an edit of one above it. Columns
-of run, phase, epoch and sample carry the field names of `records`; times are CLOCK_MONOTONIC nanoseconds.
+of run, phase, epoch, sample and energy carry the field names of `records`; times are CLOCK_MONOTONIC nanoseconds.
 """
 
 from __future__ import annotations
@@ -93,7 +93,28 @@ ALTER TABLE run ADD COLUMN log_tail TEXT;
 _FIGURES = """
 CREATE TABLE figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL);
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES]
+_GAUGES = """
+ALTER TABLE run ADD COLUMN gauges TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE epoch ADD COLUMN copy_s REAL;
+ALTER TABLE epoch ADD COLUMN compute_s REAL;
+ALTER TABLE sample ADD COLUMN gpu_process_memory_bytes INTEGER;
+ALTER TABLE sample ADD COLUMN gpu_temperature_c REAL;
+ALTER TABLE sample ADD COLUMN gpu_sm_clock_mhz REAL;
+ALTER TABLE sample ADD COLUMN gpu_throttle INTEGER;
+CREATE TABLE energy (
+    run_id INTEGER NOT NULL REFERENCES run,
+    device TEXT NOT NULL,
+    t_ns INTEGER NOT NULL,
+    energy_j REAL NOT NULL,
+    source TEXT NOT NULL
+);
+CREATE INDEX energy_run ON energy (run_id);
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES]
+
+
+class OlderStudy(StudyError):
+    """A study that a reader cannot bring up to date; a writer does when it opens it."""
 
 
 @contextlib.contextmanager
@@ -124,7 +145,7 @@ def prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
         migrate(connection, found)
         connection.execute("PRAGMA journal_mode = WAL")
     elif found < len(MIGRATIONS):
-        raise StudyError(f"{path} has schema version {found}, older than {len(MIGRATIONS)}; open it for writing once")
+        raise OlderStudy(f"{path} has schema version {found}, older than {len(MIGRATIONS)}; open it for writing once")
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from framework_compare import __version__, schema
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
+from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
 
 FILE = "study.sqlite"
 LOCK = "study.lock"
@@ -29,8 +29,9 @@ PICTURES = "pictures"
 _NEW = FILE + ".new"
 _CUT_SHORT = (_NEW, _NEW + "-journal")
 TO_RUN = ("planned", "interrupted", "running")
-CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample}
-_RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in ("phases", "epochs", "samples")]
+CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
+LISTS = {"phases": "phase", "epochs": "epoch", "samples": "sample", "energy": "energy"}  # field of a Run -> its table
+_RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 
 class Store:
@@ -213,9 +214,9 @@ class Store:
                 raise StudyError(f"{self.path} has no run {run_id}")
             stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
             connection.execute(stale, (run_id,))
-            for table, items in (("phase", run.phases), ("epoch", run.epochs), ("sample", run.samples)):
+            for field, table in LISTS.items():
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-                _insert(connection, table, run_id, items)
+                _insert(connection, table, run_id, getattr(run, field))
 
 
 def _insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:

@@ -102,6 +102,8 @@ class Transcript:
                 step_s_median=median,
                 step_s_p05=p05,
                 step_s_p95=p95,
+                copy_s=_seconds(event.get("copy_ns")),
+                compute_s=_seconds(event.get("compute_ns")),
             )
         )
 
@@ -122,6 +124,10 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
         raise ValueError(f"{str(value)[:40]!r} is no count")
     return value
+
+
+def _seconds(nanoseconds: Any) -> Optional[float]:
+    return None if nanoseconds is None else _whole(nanoseconds) / 1e9
 
 
 def _finite(value: Any) -> float:

@@ -10,7 +10,7 @@ import pytest
 from framework_compare import metrics
 from framework_compare.bootstrap import mean_interval
 from framework_compare.metrics import METRICS, Measured
-from framework_compare.records import STATUSES, Epoch, Phase, Run, Sample
+from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample
 
 SECOND = 1_000_000_000
 # A machine that has been up for 200 days: beyond what a float holds to the nanosecond.
@@ -193,5 +193,6 @@ def test_every_metric_is_described(name):
 def test_columns_of_a_run_carry_the_names_of_its_fields():
     run = Run("ok", epochs=epochs(1), samples=(sample(1),), phases=(Phase("build", 0, 1),))
     measured = Measured.of(run)
-    for columns, kind in ((measured.epochs, Epoch), (measured.samples, Sample), (measured.phases, Phase)):
+    kinds = {"phases": Phase, "epochs": Epoch, "samples": Sample, "energy": Energy}
+    for columns, kind in ((getattr(measured, name), kind) for name, kind in kinds.items()):
         assert set(columns) == {field.name for field in dataclasses.fields(kind)}

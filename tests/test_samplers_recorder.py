@@ -16,7 +16,7 @@ from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
 from framework_compare.samplers.machine import MachineSampler, parse_meminfo, parse_stat
-from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
+from framework_compare.samplers.recorder import NO_GPU, Recorder, SampleLog, next_tick_ns
 
 MB = 1 << 20
 linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc")
@@ -118,7 +118,7 @@ def test_full_log_becomes_half_as_dense(process, monkeypatch):
 def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
     log = SampleLog()
     for number, cpu_percent in enumerate([None, 10.0, 20.0, 40.0, 50.0]):
-        log.append(number, cpu_percent, number * MB, 1, 1, cpu_percent, 50.0, None, None, None)
+        log.append(number, cpu_percent, number * MB, 1, 1, cpu_percent, 50.0, *NO_GPU)
     log.thin()
     rows = [log[number] for number in range(len(log))]
     assert [row.t_ns for row in rows] == [1, 3, 4]
@@ -128,15 +128,16 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
 
 def test_log_gives_back_what_it_was_given():
     log = SampleLog()
-    log.append(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None)
-    assert log[0] == Sample(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None)
-    assert all(type(log[0].__dict__[name]) is int for name in ("rss_bytes", "threads", "processes", "gpu_memory_bytes"))
+    log.append(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
+    assert log[0] == Sample(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
+    whole = ("rss_bytes", "threads", "processes", "gpu_memory_bytes", "gpu_throttle")
+    assert all(type(log[0].__dict__[name]) is int for name in whole)
 
 
 def test_an_hour_at_ten_hertz_stays_small():
     log = SampleLog()
     for number in range(36_000):
-        log.append(number, *[1.0] * 9)
+        log.append(number, *[1.0] * 13)
     columns = [log._t_ns, *log._columns.values()]
     assert all(isinstance(column, array) for column in columns)
     assert sum(sys.getsizeof(column) for column in columns) < 5 * MB

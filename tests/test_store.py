@@ -8,8 +8,8 @@ import pytest
 
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
-from framework_compare.store import CHILDREN, FILE, Store
+from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
+from framework_compare.store import CHILDREN, FILE, LISTS, Store
 
 TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
 PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())
@@ -27,8 +27,10 @@ RUN = Run(
     peak_rss_bytes=2**40,
     warnings=("first", "second"),
     phases=(Phase("build", 0, SECOND), Phase("epochs", SECOND, 3 * SECOND, 5)),
-    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
-    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5)),
+    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05, 0.1, 1.5),),
+    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5, 3, 61.0, 1980.0, 36)),
+    energy=(Energy("gpu", SECOND, 10.5, "counter"), Energy("host-package-0", SECOND, 7.25, "counter")),
+    gauges={"gpu": "NVIDIA H200"},
 )
 
 
@@ -89,17 +91,19 @@ def test_every_field_of_a_run_is_stored(tmp_path):
         run = dict(zip(names, found[0]))
         assert run["settings"] == '{"layout": "NHWC", "threads": [1, 2]}'
         assert run["warnings"] == '["first", "second"]'
+        assert run["gauges"] == '{"gpu": "NVIDIA H200"}'
         plain = ("status", "started_at", "wall_s", "log_path", "parameters", "peak_rss_bytes", "interpreter")
         assert [run[name] for name in plain] == [getattr(RUN, name) for name in plain]
         assert rows(store, "phase") == [(1, *dataclasses.astuple(phase)) for phase in RUN.phases]
         assert rows(store, "epoch") == [(1, *dataclasses.astuple(epoch)) for epoch in RUN.epochs]
         assert rows(store, "sample") == [(1, *dataclasses.astuple(sample)) for sample in RUN.samples]
+        assert rows(store, "energy") == [(1, *dataclasses.astuple(reading)) for reading in RUN.energy]
 
 
 @pytest.mark.parametrize("table", ["run", *CHILDREN])
 def test_every_field_of_the_records_has_a_column(tmp_path, table):
     kind = CHILDREN.get(table, Run)
-    fields = {field.name for field in dataclasses.fields(kind)} - {"phases", "epochs", "samples"}
+    fields = {field.name for field in dataclasses.fields(kind)} - (set(LISTS) if kind is Run else set())
     with create(tmp_path) as store:
         names, _ = store.select(f"SELECT * FROM {table}")
     assert set(names) - {"run_id", "cell_id", "repeat"} == fields
@@ -109,7 +113,7 @@ def test_an_interrupted_attempt_leaves_nothing_to_the_next_one(tmp_path):
     with create(tmp_path) as store:
         store.record(1, dataclasses.replace(RUN, status="interrupted"))
         store.begin(1)
-        assert rows(store, "sample") == rows(store, "epoch") == rows(store, "phase") == []
+        assert [rows(store, table) for table in CHILDREN] == [[]] * 4
         store.record(1, RUN)
         store.record(1, RUN)
         assert len(rows(store, "sample")) == 2

@@ -10,9 +10,10 @@ import sys
 import pytest
 
 from framework_compare import schema
+from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Phase, Run, Sample
+from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store import FILE, LOCK, Store
 
 TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
@@ -31,8 +32,10 @@ RUN = Run(
     peak_rss_bytes=2**40,
     warnings=("first", "second"),
     phases=(Phase("build", 0, SECOND), Phase("epochs", SECOND, 3 * SECOND, 5)),
-    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
-    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5)),
+    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05, 0.1, 1.5),),
+    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5, 3, 61.0, 1980.0, 36)),
+    energy=(Energy("gpu", SECOND, 10.5, "counter"), Energy("host-package-0", SECOND, 7.25, "counter")),
+    gauges={"gpu": "NVIDIA H200"},
 )
 
 
@@ -113,7 +116,7 @@ def test_a_newer_schema_is_refused(tmp_path, monkeypatch, readonly):
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
     create(tmp_path).close()
     monkeypatch.undo()
-    with pytest.raises(StudyError, match="schema version 4, .* up to 3; upgrade"):
+    with pytest.raises(StudyError, match="schema version 5, .* up to 4; upgrade"):
         Store.open(tmp_path, readonly=readonly)
 
 
@@ -126,6 +129,25 @@ def test_an_older_schema_is_brought_up_to_date_by_a_writer_and_loses_nothing(tmp
     Store.open(tmp_path, readonly=False).close()
     with Store.open(tmp_path) as store:
         assert store.select("SELECT status, later FROM run")[1] == [("ok", None), ("planned", None)]
+
+
+def test_a_study_of_the_third_schema_is_read_and_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+    create(tmp_path).close()
+    monkeypatch.undo()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("UPDATE run SET status = 'ok', peak_rss_bytes = 7 WHERE run_id = 1")
+        connection.execute("INSERT INTO epoch VALUES (1, 1, 0, 2000000000, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05)")
+        connection.execute("INSERT INTO sample (run_id, t_ns, gpu_percent) VALUES (1, 1000000000, 50.0)")
+    connection.close()
+    study = Comparison.load(tmp_path)
+    row = study.frame.iloc[0]
+    assert (row["epoch_s"], row["gpu_percent_mean"], row["peak_rss_bytes"]) == (2.0, 50.0, 7.0)
+    assert study.epochs["copy_s"].isna().all() and len(study.energy) == 0
+    with Store.open(tmp_path, readonly=False) as store:
+        assert [run_id for run_id, _, _ in store.plan()] == [2]
+        store.record(2, RUN)
+        assert len(rows(store, "energy")) == 2
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):

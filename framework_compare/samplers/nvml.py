@@ -16,6 +16,10 @@ class GpuReading(NamedTuple):
     percent: Optional[float] = None
     memory_bytes: Optional[int] = None
     power_w: Optional[float] = None
+    process_memory_bytes: Optional[int] = None
+    temperature_c: Optional[float] = None
+    sm_clock_mhz: Optional[float] = None
+    throttle: Optional[int] = None
 
 
 class NvmlSampler:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import traceback
+import zlib
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from framework_compare.protocol import Batch, TrainConfig
 from framework_compare.runner import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
+QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "shared", "native")
+Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
 class Probe:
@@ -32,6 +35,7 @@ class Probe:
         self.events = events
         self.trainer_class = trainer
         self.answers: Dict[str, Any] = {}
+        self.questions: Dict[str, Question] = {name: getattr(self, name) for name in QUESTIONS}
 
     def run(self) -> None:
         """Import the framework, then answer; Unsupported where it cannot run such a cell."""
@@ -64,7 +68,7 @@ class Probe:
 
     def _answer(self, task: Dict[str, Any]) -> Dict[str, Any]:
         try:
-            answer = QUESTIONS[task["ask"]](self, task)
+            answer = self.questions[task["ask"]](task)
         except Exception as error:  # whatever a framework raises is the answer
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
@@ -108,14 +112,16 @@ class Probe:
         return {"losses": losses}
 
     def shared(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        """Losses of the first steps over the shared pipeline's batches, epoch after epoch."""
+        """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""
         losses: List[float] = []
+        checksums: List[int] = []
         with shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config) as pipeline:
             for images, labels in _endless(pipeline):
+                checksums.append(self._checksum(images, labels))
                 batch = self.trainer.adopt(images, labels)
                 losses += self.trainer.read_losses([self.trainer.train_step(batch)])
                 if len(losses) == task["steps"]:
-                    return {"losses": losses}
+                    return {"losses": losses, "checksums": checksums}
         raise AssertionError("an endless pipeline ended")
 
     def native(self, task: Dict[str, Any]) -> Dict[str, Any]:
@@ -135,6 +141,12 @@ class Probe:
         if batch.size != len(labels):
             raise ValueError(f"a batch says it has {batch.size} pictures and holds {len(labels)} labels")
         return images.transpose(0, 3, 1, 2) if self.trainer.layout == "NHWC" else images, labels
+
+    def _checksum(self, images: np.ndarray, labels: np.ndarray) -> int:
+        """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
+        if self.trainer.layout == "NHWC":
+            images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        return zlib.crc32(labels, zlib.crc32(images))
 
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
         held = np.load(task["batches"])
@@ -157,14 +169,3 @@ def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
 def _save(task: Dict[str, Any], **arrays: np.ndarray) -> Dict[str, Any]:
     np.savez(f"{task['name']}.npz", **arrays)
     return {}
-
-
-QUESTIONS: Dict[str, Callable[[Probe, Dict[str, Any]], Dict[str, Any]]] = {
-    "build": Probe.build,
-    "weights": Probe.weights,
-    "forward": Probe.forward,
-    "gradients": Probe.gradients,
-    "steps": Probe.steps,
-    "shared": Probe.shared,
-    "native": Probe.native,
-}

@@ -21,6 +21,9 @@ import pytest
 if TYPE_CHECKING:
     from framework_compare.planning import Names
 
+SUITE = "framework_compare.conformance"
+CONFORMANCE = f"{SUITE}.plugin"
+
 
 @dataclasses.dataclass(frozen=True)
 class SweepCell:
@@ -51,6 +54,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: List[str]) -> None:
+    """Load the conformance suite's options where the suite is asked for, as they are too common for every session.
+
+    A package named with --pyargs has no initial conftest, so its own could not bring them.
+    """
+    if any(_is_conformance(text) for text in args) and not early_config.pluginmanager.has_plugin(CONFORMANCE):
+        early_config.pluginmanager.import_plugin(CONFORMANCE)
+
+
+def _is_conformance(text: str) -> bool:
+    place = text.partition("::")[0]
+    inside = Path(__file__).parent / "conformance"
+    return place == SUITE or place.startswith(f"{SUITE}.") or inside in (Path(place).absolute(), Path(place).absolute().parent)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,11 +21,13 @@ from framework_compare.registry import Framework
 MODULES = (
     "framework_compare",
     "framework_compare.allocator",
+    "framework_compare.conduct",
     "framework_compare.errors",
     "framework_compare.events",
     "framework_compare.graph",
     "framework_compare.memory",
     "framework_compare.probe",
+    "framework_compare.processes",
     "framework_compare.protocol",
     "framework_compare.runner",
     "framework_compare.worker",

@@ -58,13 +58,18 @@ def _send_failure(events: EventWriter, status: str, reason: str) -> None:
 
 def _train(job: Dict[str, Any], events: EventWriter) -> None:
     config = TrainConfig.from_dict(job["config"])
+    _import_numpy()  # before the adapter, which imports it too
     trainer_class = _load_trainer(job["trainer"])
     os.environ.update(trainer_class.environment(config))
-    _import_numpy()
     if job.get("kind") == "verify":
         from framework_compare.probe import Probe
 
         Probe(job, config, trainer_class, events).run()
+        return
+    if job.get("kind") == "conformance":
+        from framework_compare.conduct import Examination
+
+        Examination(job, config, trainer_class, events).run()
         return
     from framework_compare.runner import Runner
 

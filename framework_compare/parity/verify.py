@@ -130,6 +130,13 @@ class Climb:
         found = dataclasses.replace(found, model=model)
         return found if found.status == UNSUPPORTED else self._with_pipeline(found, config, environment)
 
+    def network(self, framework: str, model: str, config: TrainConfig) -> Parity:
+        """Levels 0 to 3 and 5 from a worker, whatever is cached; EnvironmentUnavailable without an environment."""
+        environment = self.ready[framework]
+        if isinstance(environment, str):
+            raise EnvironmentUnavailable(environment)
+        return self._climb(framework, model, planning.build_graph(model, config), config, environment)
+
     def cached(self, framework: str, model: str, config: TrainConfig) -> Optional[Parity]:
         """The verdict if both of its parts are known, else None; no worker is started."""
         entry, environment = registry.framework(framework), self.ready[framework]
@@ -198,6 +205,7 @@ class RunTasks:
     framework: str
     config: TrainConfig
     environment: Environment
+    kind: str = "verify"  # of the job: who answers in the worker
 
     def __call__(
         self, tasks: Sequence[Dict[str, Any]], name: str, **changed: Any
@@ -207,7 +215,7 @@ class RunTasks:
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         job = {
-            "kind": "verify",
+            "kind": self.kind,
             "config": dataclasses.replace(self.config, epochs=0, **changed).to_dict(),
             "trainer": staging.trainer_target(entry),
             "tasks": list(tasks),

@@ -24,7 +24,12 @@ class ReferenceTrainer:
         return "1.0"
 
     def unsupported(self):
-        return None if self.config.execution in ("default", "eager") else "execution: the reference has one only"
+        config = self.config
+        if config.device != "cpu":
+            return f"device {config.device!r}: the reference has a CPU only"
+        if config.precision != "fp32":
+            return f"precision {config.precision!r}: the reference trains in fp32"
+        return None if config.execution in ("default", "eager") else "execution: the reference has one only"
 
     def settings(self):
         return {"execution": "eager"}

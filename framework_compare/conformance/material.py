@@ -1,0 +1,126 @@
+"""What the suite gives to a worker: pictures, weights, batches, and the questions asked with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+
+from framework_compare.conformance import graphs
+from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.parity import pictures
+from framework_compare.parity.surgery import without_dropout
+from framework_compare.protocol import TrainConfig
+
+CLASSES = len(pictures.KINDS)  # each picture is a class of its own, to know it by
+EVEN, FEW = 8, 3  # pictures: whole batches of 4; fewer than one
+STEPS = 4
+THREADS_S = 1.0  # of steps over which threads are watched
+STRANGE = "NoSuchOp"
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+    """Paths of what was written. `pictures` are 11: two batches of 4 and a rest of 3."""
+
+    folder: Path
+    graph: Graph  # with dropout
+    config: TrainConfig
+
+    @property
+    def pictures(self) -> Path:
+        return self.folder / "all" / "pictures.json"
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / "weights.npy"
+
+    def conduct_tasks(self) -> List[Dict[str, Any]]:
+        """Losses before other questions draw from generators; threads before a loader is open; what ends all, last."""
+        batches = str(self.folder / "batches.npz")
+        other = graphs.plain(num_classes=5, image_size=self.config.image_size)
+        smooth = self._build("build smooth", without_dropout(self.graph))
+        return [
+            *self.repeated_tasks()[:-1],
+            self._build("build heavy", graphs.heavy(self.config.num_classes)),
+            {"ask": "threads", "batches": str(self.folder / "large.npz"), "seconds": THREADS_S},
+            self._build("build", self.graph),
+            {"ask": "interface"},
+            {"ask": "arrays", "batches": batches},
+            {"ask": "copies", "batches": batches},
+            smooth,
+            {"ask": "repeat", "batches": batches},
+            {"ask": "rebuild", "batches": batches, "other": self._build("other", other)},
+            self._build("build", self.graph),
+            self._source("native"),
+            self._source("even", "native", "even"),
+            self._source("few", "native", "few"),
+            self._source("shared"),
+            self._source("memory"),
+            {"ask": "release", "pictures": str(self.pictures)},
+        ]
+
+    def repeated_tasks(self) -> List[Dict[str, Any]]:
+        """What a fresh worker of the same seed is asked again."""
+        return [
+            self._build("build", self.graph),
+            {"ask": "shared", "name": "losses", "pictures": str(self.pictures), "steps": 6},
+            self._source("native"),
+        ]
+
+    def broken_graph(self) -> Dict[str, Any]:
+        """The network with an op in it that no adapter has."""
+        document = self.graph.to_dict()
+        document["nodes"][1]["op"] = STRANGE
+        return document
+
+    def unreadable_pictures(self) -> Path:
+        """The list with one file in it that is no picture."""
+        path = self.folder / "unreadable" / "pictures.json"
+        if not path.exists():
+            path.parent.mkdir()
+            broken = path.with_name("broken.jpeg")
+            broken.write_bytes(b"this is no picture\n" * 100)
+            document = json.loads(self.pictures.read_text(encoding="utf-8"))
+            document["paths"][-1], document["formats"][-1] = str(broken), "JPEG"
+            path.write_text(json.dumps(document), encoding="utf-8")
+        return path
+
+    def _build(self, name: str, graph: Graph) -> Dict[str, Any]:
+        path = self.folder / f"{name.replace(' ', '-')}.npy"
+        if not path.exists():
+            flat = np.empty(weights_size(graph), np.float32)
+            initial_weights(graph, 0, flat)
+            np.save(path, flat)
+        return {"ask": "build", "name": name, "graph": graph.to_dict(), "weights": str(path)}
+
+    def _source(self, name: str, pipeline: str = "", listed: str = "all") -> Dict[str, Any]:
+        path = self.folder / listed / "pictures.json"
+        return {"ask": "source", "name": name, "pipeline": pipeline or name, "pictures": str(path)}
+
+
+def write(folder: Path, config: TrainConfig) -> Material:
+    """All files of the suite but the ladder's own."""
+    every = pictures.write_scenes(folder / "all")
+    for name, count in (("even", EVEN), ("few", FEW)):
+        (folder / name).mkdir()
+        pictures.listed(folder / name, [Path(path) for path in every.paths[:count]], every.formats[:count])
+    graph = graphs.branched(config.num_classes, config.image_size)
+    flat = np.empty(weights_size(graph), np.float32)
+    initial_weights(graph, config.seed, flat)
+    np.save(folder / "weights.npy", flat)
+    rng = np.random.default_rng(0)
+    _save_batches(folder / "batches.npz", STEPS, (config.batch_size, 3, config.image_size, config.image_size), rng)
+    _save_batches(folder / "large.npz", 1, (8, 3, 64, 64), rng)
+    return Material(folder, graph, config)
+
+
+def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
+    named = {}
+    for number in range(count):
+        named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
+        named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])
+    np.savez(path, **named)

@@ -1,0 +1,100 @@
+"""The suite's options and fixtures; loaded by framework_compare.pytest_plugin where the suite is among the arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from framework_compare import planning, registry
+from framework_compare.cli_options import pairs
+from framework_compare.conformance import graphs
+from framework_compare.conformance.trial import Trial
+from framework_compare.conformance.under_test import entry_of
+from framework_compare.errors import UsageError
+from framework_compare.parity.verify import Where
+
+TRIALS = pytest.StashKey[Dict[str, Trial]]()
+NO_FRAMEWORK = (
+    "no framework is given; say which adapter to test: --framework NAME for a registered one,"
+    " or --framework path/to/adapter.py:Class"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("framework-compare conformance")
+    group.addoption(
+        "--framework",
+        metavar="NAME",
+        action="append",
+        help="adapter to test: a registered name, an alias, or path/to/adapter.py:Class; comma-separated or repeated",
+    )
+    group.addoption("--models", metavar="NAMES", help="climb the parity ladder on these models too, comma-separated")
+    group.addoption("--device", metavar="NAME", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    group.addoption(
+        "--python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Before anything is collected: what is asked for is there, else one sentence and nothing else."""
+    try:
+        session.config.stash[TRIALS] = _trials(session.config)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _trials(config: pytest.Config) -> Dict[str, Trial]:
+    asked = _split(config.getoption("--framework"))
+    if not asked:
+        raise UsageError(NO_FRAMEWORK)
+    graphs.register()
+    names = [entry_of(text).name for text in asked]
+    python = {registry.framework(name).name: path for name, path in pairs("--python", config.getoption("--python")).items()}
+    index = {registry.framework(name).name: url for name, url in pairs("--fc-index", config.getoption("--fc-index")).items()}
+    device = planning.check_device(config.getoption("--device"))
+    _networks(config)
+    return {name: Trial(name, device, Where(python, index)) for name in names}
+
+
+def _networks(config: pytest.Config) -> List[str]:
+    models = config.getoption("--models")
+    return [*graphs.NAMES, *(planning.find_all("model", registry.MODELS, _split([models])) if models else [])]
+
+
+def _split(given: "List[str] | None") -> List[str]:
+    return [part.strip() for text in given or [] for part in text.split(",") if part.strip()]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    config = metafunc.config
+    if "adapter" in metafunc.fixturenames:
+        metafunc.parametrize("adapter", list(config.stash[TRIALS]), indirect=True, scope="session")
+    if "network" in metafunc.fixturenames:
+        metafunc.parametrize("network", _networks(config), scope="session")
+
+
+@pytest.fixture(scope="session")
+def adapter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """The adapter under test, whatever state it is in."""
+    trial = request.config.stash[TRIALS][request.param]
+    if trial.folder == Path():
+        trial.folder = tmp_path_factory.mktemp(f"conformance-{trial.framework}")
+    trial.say = _reporter(request.config)
+    yield trial
+
+
+def _reporter(config: pytest.Config):
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    return lambda message: terminal and config.option.verbose > 0 and terminal.write_line(message)
+
+
+@pytest.fixture(scope="session")
+def ready(adapter: Trial) -> Trial:
+    """The adapter under test, which has its methods and starts; a test of it is skipped where it does not."""
+    why = adapter.why_not_ready()
+    if why:
+        pytest.skip(why)
+    return adapter

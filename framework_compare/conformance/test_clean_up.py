@@ -1,0 +1,27 @@
+"""release() ends loader processes and leaves no process behind. Read inside the worker, before it exits."""
+
+import sys
+
+import pytest
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are read from Linux' /proc; run it on Linux")
+
+
+@ON_LINUX
+def test_release_ends_loader_processes(ready):
+    found = ready.conduct["release"]
+    if not found["loader"]:
+        pytest.skip("an epoch of the native pipeline with 2 loader workers starts no process: nothing is to be ended")
+    left = found["left of loader"]
+    assert not left, (
+        f"{len(left)} of {len(found['loader'])} loader processes are there 5 s after release() ({left[0]}), wanted none:"
+        " release() must end them and wait"
+    )
+
+
+@ON_LINUX
+def test_no_other_process_is_left(ready):
+    left = ready.conduct["release"]["left"]
+    assert not left, (
+        f"{len(left)} processes that no loader started are there 5 s after release() ({left[0]}), wanted none"
+    )

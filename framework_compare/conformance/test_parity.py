@@ -1,0 +1,55 @@
+"""The parity ladder: the adapter's network is the same function as the float64 reference's, level by level."""
+
+import numpy as np
+import pytest
+
+from framework_compare.parity import pictures, pipelines
+from framework_compare.parity.ladder import Wrong
+from framework_compare.parity.result import LEVELS, UNSUPPORTED
+
+BELOW = {0: (), 1: (0,), 2: (0, 1), 3: (0, 1, 2), 5: (0, 1)}  # levels without which one says nothing
+
+
+@pytest.mark.parametrize("number", BELOW, ids=[f"level{number}" for number in BELOW])
+def test_level(ready, network, number):
+    parity = ready.parity(network)
+    if parity.status == UNSUPPORTED:
+        pytest.skip(f"the adapter does not support this: {parity.reason}")
+    levels = {level.number: level for level in parity.levels}
+    failed = [below for below in BELOW[number] if not levels[below].passed]
+    if failed:
+        pytest.skip(f"level {failed[0]} of {network} does not hold; mend that first")
+    level = levels[number]
+    off = "" if level.ratio is None else f" is off by {level.error:.1e}, {level.ratio:.0f} times what rounding explains"
+    assert level.passed, (
+        f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}. {parity.diverges}"
+    )
+
+
+def test_level_4_pixels(ready):
+    listed = pictures.write_scenes(ready.folder / "scenes")
+    size = pipelines.SIZE
+    images, labels = ready.drawn("pixels", listed, batch_size=4, image_size=size, crop="none", flip="none")
+    try:
+        pipelines.check_pixels(listed, (images, labels))
+    except Wrong as wrong:
+        pytest.fail(
+            f"{wrong}; wanted, with crop and flip 'none', the whole picture as RGB, resized to {size}x{size} and"
+            " normalised with ImageNet's mean and deviation",
+            pytrace=False,
+        )
+
+
+def test_level_4_crops_and_flips(ready):
+    listed = pictures.write_ramps(ready.folder / "ramps", pipelines.RAMPS)
+    settings = {"batch_size": 32, "image_size": pipelines.RAMP_SIDE, "crop": "random", "flip": "horizontal"}
+    images, labels = ready.drawn("crops", listed, **settings)
+    half = len(images) // 2
+    try:
+        pipelines.check_crops((np.concatenate([images[:half], images[-half:]]), labels))
+    except Wrong as wrong:
+        pytest.fail(
+            f"{wrong}; wanted 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its logarithm uniformly, any"
+            " place, and every second picture flipped",
+            pytrace=False,
+        )

@@ -1,0 +1,156 @@
+"""The workers of one adapter under test; each is started once, when a test first needs what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from framework_compare import registry, staging
+from framework_compare.conformance import material
+from framework_compare.environments import Environment
+from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.launcher import Launch, launch
+from framework_compare.limits import Limits
+from framework_compare.parity.result import Parity
+from framework_compare.parity.verify import Climb, RunTasks, Where
+from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.records import Run
+
+ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
+CONFIG = TrainConfig(
+    batch_size=4,
+    epochs=1,
+    learning_rate=0.01,
+    momentum=0.9,
+    threads=1,
+    loader_workers=2,
+    warmup_steps=1,
+    image_size=32,
+    num_classes=material.CLASSES,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What one worker said: how its run ended, its answers by question, the folder of its arrays and log."""
+
+    run: Run
+    said: Dict[str, Any]
+    folder: Path
+
+    def __getitem__(self, name: str) -> Any:
+        """The answer to a question; fails the test where the adapter raised, skips it where it was not asked."""
+        answer = self.said.get(name)
+        if answer is None:
+            pytest.skip(f"the worker ended before it was asked for this ({self.run.status}: {self.run.reason})")
+        if "error" in answer:
+            pytest.fail(f"the adapter raised {answer['error']}\nThe traceback is in {self.folder / 'log.txt'}", pytrace=False)
+        return answer
+
+
+class Trial:
+    """One adapter, on one device, in its own environment."""
+
+    def __init__(self, framework: str, device: str, where: Where) -> None:
+        self.framework = framework
+        self.where = where
+        self.config = dataclasses.replace(CONFIG, device=device)
+        self.folder = Path()  # the session's; set before a worker is asked for
+        self.say: Callable[[str], object] = lambda message: None
+        self._parities: Dict[str, Parity] = {}
+        self._rows: Dict[str, Run] = {}
+
+    @functools.cached_property
+    def environment(self) -> Environment:
+        """The framework's environment, made if need be; fails the test where there is none."""
+        found = self.where.environment(self.framework, self.say)
+        if isinstance(found, str):
+            raise EnvironmentUnavailable(found)
+        return found
+
+    @functools.cached_property
+    def material(self) -> material.Material:
+        return material.write(self.folder / "material", self.config)
+
+    @functools.cached_property
+    def conduct(self) -> Answers:
+        """All questions on conduct, in an order in which none disturbs the next."""
+        return self._ask("conduct", self.material.conduct_tasks())
+
+    @functools.cached_property
+    def again(self) -> Answers:
+        """Losses and the native pipeline once more in a fresh worker of the same seed, without loader workers."""
+        return self._ask("again", self.material.repeated_tasks(), loader_workers=0)
+
+    def why_not_ready(self) -> str:
+        """Why no test can be made of the adapter but that it has its methods and starts, or ""."""
+        try:
+            conduct = self.conduct
+        except EnvironmentUnavailable as error:
+            return str(error)
+        if conduct.said.get("methods"):
+            return "a method is missing or takes other arguments; test_has_every_method says which"
+        if "interface" not in conduct.said:
+            return f"the adapter does not start ({conduct.run.status}: {conduct.run.reason})"
+        return ""
+
+    def parity(self, network: str) -> Parity:
+        """Levels 0 to 3 and 5 of one network."""
+        if network not in self._parities:
+            small = network.startswith("conformance-")
+            config = dataclasses.replace(self.config, num_classes=3, image_size=32 if small else 224)
+            climb = Climb(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
+            self._parities[network] = climb.network(self.framework, network, config)
+        return self._parities[network]
+
+    def drawn(self, name: str, listed: Pictures, **changed: Any) -> Tuple[np.ndarray, np.ndarray]:
+        """Images and labels of two epochs of the native pipeline over one of level 4's lists."""
+        path = Path(listed.paths[0]).parent / "pictures.json"
+        task = {"ask": "native", "name": "native", "pictures": str(path), "epochs": 2}
+        answers = self._ask(name, [task], num_classes=len(listed), **changed)
+        answers["native"]
+        with np.load(answers.folder / "native.npz") as held:
+            return held["images"], held["labels"]
+
+    def row(self, name: str, *, broken: bool = False, listed: str = "", **changed: Any) -> Run:
+        """What becomes of a cell as `compare` runs it: a network, a list of pictures, settings of its own."""
+        if name not in self._rows:
+            config = dataclasses.replace(self.config, **changed)
+            material = self.material
+            job = {
+                "config": config.to_dict(),
+                "trainer": staging.trainer_target(registry.framework(self.framework)),
+                "graph": material.broken_graph() if broken else material.graph.to_dict(),
+                "pictures": listed or str(material.pictures),
+                "weights": str(material.weights),
+            }
+            self._rows[name] = self._launch(name, job, config)
+        return self._rows[name]
+
+    def _launch(self, name: str, job: Dict[str, Any], config: TrainConfig) -> Run:
+        run = launch(
+            Launch(
+                python=self.environment.python,
+                source=staging.stage(registry.framework(self.framework)),
+                folder=self.folder / name,
+                job=job,
+                device=config.device,
+                managed=self.environment.managed,
+                hz=0,
+                limits=Limits(timeout_s=ROW_TIMEOUT_S),
+            )
+        )
+        if run.status == "interrupted":
+            raise KeyboardInterrupt
+        return run
+
+    def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
+        self.say(f"{self.framework}: {name}")
+        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment, kind="conformance")
+        return Answers(*run_tasks(tasks, name, **changed))
+

@@ -1,0 +1,99 @@
+"""Threads and processes of a worker, read from Linux' /proc by the worker itself. Standard library only."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+# multiprocessing's own helper: it ends with the process that it watches, not before
+TRACKER = "multiprocessing.resource_tracker"
+
+
+class ThreadTime(NamedTuple):
+    """A thread's name, its nanoseconds on a CPU, and those it was ready to run while others had the CPU."""
+
+    name: str
+    cpu_ns: int
+    waited_ns: int
+
+
+def others() -> Dict[int, str]:
+    """Command line by pid of every living process of this worker but itself, daemons included; {} away from Linux.
+
+    The supervisor adopts orphans, so a worker's processes are all that descends from it.
+    """
+    found = {pid: command_of(pid) for pid in descendants(os.getppid()) if pid != os.getpid()}
+    return {pid: words for pid, words in found.items() if words and TRACKER not in words}
+
+
+def descendants(root: int) -> List[int]:
+    try:
+        listed = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+    parents = {pid: _parent_of(pid) for pid in listed}
+    found: List[int] = []
+    fresh = [root]
+    while fresh:
+        fresh = [pid for pid, parent in parents.items() if parent in fresh]
+        found += fresh
+    return found
+
+
+def command_of(pid: int) -> str:
+    """Its command line; "" for one that has ended."""
+    return _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:200]
+
+
+def thread_times() -> Dict[Tuple[int, int], ThreadTime]:
+    """By (process, thread), of this process and all it started."""
+    found = {}
+    for pid in (os.getpid(), *descendants(os.getpid())):
+        for thread in _threads_of(pid):
+            times = _times_of(pid, thread)
+            if times:
+                found[pid, thread] = times
+    return found
+
+
+def gained(before: Dict[Tuple[int, int], ThreadTime], after: Dict[Tuple[int, int], ThreadTime]) -> List[ThreadTime]:
+    """What each thread used from one reading to the next, the busiest first; those that used nothing left out."""
+    none = ThreadTime("", 0, 0)
+    changes = [
+        ThreadTime(t.name, t.cpu_ns - before.get(key, none).cpu_ns, t.waited_ns - before.get(key, none).waited_ns)
+        for key, t in after.items()
+    ]
+    return sorted((change for change in changes if change.cpu_ns), key=lambda change: -change.cpu_ns)
+
+
+def _threads_of(pid: int) -> List[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def _times_of(pid: int, thread: int) -> Optional[ThreadTime]:
+    """From schedstat, in nanoseconds; where the kernel keeps none, from stat, in ticks and without waiting."""
+    place = f"/proc/{pid}/task/{thread}"
+    name, scheduled = _read(f"{place}/comm").strip(), _read(f"{place}/schedstat").split()
+    if len(scheduled) == 3:
+        return ThreadTime(name, int(scheduled[0]), int(scheduled[1]))
+    fields = _read(f"{place}/stat").rpartition(")")[2].split()
+    if not fields:
+        return None
+    ticks = int(fields[11]) + int(fields[12])  # utime and stime; see proc_pid_stat(5)
+    return ThreadTime(name, ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK")), 0)
+
+
+def _parent_of(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

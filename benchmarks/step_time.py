@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 # the variant of ResNet-50 that a framework's own zoo has: stride on the 3x3 in torchvision and paddle.vision
 OUR_VARIANT = {("torch", "resnet50"): "resnet50_v1_5", ("paddle", "resnet50"): "resnet50_v1_5"}
 STEPS = {"alexnet": 4, "mobilenet_v2": 4, "resnet50": 2, "vgg16": 1}
-GPU_ROUND_S = 0.5  # a round of a GPU takes as many steps as last about so long
+GPU_ROUND_S = 0.3  # a round of a GPU takes as many steps as last about so long
 
 
 class Side:
@@ -166,11 +166,11 @@ def main():
             f" {row['ratio_median']:.3f} ({row['ratio_low']:.3f}-{row['ratio_high']:.3f})",
             flush=True,
         )
-    if options.save:
-        save(Path(options.save), rows, options, pythons)
+        if options.save:
+            save(Path(options.save), rows, pythons)
 
 
-def save(path, rows, options, pythons):
+def save(path, rows, pythons):
     versions = {name: environments.find(name, python=pythons.get(name)).version for name in {r["framework"] for r in rows}}
     # where an interpreter is on this machine is nobody else's business
     command = [word.partition("=")[0] + "=PYTHON" if "=" in word else word for word in sys.argv[1:]]

@@ -62,7 +62,7 @@ class Comparison:
 
     @functools.cached_property
     def energy(self) -> "pd.DataFrame":
-        """A row a reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j from an origin of its own, source."""
+        """A row a reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j since some origin, source."""
         return self._read(_frames().energy_frame)
 
     @functools.cached_property

@@ -18,7 +18,7 @@ from framework_compare.events import EventReader
 from framework_compare.limits import Clock, Limits, shorten_if_long
 from framework_compare.memory_limit import MemoryLimit
 from framework_compare.records import Run
-from framework_compare.samplers.recorder import Recorder
+from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.supervision import SupervisedWorker, SupervisionError
 from framework_compare.transcript import Transcript
@@ -145,14 +145,20 @@ class Attempt:
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
         environment = worker_environment(managed=what.managed)
-        with SupervisedWorker(
+        with open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
             command, log=what.log, folder=what.folder, environment=environment, group=self.holder.group
         ) as self.worker:
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
-            with Recorder(self.worker.pid, device=what.device, hz=what.hz) as self.recorder:
+            with Recorder(self.worker.pid, device=what.device, hz=what.hz, gpu=gpu) as recorder:
+                self.recorder = recorder
                 clock = Clock(what.limits, what.log)
-                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, on_event)
+
+                def take(event: Dict[str, Any]) -> None:
+                    recorder.note(event)
+                    on_event(event)
+
+                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take)
 
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
@@ -173,11 +179,13 @@ class Attempt:
             settings=told.framework.get("settings", {}),
             peak_rss_bytes=seen.peak_bytes,
             warnings=(*told.warnings, *self._complaints()),
+            gauges=self.recorder.gauges() if self.recorder else {},
             limits={**self.what.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
             epochs=tuple(told.epochs),
             samples=self.recorder.samples() if self.recorder else (),
+            energy=self.recorder.energy() if self.recorder else (),
         )
 
     def _evidence(self) -> Evidence:
@@ -198,4 +206,5 @@ class Attempt:
 
     def _complaints(self) -> List[str]:
         left = self.worker.left if self.worker else 0
-        return [f"{left} processes of the worker could not be ended"] if left else []
+        seen = self.recorder.warnings() if self.recorder else ()
+        return [*([f"{left} processes of the worker could not be ended"] if left else []), *seen]

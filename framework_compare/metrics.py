@@ -23,7 +23,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run left: its fields, and its phases, epochs, samples and energy as columns by field name of `records`."""
+    """What one run left: its fields, and phases, epochs, samples, energy as columns by field name of `records`."""
 
     run: Mapping[str, Any]
     phases: Columns

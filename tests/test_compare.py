@@ -13,6 +13,7 @@ import pytest
 from framework_compare import Comparison, compare, registry
 from framework_compare.errors import UsageError
 from framework_compare.progress import PlainWatcher
+from framework_compare.store import Store
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, learning_rate=0.5)
 
@@ -177,3 +178,10 @@ def test_samples_fall_into_the_run(tiny, pictures, own_cache, tmp_path):
     samples = result.samples
     assert len(samples) > 3 and (np.diff(samples.t_s) > 0).all()
     assert result.frame.threads_max[0] >= 1 and result.frame.peak_rss_bytes[0] > 1e7
+
+
+def test_a_run_says_how_its_readings_were_had(result):
+    with Store.open(result.folder) as store:
+        gauges = json.loads(store.select("SELECT gauges FROM run")[1][0][0])
+    assert set(gauges) == {"host_energy"}
+    assert bool(gauges["host_energy"]["source"]) != bool(gauges["host_energy"]["reason"])

@@ -9,6 +9,7 @@ import pytest
 
 from framework_compare.errors import UsageError
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler, describe_gpus, find_handle, gpu_index
+from framework_compare.samplers.throttle import words
 
 
 class RecordedNvml:
@@ -27,6 +28,14 @@ class RecordedNvml:
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=100, memory=23),
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=150_754_820_096, free=149_184_184_320, used=1_570_635_776),
         "nvmlDeviceGetPowerUsage": 692_477,
+        "nvmlDeviceGetTemperature": 61,
+        "nvmlDeviceGetClockInfo": 1_980,
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x40,
+        "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=4321, usedGpuMemory=1_048_576_000)],
+        "nvmlDeviceGetGraphicsRunningProcesses": [],
+        "nvmlDeviceGetTotalEnergyConsumption": 123_456_789,
+        "nvmlDeviceGetSamples": (1, [SimpleNamespace(timeStamp=t) for t in (0, 100_000, 300_000, 500_000, 700_000)]),
     }
 
     def __init__(self, **refuse):
@@ -37,6 +46,8 @@ class RecordedNvml:
             self.calls.append(name)
             if name in self.refuse:
                 raise pynvml.NVMLError(self.refuse[name])
+            if arguments[1:] == (pynvml.nvmlMemory_v2,):
+                return SimpleNamespace(reserved=500 << 20)
             return (name, *arguments) if "GetHandle" in name else self.answers[name]
 
         return answer
@@ -49,8 +60,48 @@ def all_gpus_visible(monkeypatch):
 
 def test_recorded_gpu_reads_in_our_units():
     with NvmlSampler(0, nvml=RecordedNvml()) as gpu:
-        assert gpu.read() == GpuReading(percent=100.0, memory_bytes=1_570_635_776, power_w=692.477)
+        assert gpu.read(pids=[4321]) == GpuReading(
+            percent=100.0,
+            memory_bytes=1_570_635_776,
+            power_w=692.477,
+            process_memory_bytes=1_048_576_000,
+            temperature_c=61.0,
+            sm_clock_mhz=1980.0,
+            throttle=0x4,
+        )
+        assert gpu.energy_j() == 123_456.789
         assert gpu.reason is None
+
+
+def test_recorded_gpu_says_how_its_readings_were_had():
+    with NvmlSampler(0, nvml=RecordedNvml(nvmlDeviceGetComputeRunningProcesses=pynvml.NVML_ERROR_NO_PERMISSION)) as gpu:
+        gpu.note_baseline()
+        gpu.read(pids=[1])
+        facts = gpu.facts()
+    assert (facts["name"], facts["driver"]) == ("NVIDIA H200", "580.159.04")
+    assert (facts["baseline_bytes"], facts["memory_source"]) == (1_570_635_776, "device minus baseline")
+    assert "1/6 s" in facts["utilization_window"] and facts["utilization_period_s"] == 0.2
+
+
+def test_throttling_of_an_older_driver_is_asked_for_by_its_older_name():
+    nvml = RecordedNvml(nvmlDeviceGetCurrentClocksEventReasons=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    with NvmlSampler(0, nvml=nvml) as gpu:
+        assert gpu.read().throttle == 0x40
+
+
+def test_energy_is_not_asked_for_when_a_sample_is_taken():
+    nvml = RecordedNvml()
+    with NvmlSampler(0, nvml=nvml) as gpu:
+        gpu.read()
+    assert not {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"} & set(nvml.calls)
+
+
+@pytest.mark.parametrize(
+    "mask, text",
+    [(0, "none"), (0x1, "idle"), (0x44, "power cap, hardware thermal slowdown"), (0x4000, "0x4000")],
+)
+def test_throttle_reasons_are_told_in_words(mask, text):
+    assert words(mask) == text
 
 
 def test_reading_a_gpu_does_not_support_is_asked_for_once():
@@ -72,7 +123,9 @@ def test_reading_that_fails_now_is_asked_for_again():
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlDeviceGetHandleByIndex"])
 def test_without_driver_or_gpu_all_readings_are_none(function):
     with NvmlSampler(0, nvml=RecordedNvml(**{function: pynvml.NVML_ERROR_NOT_FOUND})) as gpu:
-        assert gpu.read() == GpuReading(None, None, None)
+        gpu.note_baseline()
+        assert gpu.read(pids=[1]) == GpuReading()
+        assert gpu.energy_j() is None and gpu.warnings() == [] and gpu.facts() == {"reason": gpu.reason}
         assert gpu.reason.startswith("no readings of GPU 0: ")
 
 
@@ -123,3 +176,4 @@ def test_real_gpu_reads_or_says_why_not():
     assert reading.percent is None or 0 <= reading.percent <= 100
     assert reading.memory_bytes is None or reading.memory_bytes > 0
     assert reading.power_w is None or 1 < reading.power_w < 5000
+    assert reading.temperature_c is None or 0 < reading.temperature_c < 150

@@ -128,8 +128,9 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
 
 def test_log_gives_back_what_it_was_given():
     log = SampleLog()
-    log.append(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
-    assert log[0] == Sample(2**62 + 1, 399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
+    readings = (399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
+    log.append(2**62 + 1, *readings)
+    assert log[0] == Sample(2**62 + 1, *readings)
     whole = ("rss_bytes", "threads", "processes", "gpu_memory_bytes", "gpu_throttle")
     assert all(type(log[0].__dict__[name]) is int for name in whole)
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, NamedTuple, Optional, Set
+import statistics
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Set
 
 import pynvml
 
 from framework_compare.errors import UsageError
+from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
 
+UTILIZATION_WINDOW = "between 1/6 s and 1 s, by product (NVML's documentation of nvmlUtilization_t)"
 
 class GpuReading(NamedTuple):
-    """Percent of the time a kernel ran (NVML's own window, up to 1 s), memory used by everyone, power drawn."""
+    """Percent of the time a kernel ran (over NVML's own window), memory used by everyone, power drawn.
+
+    process_memory_bytes is that of the worker's tree; throttle a mask of `throttle.REASONS`.
+    """
 
     percent: Optional[float] = None
     memory_bytes: Optional[int] = None
@@ -26,7 +32,8 @@ class NvmlSampler:
     """Readings of GPU `index` as CUDA numbers it; a context manager, or `close()` it.
 
     CUDA_VISIBLE_DEVICES is followed. Never raises: without GPU or driver all readings are None and `reason` says
-    why. A reading this GPU does not support is asked for once.
+    why. A reading this GPU does not support is asked for once. `note_baseline` before the worker starts lets its
+    memory be told where the driver hides processes.
     """
 
     def __init__(self, index: int = 0, *, nvml: Any = pynvml) -> None:
@@ -34,6 +41,7 @@ class NvmlSampler:
         self._handle: Any = None
         self._refused: Set[str] = set()
         self._started = False
+        self._users = GpuUsers()
         self.reason: Optional[str] = None
         try:
             nvml.nvmlInit()
@@ -55,26 +63,86 @@ class NvmlSampler:
             self._started = False
             _ask_quietly(self._nvml, "nvmlShutdown")
 
-    def read(self) -> GpuReading:
-        """Read all three; what fails is None."""
+    def read(self, pids: Collection[int] = ()) -> GpuReading:
+        """Read all; `pids` are the worker's processes. What fails is None."""
         if self._handle is None:
             return GpuReading()
         rates = self._ask("nvmlDeviceGetUtilizationRates")
-        memory = self._ask("nvmlDeviceGetMemoryInfo")
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
+        memory_bytes = self._memory_bytes()
+        celsius = self._ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+        clock_mhz = self._ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM)
         return GpuReading(
             percent=None if rates is None else float(rates.gpu),
-            memory_bytes=None if memory is None else int(memory.used),
+            memory_bytes=memory_bytes,
             power_w=None if power_mw is None else power_mw / 1000.0,
+            process_memory_bytes=self._users.own_bytes(self._processes("Compute"), pids, memory_bytes),
+            temperature_c=None if celsius is None else float(celsius),
+            sm_clock_mhz=None if clock_mhz is None else float(clock_mhz),
+            throttle=self._throttle(),
         )
 
-    def _ask(self, function: str) -> Any:
-        if function in self._refused:
+    def note_baseline(self) -> None:
+        """Read what is on the GPU before the worker starts."""
+        if self._handle is not None:
+            parts = self._ask("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
+            processes = [*self._processes("Compute"), *self._processes("Graphics")]
+            self._users.note_baseline(self._memory_bytes(), 0 if parts is None else int(parts.reserved), processes)
+
+    def energy_j(self) -> Optional[float]:
+        """Joules since the driver was loaded; takes milliseconds."""
+        total_mj = None if self._handle is None else self._ask("nvmlDeviceGetTotalEnergyConsumption")
+        return None if total_mj is None else total_mj / 1000.0
+
+    def warnings(self) -> List[str]:
+        """A sentence for each other user of the GPU that was seen."""
+        return self._users.warnings()
+
+    def facts(self) -> Dict[str, Any]:
+        """Which GPU it is, and how its readings were had; milliseconds."""
+        if self._handle is None:
+            return {"reason": self.reason or "the readings are closed"}
+        return {
+            "name": self._ask("nvmlDeviceGetName"),
+            "driver": _ask_quietly(self._nvml, "nvmlSystemGetDriverVersion"),
+            "baseline_bytes": self._users.baseline_bytes,
+            "memory_source": self._users.memory_source,
+            "utilization_window": UTILIZATION_WINDOW,
+            "utilization_period_s": self._utilization_period_s(),
+        }
+
+    def _memory_bytes(self) -> Optional[int]:
+        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if memory is None else int(memory.used)
+
+    def _processes(self, kind: str) -> List[GpuProcess]:
+        listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses") or ()
+        return [GpuProcess(process.pid, process.usedGpuMemory) for process in listed]
+
+    def _throttle(self) -> Optional[int]:
+        # The second is its name in drivers before 535.
+        for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+            mask = self._ask(function)
+            if mask is not None:
+                return int(mask)
+        return None
+
+    def _utilization_period_s(self) -> Optional[float]:
+        """Median time between the utilisations that the driver keeps."""
+        found = self._ask("nvmlDeviceGetSamples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+        times_us = sorted({sample.timeStamp for sample in found[1]} - {0}) if found else []
+        gaps = [after - before for before, after in zip(times_us, times_us[1:])]
+        return statistics.median(gaps) / 1e6 if gaps else None
+
+    def _ask(self, function: str, *arguments: Any) -> Any:
+        # The same function refuses one question and answers another.
+        question = f"{function}{arguments}" if arguments else function
+        if question in self._refused:
             return None
         try:
-            return getattr(self._nvml, function)(self._handle)
-        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
-            self._refused.add(function)
+            return getattr(self._nvml, function)(self._handle, *arguments)
+        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound, AttributeError):
+            self._refused.add(question)
         except self._nvml.NVMLError:
             pass
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import psutil
 
@@ -63,6 +63,10 @@ class ProcessTreeSampler:
         living = [usage for usage in usages.values() if usage.threads]
         rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
         return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living))
+
+    def pids(self) -> Collection[int]:
+        """Of all processes of the tree, as last read."""
+        return self._processes.keys()
 
     def pss_bytes(self) -> Optional[int]:
         """Memory of the tree now, shared pages divided among their users; None where it cannot be read.

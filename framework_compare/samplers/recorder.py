@@ -7,11 +7,20 @@ import math
 import threading
 import time
 from array import array
-from contextlib import ExitStack
-from typing import Any, Dict, Optional, Tuple, Union
+from contextlib import ExitStack, contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from framework_compare.errors import UsageError
-from framework_compare.records import Sample
+from framework_compare.records import Energy, Sample
+from framework_compare.samplers.energy import (
+    COUNTER,
+    GPU,
+    EnergyRecorder,
+    GpuMeter,
+    Meter,
+    find_packages,
+    integrate_power,
+)
 from framework_compare.samplers.machine import MachineSampler
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler, gpu_index
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
@@ -21,20 +30,24 @@ MAX_SAMPLES = 72_000  # two hours at 10 Hz, 9 MB
 
 Reading = Optional[Union[int, float]]
 NO_GPU = GpuReading()
+NOTED = ("phase", "epoch")
 
 
 class Recorder:
     """Samples of process `pid` with its descendants, and of the machine, `hz` times a second while in context.
 
-    `device` "cpu" reads no GPU, "gpu:1" or "cuda:1" reads that one too. `hz=0` takes no samples. Ends by itself
+    `device` "cpu" reads no GPU, "gpu:1" or "cuda:1" reads that one too; `gpu` is its sampler where it was opened
+    before the process. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself
     when the process does. Readings missed while the machine is busy are skipped, not made up for. After 72,000
     samples every two become one and the rate halves. Raises UsageError for a rate outside 0 to 100.
     """
 
-    def __init__(self, pid: int, *, device: str = "cpu", hz: float = 10.0) -> None:
+    def __init__(
+        self, pid: int, *, device: str = "cpu", hz: float = 10.0, gpu: Optional[NvmlSampler] = None
+    ) -> None:
         if not 0 <= hz <= MAX_HZ:
             raise UsageError(f"sampling rate {hz!r} Hz: allowed is 0 (off) to {MAX_HZ:g}")
-        self._pid, self._hz, self._gpu = pid, hz, gpu_index(device)
+        self._pid, self._hz, self._gpu_index, self._gpu = pid, hz, gpu_index(device), gpu
         self._tree = ProcessTreeSampler(pid)
         self._log = SampleLog()
         self._lock = threading.Lock()
@@ -43,6 +56,9 @@ class Recorder:
         self._thread: Optional[threading.Thread] = None
         self._cpu_s = 0.0
         self._peak_rss_bytes: Optional[int] = None
+        self._energy: Optional[EnergyRecorder] = None
+        self._gauges: Dict[str, Any] = {}
+        self._warnings: Tuple[str, ...] = ()
 
     def __enter__(self) -> "Recorder":
         if self._hz:
@@ -61,6 +77,30 @@ class Recorder:
         """All samples so far, oldest first."""
         with self._lock:
             return tuple(self._log[number] for number in range(len(self._log)))
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Have the energy read soon if the worker's event ends something that is measured. Returns at once."""
+        if self._energy and event["event"] in NOTED:
+            self._energy.note(event["event"])
+
+    def energy(self) -> Tuple[Energy, ...]:
+        """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
+        if not self._energy:
+            return ()
+        found = list(self._energy.readings)
+        if not any(reading.device == GPU for reading in found):
+            found += integrate_power(self.samples(), self._energy.times_ns)
+        return tuple(sorted(found, key=lambda reading: reading.t_ns))
+
+    def gauges(self) -> Dict[str, Any]:
+        """How the readings were had, once they have ended; {} where none were."""
+        source = next((reading.source for reading in self.energy() if reading.device == GPU), None)
+        gpu = self._gauges.get("gpu")
+        return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
+
+    def warnings(self) -> Tuple[str, ...]:
+        """What may have disturbed the run, once it has ended: others on its GPU."""
+        return self._warnings
 
     def latest(self) -> Optional[Sample]:
         """The newest sample, or None when there is none yet."""
@@ -90,7 +130,10 @@ class Recorder:
         with ExitStack() as stack:
             machine = stack.enter_context(MachineSampler())
             # Starting NVML can take a second, which must not hold up the parent.
-            gpu = None if self._gpu is None else stack.enter_context(NvmlSampler(self._gpu))
+            gpu = self._gpu
+            if gpu is None and self._gpu_index is not None:
+                gpu = stack.enter_context(NvmlSampler(self._gpu_index))
+            self._meter(gpu, stack)
             start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
             while reading := self._tree.read():
                 if self._append(reading, machine, gpu):
@@ -100,9 +143,23 @@ class Recorder:
                 if self._going.acquire(timeout=(next_tick_ns(start_ns, now_ns, period_ns) - now_ns) / 1e9):
                     break
 
+    def _meter(self, gpu: Optional[NvmlSampler], stack: ExitStack) -> None:
+        """Start the readings of energy where there is anything to read, and have all facts told at the end."""
+        packages, reason = find_packages()
+        self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
+        meters: List[Meter] = [*packages]
+        if gpu:
+            stack.callback(self._ask_facts, gpu)
+            meters.append(GpuMeter(gpu.energy_j))
+        if packages or (gpu and gpu.reason is None):
+            self._energy = stack.enter_context(EnergyRecorder(meters))
+
+    def _ask_facts(self, gpu: NvmlSampler) -> None:
+        self._gauges["gpu"], self._warnings = gpu.facts(), tuple(gpu.warnings())
+
     def _append(self, tree: TreeReading, machine: MachineSampler, gpu: Optional[NvmlSampler]) -> bool:
         """Add a sample; True if the log was full and is now half as dense."""
-        readings = (*tree[1:], *machine.read(), *(gpu.read() if gpu else NO_GPU))
+        readings = (*tree[1:], *machine.read(), *(gpu.read(self._tree.pids()) if gpu else NO_GPU))
         self._peak_rss_bytes = max(self._peak_rss_bytes or 0, tree.rss_bytes)
         with self._lock:
             self._log.append(tree.t_ns, *readings)
@@ -110,6 +167,18 @@ class Recorder:
                 return False
             self._log.thin()
             return True
+
+
+@contextmanager
+def open_gpu(device: str, hz: float) -> Iterator[Optional[NvmlSampler]]:
+    """The sampler of a GPU with its baseline read, for a Recorder of a process that is not there yet; None without."""
+    index = gpu_index(device)
+    if index is None or not hz:
+        yield None
+        return
+    with NvmlSampler(index) as gpu:
+        gpu.note_baseline()
+        yield gpu
 
 
 class SampleLog:

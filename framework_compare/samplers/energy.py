@@ -1,0 +1,150 @@
+"""Energy by difference of counters: NVML's total of a GPU, RAPL's of the processor packages.
+
+The GPU's counter takes milliseconds to read and is renewed every 20 to 100 ms: it is read at the ends of phases and
+epochs, by a thread of its own, with the time of the reading.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+
+import numpy as np
+
+from framework_compare.records import Energy, Sample
+
+COUNTER = "counter"
+POWER_INTEGRAL = "power integral"
+GPU = "gpu"
+# RAPL counts to some 260 kJ and begins anew: ten minutes at 400 W.
+EVERY_S = 60.0
+# Between readings that only epochs ask for.
+LEAST_GAP_NS = 500_000_000
+POWERCAP = Path("/sys/class/powercap")
+
+_PHASE, _EPOCH, _END = "phase", "epoch", "end"
+
+
+class Meter(Protocol):
+    """A counter of one device."""
+
+    device: str
+
+    def read(self) -> Optional[float]:
+        """Joules since an origin of its own, None where it cannot be read now."""
+
+
+class GpuMeter(NamedTuple):
+    """The counter of a GPU, asked through its sampler."""
+
+    read: Callable[[], Optional[float]]
+    device: str = GPU
+
+
+class RaplPackage:
+    """One processor package: all that runs on it, other programs included. Joules since the first reading."""
+
+    def __init__(self, folder: Path) -> None:
+        self.device = f"host-{(folder / 'name').read_text().strip()}"
+        self._counter = folder / "energy_uj"
+        self._range_uj = int((folder / "max_energy_range_uj").read_text())
+        self._turns_uj = 0
+        self._before_uj = self._first_uj = int(self._counter.read_text())
+
+    def read(self) -> Optional[float]:
+        try:
+            now_uj = int(self._counter.read_text())
+        except (OSError, ValueError):
+            return None
+        if now_uj < self._before_uj:
+            self._turns_uj += self._range_uj
+        self._before_uj = now_uj
+        return (now_uj + self._turns_uj - self._first_uj) / 1e6
+
+
+def find_packages(root: Path = POWERCAP) -> Tuple[List[RaplPackage], Optional[str]]:
+    """The packages that can be read, or why there are none."""
+    found: List[RaplPackage] = []
+    # One colon: parts of a package (cores, memory) have two, and are in its figure already.
+    for folder in sorted(root.glob("intel-rapl:*")):
+        if folder.name.count(":") == 1:
+            try:
+                package = RaplPackage(folder)
+            except PermissionError:
+                return [], f"{folder}/energy_uj may be read by root only"
+            except (OSError, ValueError) as error:
+                return [], f"{folder} cannot be read: {error}"
+            if package.device.startswith("host-package"):
+                found.append(package)
+    return found, None if found else f"there is no processor package in {root}"
+
+
+class EnergyRecorder:
+    """Readings of `meters` at each `note`, in a thread of its own while in context; one at its start and end."""
+
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self.readings: List[Energy] = []
+        self.times_ns: List[int] = []
+        self._meters = meters
+        self._notes: "queue.SimpleQueue[str]" = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="energy", daemon=True)
+
+    def __enter__(self) -> "EnergyRecorder":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._notes.put(_END)
+        self._thread.join()
+
+    def note(self, kind: str) -> None:
+        """Have all meters read soon: a phase began or ended, or an epoch ended. Returns at once."""
+        self._notes.put(kind)
+
+    def _work(self) -> None:
+        notes = {_PHASE}
+        while True:
+            if notes != {_EPOCH} or time.monotonic_ns() - self.times_ns[-1] > LEAST_GAP_NS:
+                self._read()
+            if _END in notes:
+                return
+            notes = self._wait()
+
+    def _wait(self) -> Set[str]:
+        """All that has been noted since, at least one; a phase where nothing was for long."""
+        notes: Set[str] = set()
+        try:
+            notes.add(self._notes.get(timeout=EVERY_S))
+            while True:
+                notes.add(self._notes.get_nowait())
+        except queue.Empty:
+            return notes or {_PHASE}
+
+    def _read(self) -> None:
+        self.times_ns.append(time.monotonic_ns())
+        for meter in self._meters:
+            before_ns = time.monotonic_ns()
+            energy_j = meter.read()
+            if energy_j is not None:
+                at_ns = (before_ns + time.monotonic_ns()) // 2
+                self.readings.append(Energy(meter.device, at_ns, energy_j, COUNTER))
+
+
+def integrate_power(samples: Sequence[Sample], times_ns: Sequence[int]) -> List[Energy]:
+    """Energy of a GPU without a counter at those times: its sampled power, joined by straight lines.
+
+    Times outside the samples have none.
+    """
+    known = [(sample.t_ns, sample.gpu_power_w) for sample in samples if sample.gpu_power_w is not None]
+    if len(known) < 2:
+        return []
+    first_ns = known[0][0]
+    at_s = np.array([t_ns - first_ns for t_ns, _ in known]) / 1e9
+    power_w = np.array([power for _, power in known])
+    energy_j = np.concatenate([[0.0], np.cumsum(np.diff(at_s) * (power_w[1:] + power_w[:-1]) / 2)])
+    inside = [t_ns for t_ns in times_ns if 0 <= (t_ns - first_ns) / 1e9 <= at_s[-1]]
+    found = np.interp([(t_ns - first_ns) / 1e9 for t_ns in inside], at_s, energy_j)
+    return [Energy(GPU, t_ns, float(joules), POWER_INTEGRAL) for t_ns, joules in zip(inside, found)]

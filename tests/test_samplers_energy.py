@@ -1,0 +1,167 @@
+"""Energy: counters that turn over, readings when something ends, and power integrated where there is no counter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from framework_compare.records import Energy, Sample
+from framework_compare.samplers import energy as energy_module
+from framework_compare.samplers.energy import EnergyRecorder, GpuMeter, find_packages, integrate_power
+from framework_compare.samplers.recorder import Recorder
+
+SECOND = 1_000_000_000
+RANGE_UJ = 262_143_328_850
+
+
+def package(root, number, name, energy_uj=0):
+    """A domain as /sys/class/powercap shows it."""
+    folder = root / f"intel-rapl:{number}"
+    folder.mkdir(parents=True)
+    (folder / "name").write_text(f"{name}\n")
+    (folder / "energy_uj").write_text(f"{energy_uj}\n")
+    (folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+    return folder / "energy_uj"
+
+
+def test_packages_are_found_and_their_parts_left_out(tmp_path):
+    for number, name in (("0", "package-0"), ("1", "package-1"), ("0:0", "core"), ("2", "psys")):
+        package(tmp_path, number, name)
+    found, reason = find_packages(tmp_path)
+    assert [one.device for one in found] == ["host-package-0", "host-package-1"] and reason is None
+
+
+def test_a_package_counts_from_its_first_reading_and_over_the_turn(tmp_path):
+    counter = package(tmp_path, "0", "package-0", RANGE_UJ - 5_000_000)
+    (found,), _ = find_packages(tmp_path)
+    readings = [found.read()]
+    for energy_uj in (RANGE_UJ - 1_000_000, 2_000_000, 9_000_000):
+        counter.write_text(str(energy_uj))
+        readings.append(found.read())
+    assert readings == pytest.approx([0, 4, 7, 14])
+
+
+def test_a_package_that_fails_now_reads_none(tmp_path):
+    counter = package(tmp_path, "0", "package-0")
+    (found,), _ = find_packages(tmp_path)
+    counter.write_text("")
+    assert found.read() is None
+
+
+def test_a_machine_without_packages_says_so(tmp_path):
+    assert find_packages(tmp_path) == ([], f"there is no processor package in {tmp_path}")
+
+
+def test_a_package_that_root_alone_may_read_says_so(tmp_path):
+    if not hasattr(os, "geteuid") or os.geteuid() == 0:
+        pytest.skip("root reads every file: run the tests as another user")
+    package(tmp_path, "0", "package-0").chmod(0)
+    found, reason = find_packages(tmp_path)
+    assert found == [] and "root only" in reason
+
+
+class Counter:
+    """A meter of 100 W."""
+
+    device = "host-package-0"
+
+    def __init__(self):
+        self.calls = 0
+
+    def read(self):
+        self.calls += 1
+        return time.monotonic() * 100
+
+
+def wait_until(happened, what):
+    end = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < end, f"waited in vain for: {what}"
+        time.sleep(0.01)
+
+
+def test_energy_is_read_at_the_start_at_phases_and_at_the_end():
+    meter = Counter()
+    with EnergyRecorder([meter]) as recorder:
+        wait_until(lambda: meter.calls == 1, "the first reading")
+        recorder.note("phase")
+        wait_until(lambda: meter.calls == 2, "the reading of a phase")
+    assert meter.calls == 3
+    before, *_, after = recorder.readings
+    assert after.energy_j - before.energy_j == pytest.approx((after.t_ns - before.t_ns) / 1e9 * 100, rel=0.1, abs=1)
+
+
+def test_many_short_epochs_are_not_read_one_by_one(monkeypatch):
+    monkeypatch.setattr(energy_module, "LEAST_GAP_NS", 3600 * SECOND)
+    meter = Counter()
+    with EnergyRecorder([meter]) as recorder:
+        wait_until(lambda: meter.calls == 1, "the first reading")
+        for _ in range(500):
+            recorder.note("epoch")
+    assert meter.calls == 2
+
+
+def test_a_meter_that_cannot_be_read_leaves_times_but_no_readings():
+    with EnergyRecorder([GpuMeter(lambda: None)]) as recorder:
+        pass
+    assert recorder.readings == [] and len(recorder.times_ns) == 2
+
+
+def test_power_is_integrated_where_there_is_no_counter():
+    powers = [(0, None), (10, 100.0), (11, 300.0), (12, None), (13, 300.0)]
+    samples = [Sample(t * SECOND, gpu_power_w=power) for t, power in powers]
+    times_ns = [5 * SECOND, 10 * SECOND, 11 * SECOND, 12 * SECOND, 20 * SECOND]
+    assert integrate_power(samples, times_ns) == [
+        Energy("gpu", 10 * SECOND, 0.0, "power integral"),
+        Energy("gpu", 11 * SECOND, 200.0, "power integral"),
+        Energy("gpu", 12 * SECOND, 500.0, "power integral"),
+    ]
+    assert integrate_power(samples[:2], times_ns) == []
+
+
+@pytest.fixture
+def process():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        yield process
+        process.kill()
+
+
+def test_a_recorder_without_anything_to_meter_starts_no_thread_for_it(process, monkeypatch):
+    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: ([], "none here"))
+    with Recorder(process.pid, hz=20) as recorder:
+        wait_until(recorder.latest, "a sample")
+        recorder.note({"event": "phase"})
+        names = [thread.name for thread in threading.enumerate()]
+    assert "energy" not in names
+    assert recorder.energy() == () and recorder.warnings() == ()
+    assert recorder.gauges() == {"host_energy": {"source": None, "reason": "none here"}}
+
+
+def test_a_recorder_reads_the_host_where_it_can(process, monkeypatch, tmp_path):
+    counter = package(tmp_path, "0", "package-0", 1_000_000)
+    monkeypatch.setattr("framework_compare.samplers.recorder.find_packages", lambda: find_packages(tmp_path))
+    with Recorder(process.pid, hz=20) as recorder:
+        wait_until(recorder.energy, "the first reading")
+        counter.write_text("3500000")
+        recorder.note({"event": "epoch"})
+        recorder.note({"event": "phase", "name": "epochs", "edge": "end"})
+        wait_until(lambda: len(recorder.energy()) > 1, "the reading of a phase")
+    readings = recorder.energy()
+    assert {reading.device for reading in readings} == {"host-package-0"}
+    assert [readings[0].energy_j, readings[-1].energy_j] == [0.0, 2.5]
+    assert recorder.gauges() == {"host_energy": {"source": "counter", "reason": None}}
+
+
+def test_a_device_without_a_driver_is_told_and_reads_nothing(process):
+    if psutil.LINUX and os.path.exists("/dev/nvidia0"):
+        pytest.skip("an NVIDIA driver is here; run this on a machine without one")
+    with Recorder(process.pid, hz=20, device="cuda:7") as recorder:
+        wait_until(recorder.latest, "a sample")
+    assert recorder.gauges()["gpu"]["reason"].startswith("no readings of GPU 7: ")
+    assert recorder.gauges()["gpu"]["energy_source"] is None

@@ -35,6 +35,7 @@ class PaddleTrainer:
         self.config = config
         paddle.set_device("cpu")
         paddle.seed(config.seed)
+        self._loaders: List[Any] = []
 
     def version(self) -> str:
         return str(self.paddle.__version__)
@@ -105,6 +106,7 @@ class PaddleTrainer:
             num_workers=config.loader_workers,
             persistent_workers=config.loader_workers > 0,
         )
+        self._loaders.append(loader)
         start_loader(loader)
         return loader
 
@@ -148,6 +150,11 @@ class PaddleTrainer:
 
     def release(self) -> None:
         self._network = self._optimizer = self._call = None
+        while self._loaders:
+            # a thread of the loader's own holds its iterator, so that persistent workers outlive the loader (3.3.1)
+            iterator = self._loaders.pop()._iterator
+            if iterator is not None:
+                iterator._try_shutdown_all(1)
 
 
 class PictureDataset:

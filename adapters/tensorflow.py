@@ -195,7 +195,7 @@ class Network:
         """Axes of a graph array in native order, a flattened picture's counted apart; None to leave it as it is."""
         node = self._nodes[name]
         if ndim == 4:
-            return (2, 3, 0, 1) if node.attrs["groups"] > 1 else (2, 3, 1, 0)
+            return (2, 3, 0, 1) if _is_depthwise(node.attrs) else (2, 3, 1, 0)
         if ndim == 2:
             return (2, 3, 1, 0) if node.name in self._flattened else (1, 0)
         return None
@@ -203,8 +203,7 @@ class Network:
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
         node = self._nodes[name]
         if array.ndim == 4:
-            depthwise = node.attrs["groups"] > 1
-            array = array.transpose(2, 3, 0, 1) if depthwise else array.transpose(3, 2, 0, 1)
+            array = array.transpose(2, 3, 0, 1) if _is_depthwise(node.attrs) else array.transpose(3, 2, 0, 1)
         elif array.ndim == 2:
             array = array.T
             if node.name in self._flattened:
@@ -226,12 +225,14 @@ class Network:
     def conv2d(self, node: Node, x: Any, **_: Any) -> Any:
         a = node.attrs
         x, pads = _pad(self.tf, x, a)
-        if a["groups"] == 1:
-            y = self.tf.nn.conv2d(x, self._of(node, "weight"), a["stride"], pads)
-        elif a["groups"] == a["in_channels"] == a["out_channels"]:
-            y = self.tf.nn.depthwise_conv2d(x, self._of(node, "weight"), [1, a["stride"], a["stride"], 1], pads)
-        else:
-            raise ValueError(f"layer {node.name}: grouped convolutions other than depthwise have no tf.nn op on a CPU")
+        weight = self._of(node, "weight")
+        if _is_depthwise(a):
+            y = self.tf.nn.depthwise_conv2d(x, weight, [1, a["stride"], a["stride"], 1], pads)
+        elif a["groups"] == 1:
+            y = self.tf.nn.conv2d(x, weight, a["stride"], pads)
+        else:  # tf.nn.conv2d has no grouped kernels on a CPU
+            parts = zip(*(self.tf.split(array, a["groups"], axis=3) for array in (x, weight)))
+            y = self.tf.concat([self.tf.nn.conv2d(part, kernel, a["stride"], pads) for part, kernel in parts], axis=3)
         return self.tf.nn.bias_add(y, self._of(node, "bias")) if a["bias"] else y
 
     def batchnorm(self, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
@@ -287,6 +288,10 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Dropout": Network.dropout,
     "Add": lambda net, node, x, y, **_: x + y,
 }
+
+
+def _is_depthwise(a: Mapping[str, Any]) -> bool:
+    return 1 < a["groups"] == a["in_channels"] == a["out_channels"]
 
 
 def _pad(tf: Any, x: Any, a: Mapping[str, Any]) -> Tuple[Any, str]:

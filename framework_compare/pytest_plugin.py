@@ -68,8 +68,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: List[str]) 
 
 def _is_conformance(text: str) -> bool:
     place = text.partition("::")[0]
-    inside = Path(__file__).parent / "conformance"
-    return place == SUITE or place.startswith(f"{SUITE}.") or inside in (Path(place).absolute(), Path(place).absolute().parent)
+    path, suite = Path(place).absolute(), Path(__file__).parent / "conformance"
+    return place == SUITE or place.startswith(f"{SUITE}.") or suite in (path, path.parent)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,8 @@ _REST = tuple(
     if field.name not in SETTINGS
 )
 PARITY = ("parity", "parity_error", "parity_where")
-CELL_COLUMNS = (*_FIXED, *PARITY, "pictures", "skipped_pictures", "log_path", *_REST)
+GAUGES = ("gpu_name", "gpu_memory_source", "gpu_energy_source", "warnings")
+CELL_COLUMNS = (*_FIXED, *PARITY, *GAUGES, "pictures", "skipped_pictures", "log_path", *_REST)
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",
@@ -125,6 +126,7 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
     return {
         **worst,
         **figures,
+        **_gauges(runs),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -132,6 +134,15 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
+
+
+def _gauges(runs: List[Row]) -> Row:
+    """How the readings of a cell's GPU were had, and each warning of its runs once, joined."""
+    documents = [json.loads(run["gauges"]).get("gpu") or {} for run in runs]
+    names = ("name", "memory_source", "energy_source")
+    found = {f"gpu_{name}": next(filter(None, (d.get(name) for d in documents)), None) for name in names}
+    warnings = dict.fromkeys(text for run in runs for text in json.loads(run["warnings"]))
+    return {**found, "warnings": "; ".join(warnings)}
 
 
 def _reason(run: Row, runs: int) -> str:

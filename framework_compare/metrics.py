@@ -11,106 +11,14 @@ import functools
 import hashlib
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.bootstrap import mean_interval
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample
-
-Columns = Mapping[str, Sequence[Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """What one run left: its fields, and phases, epochs, samples, energy as columns by field name of `records`."""
-
-    run: Mapping[str, Any]
-    phases: Columns
-    epochs: Columns
-    samples: Columns
-    energy: Columns
-
-    @classmethod
-    def of(cls, run: Run) -> "Measured":
-        fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
-        lists = ((Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy))
-        return cls(fields, *(_columns(kind, items) for kind, items in lists))
-
-
-def _columns(kind: Any, items: Sequence[Any]) -> Columns:
-    return {field.name: [getattr(item, field.name) for item in items] for field in dataclasses.fields(kind)}
-
-
-def _floats(values: Sequence[Any]) -> np.ndarray:
-    return np.asarray(values, dtype=float)
-
-
-def _seconds(spans: Columns) -> np.ndarray:
-    # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
-    return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
-
-
-class Pool:
-    """The runs of one cell, as the figures read them. Arrays hold no missing values."""
-
-    def __init__(self, runs: Sequence[Measured]) -> None:
-        self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
-        self.seen = self.ok or list(runs)
-
-    def seconds(self) -> List[np.ndarray]:
-        """Epoch seconds, an array a run."""
-        return [_seconds(run.epochs) for run in self.ok]
-
-    def all_seconds(self) -> np.ndarray:
-        return np.concatenate([np.empty(0), *self.seconds()])
-
-    def epochs(self, name: str) -> np.ndarray:
-        return _present([_floats(run.epochs[name]) for run in self.ok])
-
-    def phase(self, name: str) -> np.ndarray:
-        """Seconds of a phase, one a run that had it."""
-        return _present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
-
-    def phase_values(self, name: str) -> np.ndarray:
-        return _present([_floats(run.phases[name]) for run in self.seen])
-
-    def field(self, name: str) -> np.ndarray:
-        return _present([_floats([run.run[name]]) for run in self.seen])
-
-    def samples(self, name: str) -> np.ndarray:
-        """Readings of whole runs."""
-        return _present([_floats(run.samples[name]) for run in self.seen])
-
-    def measured(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
-        """Readings within measured epochs, and the seconds each stands for: since the reading before it."""
-        weights = [_epoch_weights(run) for run in self.seen]
-        values = [_floats(run.samples[name]) for run in self.seen]
-        value, weight = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *weights])
-        kept = ~np.isnan(value) & (weight > 0)
-        return value[kept], weight[kept]
-
-    @functools.cached_property
-    def interval(self) -> Tuple[Optional[float], Optional[float]]:
-        return mean_interval(self.seconds())
-
-
-def _present(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    values = np.concatenate([np.empty(0), *arrays])
-    return values[~np.isnan(values)]
-
-
-def _epoch_weights(run: Measured) -> np.ndarray:
-    times = np.asarray(run.samples["t_ns"], dtype=np.int64)
-    starts, ends = (np.asarray(run.epochs[name], dtype=np.int64) for name in ("start_ns", "end_ns"))
-    if not len(starts) or not len(times):
-        return np.zeros(len(times))
-    # A reading at the very end of an epoch is of that epoch, not of one that starts there.
-    epoch = np.maximum(np.searchsorted(starts, times, side="left") - 1, 0)
-    since = np.maximum(np.concatenate([starts[:1], times[:-1]]), starts[epoch])
-    # One at the very start stands for hardly anything, but it may be the only one.
-    seconds = np.maximum(times - since, 1) / 1e9
-    return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)
+from framework_compare.energy_figures import joules_a_picture
+from framework_compare.pool import Measured, Pool, floats, present
+from framework_compare.records import Run
+from framework_compare.samplers import throttle
 
 
 def _mean(values: np.ndarray) -> Optional[float]:
@@ -138,8 +46,17 @@ def _weighted(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
     return float(np.average(values, weights=weights)) if len(values) else None
 
 
+def _throttled(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+    masks, weights = readings
+    return _ratio(weights[(masks.astype(np.int64) & throttle.SLOWING) != 0].sum(), weights.sum())
+
+
+def _all_bits(masks: np.ndarray) -> Optional[float]:
+    return float(np.bitwise_or.reduce(masks.astype(np.int64))) if len(masks) else None
+
+
 def _loss(pool: Pool, place: int) -> Optional[float]:
-    return _mean(_present([_floats(run.epochs["loss"])[[place]] for run in pool.ok]))
+    return _mean(present([floats(run.epochs["loss"])[[place]] for run in pool.ok]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +69,14 @@ class Metric:
     of: Callable[[Pool], Optional[float]]
     scale: float = 1.0  # from the stored SI value to `unit`
     whole: bool = False  # a count
+    words: Optional[Callable[[int], str]] = None  # what a mask means
 
     def show(self, value: Optional[float]) -> str:
         """The stored value in `unit`, three significant digits or all whole ones; "-" for a missing one."""
         if value is None or math.isnan(value):
             return "-"
+        if self.words:
+            return self.words(int(value))
         return f"{value * self.scale:.0f}" if self.whole else digits(value * self.scale)
 
 
@@ -198,7 +118,22 @@ METRICS: Dict[str, Metric] = {
     "gpu_memory_peak_bytes": Metric(
         "peak GPU memory", "GiB", "lower", lambda p: _max(p.samples("gpu_memory_bytes")), _GIB
     ),
+    "gpu_process_memory_peak_bytes": Metric(
+        "peak GPU memory of its own", "GiB", "lower", lambda p: _max(p.samples("gpu_process_memory_bytes")), _GIB
+    ),
     "gpu_power_w_mean": Metric("mean GPU power", "W", "lower", lambda p: _weighted(p.measured("gpu_power_w"))),
+    "gpu_temperature_c_max": Metric(
+        "max GPU temperature", "°C", "", lambda p: _max(p.measured("gpu_temperature_c")[0])
+    ),
+    "gpu_sm_clock_mhz_mean": Metric("mean SM clock", "MHz", "", lambda p: _weighted(p.measured("gpu_sm_clock_mhz"))),
+    "gpu_throttled_share": Metric("GPU throttled", "%", "lower", lambda p: _throttled(p.measured("gpu_throttle")), 100),
+    "gpu_throttle_reasons": Metric(
+        "clocks held by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
+    ),
+    "gpu_j_per_image": Metric("GPU energy a picture", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
+    "host_j_per_image": Metric("host energy a picture", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
+    "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
+    "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),
     "loss_first": Metric("loss of the first epoch", "", "", lambda p: _loss(p, 0)),
     "loss_last": Metric("loss of the last epoch", "", "lower", lambda p: _loss(p, -1)),
@@ -208,6 +143,9 @@ METRICS: Dict[str, Metric] = {
     "warm_up_s": Metric("warm-up", "s", "lower", lambda p: _mean(p.phase("warm-up"))),
     "wall_s": Metric("wall time of a run", "s", "lower", lambda p: _mean(p.field("wall_s"))),
 }
+
+
+SOURCES = ("metrics.py", "pool.py", "bootstrap.py", "energy_figures.py")
 
 
 def figures(runs: Sequence[Measured]) -> Dict[str, Optional[float]]:
@@ -224,5 +162,5 @@ def of_run(run: Run) -> Dict[str, Optional[float]]:
 @functools.lru_cache(maxsize=1)
 def version() -> str:
     """Checksum of how the figures are computed: those kept under another one are computed again."""
-    sources = [Path(__file__), Path(__file__).with_name("bootstrap.py")]
+    sources = [Path(__file__).with_name(name) for name in SOURCES]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -13,7 +13,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.frames import CELL_COLUMNS, WORST_FIRST
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Epoch, Phase, Run, Sample
+from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store import Store
 
 SECOND = 1_000_000_000
@@ -221,3 +221,20 @@ def test_pandas_is_not_loaded_before_a_frame_is_asked_for(tmp_path):
     code = "import sys; from framework_compare import Comparison; Comparison.load(sys.argv[1]); "
     code += "sys.exit('pandas' in sys.modules or 'rich' in sys.modules)"
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True, cwd=tmp_path)
+
+
+def test_a_cell_says_how_its_gpu_was_read_and_who_else_was_on_it(tmp_path):
+    gauges = {"gpu": {"name": "NVIDIA H200", "memory_source": "process list", "energy_source": "counter"}}
+    outcomes = [ok(1), ok(1, gauges=gauges, warnings=("a", "b")), ok(1, gauges=gauges, warnings=("a",))]
+    row = study(tmp_path, outcomes, [cell()], repeats=3).frame.iloc[0]
+    assert (row["gpu_name"], row["gpu_memory_source"], row["gpu_energy_source"]) == (
+        "NVIDIA H200", "process list", "counter",
+    )  # fmt: skip
+    assert row["warnings"] == "a; b"
+
+
+def test_energy_is_a_frame_of_its_own(tmp_path):
+    readings = (Energy("gpu", ORIGIN + SECOND, 5.0, "counter"), Energy("gpu", ORIGIN + 3 * SECOND, 605.0, "counter"))
+    energy = study(tmp_path, [ok(1, energy=readings)]).energy
+    assert list(energy["meter"]) == ["gpu", "gpu"] and list(energy["t_s"]) == [1.0, 3.0]
+    assert list(energy["energy_j"]) == [5.0, 605.0] and energy["device"][0] == "cpu"

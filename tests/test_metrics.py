@@ -196,3 +196,57 @@ def test_columns_of_a_run_carry_the_names_of_its_fields():
     kinds = {"phases": Phase, "epochs": Epoch, "samples": Sample, "energy": Energy}
     for columns, kind in ((getattr(measured, name), kind) for name, kind in kinds.items()):
         assert set(columns) == {field.name for field in dataclasses.fields(kind)}
+
+
+def test_gpu_clocks_temperature_and_throttling_are_of_the_measured_epochs():
+    readings = [(5, 99.0, 100.0, 0x40, 9), (11, 60.0, 1000.0, 1, 3), (12, 64.0, 1900.0, 4, 8), (14, 62.0, 1900.0, 0, 7)]
+    samples = tuple(
+        sample(t, gpu_temperature_c=c, gpu_sm_clock_mhz=mhz, gpu_throttle=mask, gpu_process_memory_bytes=held)
+        for t, c, mhz, mask, held in readings
+    )
+    found = metrics.of_run(Run("ok", epochs=epochs(4), samples=samples))
+    assert found["gpu_temperature_c_max"] == 64.0
+    assert found["gpu_sm_clock_mhz_mean"] == pytest.approx((1000 + 1900 + 2 * 1900) / 4)
+    assert found["gpu_throttled_share"] == pytest.approx(0.25)
+    assert METRICS["gpu_throttle_reasons"].show(found["gpu_throttle_reasons"]) == "idle, power cap"
+    assert found["gpu_process_memory_peak_bytes"] == 9
+
+
+def readings(device, *points, source="counter"):
+    return tuple(Energy(device, UP + int(t * SECOND), joules, source) for t, joules in points)
+
+
+def test_joules_a_picture_are_of_the_measured_epochs_however_few_the_readings():
+    # 100 W before, 300 W during, 50 W after epochs from 10 to 14 s; the reading at 14.5 s came late.
+    energy = readings("gpu", (0, 5.0), (10, 1005.0), (12, 1605.0), (14, 2205.0), (14.5, 2230.0))
+    energy += readings("host-package-0", (9, 0.0), (15, 60.0)) + readings("host-package-1", (9, 0.0), (15, 120.0))
+    run = Run("ok", epochs=epochs(1, 3), energy=energy)
+    assert figure("gpu_j_per_image", run) == pytest.approx(1200 / 200)
+    assert figure("host_j_per_image", run) == pytest.approx((40 + 80) / 200)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "points"),
+    [
+        ((4,), [(10.5, 0.0), (20, 100.0)]),
+        ((4,), [(0, 0.0), (13, 100.0)]),
+        ((4,), []),
+        ((4,), [(0, 7.0), (20, 7.0)]),
+        ((0.2,), [(0, 0.0), (20, 100.0)]),
+    ],
+    ids=["began-late", "ended-early", "none", "stuck", "too-short"],
+)
+def test_energy_that_is_not_known_is_none(lengths, points):
+    assert figure("gpu_j_per_image", Run("ok", epochs=epochs(*lengths), energy=readings("gpu", *points))) is None
+
+
+def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():
+    first, second, third = epochs(1, 1, 2)
+    told = (
+        first,
+        dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
+        dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
+    )
+    found = metrics.of_run(Run("ok", epochs=told))
+    assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
+    assert figure("copy_share", Run("ok", epochs=(first,))) is None

@@ -15,6 +15,7 @@ from framework_compare import __version__, limits, machine, planning
 from framework_compare.comparison import Comparison
 from framework_compare.installers import check_name as check_installer
 from framework_compare.errors import UsageError
+from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import Limits, PhaseTimeout
 from framework_compare.parity.in_study import check_mode
 from framework_compare.paths import cache_dir
@@ -27,6 +28,7 @@ from framework_compare.store import FILE, Store
 from framework_compare.study import HowToRun, Study, write_pictures
 
 
+@terminate_as_interrupt()
 def compare(
     frameworks: Names,
     models: Names,
@@ -121,6 +123,7 @@ def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int) -> Sto
     return store
 
 
+@terminate_as_interrupt()
 def resume(
     study: Union[str, "os.PathLike[str]"],
     *,

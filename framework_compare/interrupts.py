@@ -1,4 +1,4 @@
-"""SIGTERM taken as Ctrl-C while a study runs, so that both end the worker and keep what was measured."""
+"""SIGTERM taken as Ctrl-C by all that runs a study, so that both end the worker and keep what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any, Iterator
 
 @contextlib.contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM within; a handler of the caller's own, or another thread, is left alone."""
+    """Raise KeyboardInterrupt on SIGTERM within; a handler of the caller's own, or another thread, is left alone.
+
+    Also a decorator.
+    """
     mine = threading.current_thread() is threading.main_thread()
     if not mine or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

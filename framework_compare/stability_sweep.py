@@ -11,6 +11,7 @@ from framework_compare import limits, machine, planning
 from framework_compare.api import describe, how_to_run, new_study_folder, tell_of_datasets
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import PhaseTimeout
 from framework_compare.planning import DataSets, Names
 from framework_compare.progress import Watcher, default_watcher
@@ -97,6 +98,7 @@ def _summary(probes: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
+@terminate_as_interrupt()
 def stability(
     frameworks: Names,
     models: Names,

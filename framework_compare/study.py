@@ -18,7 +18,6 @@ from framework_compare.environments import Environment
 from framework_compare.errors import DataError, EnvironmentUnavailable
 from framework_compare.frames import store_figures
 from framework_compare.graph import initial_weights, weights_size
-from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
 from framework_compare.parity import in_study
@@ -55,24 +54,23 @@ class Study:
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, and again those that ended with a status of `retry`.
 
-        A KeyboardInterrupt (or SIGTERM) is recorded with the run it hit, then raised again.
+        A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
         planned = self.store.plan(retry)
         if not planned:
             return
-        with terminate_as_interrupt():
-            self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
-            self._check_parity([cell for _, cell, _ in planned])
-            warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
-            try:
-                for number, (run_id, cell, repeat) in enumerate(planned, start=1):
-                    self.watcher.begin(cell, number, len(planned))
-                    run = self._run_one(run_id, cell, self._ready[cell.framework])
-                    self.watcher.end(cell, run)
-                    if run.status == "interrupted":
-                        raise KeyboardInterrupt
-            finally:
-                shutil.rmtree(self.folder / "weights", ignore_errors=True)
+        self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
+        self._check_parity([cell for _, cell, _ in planned])
+        warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
+        try:
+            for number, (run_id, cell, repeat) in enumerate(planned, start=1):
+                self.watcher.begin(cell, number, len(planned))
+                run = self._run_one(run_id, cell, self._ready[cell.framework])
+                self.watcher.end(cell, run)
+                if run.status == "interrupted":
+                    raise KeyboardInterrupt
+        finally:
+            shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
     def _check_parity(self, cells: Sequence[Cell]) -> None:
         self._refused = in_study.record(self.folder, cells, self._ready, self.how.verify, self.watcher.say)

@@ -63,11 +63,12 @@ class SupervisedWorker:
         finally:
             _close(*given)
         self.supervisor_pid = self._supervisor.pid
-        self.pid = 0
+        self.pid = self.started_ns = 0
         try:
-            self.pid, self.started_ns = self._started()
+            self._wait_until_started()
         except BaseException:
             self.end()
+            _close(self.events)
             raise
         os.set_blocking(self.events, False)
 
@@ -109,20 +110,19 @@ class SupervisedWorker:
             if self.returncode is None and self.pid:
                 _wait_until_dead(self.pid)
 
-    def _started(self) -> "tuple[int, int]":
-        if not select.select([self.status], [], [], START_S)[0]:
-            raise SupervisionError(f"the supervisor of a worker told nothing within {START_S:g} s")
-        line = b""
-        # The first line is written at once and whole; a second one, of a worker that ended at once, may be behind it.
-        while not line.endswith(b"\n"):
-            byte = os.read(self.status, 1)
-            if not byte:
+    def _wait_until_started(self) -> None:
+        give_up = time.monotonic() + START_S
+        while not self.pid:
+            if time.monotonic() > give_up:
+                raise SupervisionError(f"the supervisor of a worker told nothing within {START_S:g} s")
+            if not self.read_status(max(0.0, give_up - time.monotonic())) and not self.pid:
                 raise SupervisionError("the supervisor of a worker ended before it started it; the log may say why")
-            line += byte
-        _, pid, started_ns = line.split()
-        return int(pid), int(started_ns)
 
     def _take(self, words: "list[str]") -> None:
+        """A line of the supervisor's; a worker that ended at once has its two lines come together."""
+        if words[0] == "started":
+            self.pid, self.started_ns = int(words[1]), int(words[2])
+            return
         code, max_rss_kib, self.left = int(words[1]), int(words[2]), int(words[3])
         self.ended = True
         self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None

@@ -15,7 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from framework_compare import compare, stability, supervision
+from framework_compare.comparison import Comparison
 from framework_compare.store import FILE, Store
+from framework_compare.supervision import SupervisedWorker
 
 PLUGINS = Path(__file__).parent / "plugins"
 PARENT = """
@@ -103,6 +106,68 @@ def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
         assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1][0][0] >= 1
         assert store.select("SELECT died_in, reason FROM run WHERE run_id = 2")[1] == [("epochs", "stopped by the user")]
     assert not left(tmp_path / "study", within_s=0)
+
+
+@pytest.mark.parametrize("came", ["started", "started and ended"])
+def test_an_interrupt_while_a_worker_starts_is_an_interrupt(came, tmp_path, monkeypatch):
+    command = [sys.executable, "-c", "pass" if came == "started and ended" else "import time; time.sleep(600)"]
+    original = supervision.select.select
+
+    def interrupted(descriptors, *rest):
+        monkeypatch.undo()
+        time.sleep(0.5 if came == "started and ended" else 0.0)
+        original(descriptors, [], [], 10)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(supervision.select, "select", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SupervisedWorker(command, log=tmp_path / "log.txt", folder=tmp_path, environment={})
+    assert not psutil.Process().children()
+
+
+SLOW_IMPORT = """
+import sys, time
+from framework_compare.entry import main
+
+class Slow:
+    def find_spec(name, *_):
+        if name == "framework_compare.cli":
+            print("importing", flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow)
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_stop_while_the_program_starts_is_one_line(number):
+    command = [sys.executable, "-c", SLOW_IMPORT]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(number)
+    told = process.communicate(timeout=30)[1]
+    assert (process.returncode, told) == (130, "framework-compare: stopped\n")
+
+
+def terminate(*_: object) -> None:
+    """SIGTERM to this process, which would be the end of it where nobody takes it."""
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(5)
+
+
+def test_a_sigterm_between_two_probes_of_a_sweep_stops_it(faulty, pictures, own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "extend", terminate)
+    with pytest.raises(KeyboardInterrupt):
+        stability(faulty, "fine", dataset=pictures, out=tmp_path / "study", batch_sizes=[2], image_size=32)
+
+
+def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, pictures, own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(Comparison, "load", terminate)
+    with pytest.raises(KeyboardInterrupt):
+        compare(faulty, "fine", dataset=pictures, out=tmp_path / "study", epochs=1, batch_size=4, image_size=32)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("model", ["hang-silent", "daemon", "leak-in-a-daemon"])

@@ -27,3 +27,9 @@ def test_every_package_folder_is_listed():
 def test_requirements_travel_with_the_adapters():
     data = configured()["options.package_data"]
     assert data["framework_compare.adapters"] == "*.txt"
+
+
+def test_the_command_answers_a_stop_from_its_first_moment():
+    """What the console script names must not import the command line before signals are taken."""
+    scripts = configured()["options.entry_points"]["console_scripts"]
+    assert scripts.split() == ["framework-compare", "=", "framework_compare.entry:main"]

@@ -36,6 +36,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)  # a typer.Exit is returned, not raised
     except UsageError as error:
+        if code == 130:  # typer's own answer to a KeyboardInterrupt that nobody took
+            _fail("stopped", 130)
         _fail(str(error), 2)
     except FrameworkCompareError as error:
         _fail(str(error), 1)
@@ -220,7 +222,7 @@ def _kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         watcher.say(f"stopped; what was measured is in {folder}")
-        raise typer.Exit(130) from None
+        sys.exit(130)
 
 
 def _watcher() -> Watcher:

@@ -35,9 +35,9 @@ def main() -> None:
     """Entry of the console script: one clear line and exit code 2 for a wrong request, 1 for other failures."""
     try:
         code = app(standalone_mode=False)  # a typer.Exit is returned, not raised
-    except UsageError as error:
         if code == 130:  # typer's own answer to a KeyboardInterrupt that nobody took
             _fail("stopped", 130)
+    except UsageError as error:
         _fail(str(error), 2)
     except FrameworkCompareError as error:
         _fail(str(error), 1)

@@ -5,13 +5,14 @@ The engine is asynchronous on a CPU too: a step returns before it has run, and `
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+import json
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -164,6 +165,22 @@ class MXNetTrainer:
 
     def device_times(self) -> Optional[DeviceTimes]:
         return None
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        """Operators of the engine, which runs each by itself: their times hold no others'."""
+        if self._hybridize is not None:
+            # operators run in bulk are counted as one, of a name that lists them
+            self._network.hybridize(**self._hybridize, forward_bulk_size=1, backward_bulk_size=1)
+            step()
+        profiler = self.mx.profiler
+        trace = f"{folder}/trace.json"
+        profiler.set_config(profile_symbolic=True, profile_imperative=True, aggregate_stats=True, filename=trace)
+        profiler.set_state("run")
+        step()
+        profiler.set_state("stop")
+        found = json.loads(profiler.dumps(format="json"))["Time"].get("operator", {})
+        profiler.dump()
+        return [ProfileRow("operator", name, int(v["Count"]), round(v["Total"] * 1e6)) for name, v in found.items()]
 
     def release(self) -> None:
         self.mx.nd.waitall()

@@ -7,12 +7,13 @@ and its step is faster (0.7 of Keras 3.15's on ResNet-50 and MobileNetV2, benchm
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -150,8 +151,58 @@ class TensorFlowTrainer:
     def device_times(self) -> Optional[DeviceTimes]:
         return None
 
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        from framework_compare.profiling import count, write_trace
+
+        self.tf.profiler.experimental.start(folder)
+        try:
+            step()
+        finally:
+            self.tf.profiler.experimental.stop()
+        lines = list(_profile_lines(folder))
+        write_trace(lines, folder)
+        return count(lines)
+
     def release(self) -> None:
         self._network = self._step = self._trainable = self._momenta = None
+
+
+def _profile_lines(folder: str) -> Iterator[Any]:
+    """Lines of the traces that TensorBoard's profile plug-in reads, in TensorFlow's own format."""
+    import glob
+
+    from framework_compare.profiling import Line, Span
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+
+    for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
+        with open(path, "rb") as file:
+            space = XSpace.FromString(file.read())
+        for plane, line in ((plane, line) for plane in space.planes for line in plane.lines):
+            kind = _line_kind(plane.name, line.name)
+            events = [(e, _span_name(plane, e, kind)) for e in line.events] if kind else []
+            starts = [line.timestamp_ns + e.offset_ps // 1000 for e, _ in events]
+            spans = [Span(name, t, t + e.duration_ps // 1000) for t, (e, name) in zip(starts, events) if name]
+            if spans:
+                yield Line(kind, f"{plane.name} {line.name}", spans)
+
+
+def _line_kind(plane: str, line: str) -> str:
+    """The kind of rows of a line; "" for what says the same a second time."""
+    if plane.startswith("/device:GPU"):
+        return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
+    return {"/host:CUPTI": "cuda-runtime", "/host:CPU": "operator"}.get(plane, "")
+
+
+def _span_name(plane: Any, event: Any, kind: str) -> str:
+    """What an event is counted under: of a host's line the type of an operator, "" for what is none."""
+    known = plane.event_metadata[event.metadata_id]
+    if kind != "operator":
+        return known.name
+    facts = {plane.stat_metadata[stat.metadata_id].name: stat for stat in event.stats}
+    stat = facts.get("hlo_op") or facts.get("eager_op")
+    name = known.display_name if stat is None else stat.str_value or plane.stat_metadata[stat.ref_value].name
+    # a whole function, called __inference_..., waits for its operators
+    return "" if name.startswith("__") else re.sub(r"\.\d+$", "", name)
 
 
 class Network:

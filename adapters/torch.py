@@ -11,13 +11,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import operator
+import re
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework_compare.allocator import keep_freed_memory
 from framework_compare.datasets.order import EpochOrder, start_loader
 from framework_compare.errors import Unsupported
 from framework_compare.graph import INPUT, Graph, Node
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 STEPS_BEFORE_CAPTURE = 3  # as PyTorch's notes on CUDA graphs have it
@@ -232,6 +233,20 @@ class TorchTrainer:
     def device_times(self) -> Optional[DeviceTimes]:
         return self._gpu.times() if self._gpu else None
 
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        profiler = self.torch.profiler
+        activities = [profiler.ProfilerActivity.CPU]
+        if self._on_gpu:
+            activities.append(profiler.ProfilerActivity.CUDA)
+        # the first step makes CUPTI's buffers and loads its callbacks, and is left out
+        schedule = profiler.schedule(wait=0, warmup=1, active=1)
+        with profiler.profile(activities=activities, schedule=schedule) as session:
+            step()
+            session.step()
+            step()
+        session.export_chrome_trace(f"{folder}/trace.json.gz")
+        return [row for row in map(_profile_row, session.key_averages()) if row.self_ns]
+
     def release(self) -> None:
         self._network = self._optimizer = self._call = self._step = self._gpu = None
 
@@ -407,6 +422,16 @@ def import_torchvision(torch: Any) -> Any:
 
 
 _kept_alive: List[Any] = []
+
+
+def _profile_row(event: Any) -> ProfileRow:
+    """A row of an average over events of one name; ranges that only annotate others count nothing."""
+    if event.is_user_annotation:
+        return ProfileRow("operator", event.key, event.count, 0)
+    if event.device_type.name != "CPU":
+        return ProfileRow("kernel", event.key, event.count, round(event.self_device_time_total * 1e3))
+    kind = "cuda-runtime" if re.match(r"cu(da)?[A-Z]\w*$", event.key) else "operator"
+    return ProfileRow(kind, event.key, event.count, round(event.self_cpu_time_total * 1e3))
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:

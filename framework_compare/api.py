@@ -50,6 +50,7 @@ def compare(
     retry: Sequence[str] = (),
     sampling_hz: float = 10.0,
     verify: str = "warn",
+    profile: bool = False,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Comparison:
@@ -72,6 +73,8 @@ def compare(
     sampling_hz: readings a second of CPU, memory, threads and GPU; 0 reads none.
     verify: parity with the reference, as `framework-compare verify` proves it. "require" proves it first and does not
         run a cell that fails; "warn" shows what is known of each cell; "off" leaves it out.
+    profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
+        time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
     settings: fields of TrainConfig (batch_size, epochs, threads, pipeline, execution, ...); batch_size, execution,
         pipeline, precision and tuning may be lists, and then every combination is a cell.
 
@@ -82,7 +85,7 @@ def compare(
     check_retry(retry)
     held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     how = how_to_run(python, index, installer, held, sampling_hz)
-    how = dataclasses.replace(how, verify=check_mode(verify))
+    how = dataclasses.replace(how, verify=check_mode(verify), profile=profile)
     plan = planning.plan(
         frameworks,
         models,
@@ -150,6 +153,7 @@ def resume(
         check_same_machine(store, machine.describe())
         held = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         how = how_to_run(settings.get("python"), index, settings["installer"], held, settings["sampling_hz"])
+        how = dataclasses.replace(how, profile=bool(settings.get("profile")))
         Study(store, how, watcher).run(retry)
     return Comparison.load(study)
 
@@ -207,6 +211,7 @@ def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
             for name, index in plan.datasets.items()
         },
         "sampling_hz": how.hz,
+        "profile": how.profile,
         "limits": how.limits.to_dict(),
         "python": dict(how.python),
         "installer": how.installer,

@@ -127,6 +127,9 @@ def run(
     retry: cli_study.Retry = None,
     sampling_hz: Annotated[float, typer.Option(help="Readings of CPU, memory and threads a second; 0: none.")] = 10.0,
     verify: Annotated[str, typer.Option(help="Parity: require it, warn (show what is known), or off.")] = "warn",
+    profile: Annotated[
+        bool, typer.Option("--profile", help="A few more steps under the framework's profiler: `show --table profile`.")
+    ] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
@@ -168,6 +171,7 @@ def run(
         retry=split(retry) if retry is not None else (),
         sampling_hz=sampling_hz,
         verify=verify,
+        profile=profile,
     )
 
 
@@ -240,7 +244,7 @@ def show(
     study: Annotated[Path, typer.Argument(help="A study folder.")],
     other: Annotated[Optional[Path], typer.Argument(help="Another one, to see side by side.")] = None,
     style: Annotated[str, typer.Option(help="terminal, markdown, csv or latex.")] = "terminal",
-    table: Annotated[Optional[str], typer.Option(help="time or resources; default: both.")] = None,
+    table: Annotated[Optional[str], typer.Option(help="time, resources, profile, ...; default: the first two.")] = None,
 ) -> None:
     """Print the tables of a study, or of two the cells that both have, with the ratio of their median epoch times."""
     from framework_compare.comparison import Comparison

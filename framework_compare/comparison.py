@@ -66,6 +66,20 @@ class Comparison:
         return self._read(_frames().energy_frame)
 
     @functools.cached_property
+    def profile(self) -> "pd.DataFrame":
+        """A row a name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
+        from framework_compare import profiles
+
+        return self._read(profiles.profile_frame)
+
+    @property
+    def profiled(self) -> "pd.DataFrame":
+        """`frame` joined with `profile`, the runs of a cell added up."""
+        from framework_compare import profiles
+
+        return profiles.with_profile(self.frame, self.profile)
+
+    @functools.cached_property
     def settings(self) -> Dict[str, Any]:
         """What the study was planned with."""
         return self._read(Store.settings)

@@ -2,6 +2,7 @@
 
 Version history of the format:
 1: hello, framework, phase, memory, progress, epoch, warning, outcome.
+2: profile.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, Dict, Iterator
 
 from framework_compare.errors import ProtocolError
 
-VERSION = 1
-KINDS = ("hello", "framework", "phase", "memory", "progress", "epoch", "warning", "outcome")
+VERSION = 2
+KINDS = ("hello", "framework", "phase", "memory", "progress", "epoch", "profile", "warning", "outcome")
 # A line longer than this is not an event of ours; it bounds what a broken worker can make the parent hold.
 MAX_LINE_BYTES = 1 << 20
 # What a field of text is cut to before it is sent: a traceback of a deep compiler can be megabytes.

@@ -57,7 +57,7 @@ def _whole(folder: Path) -> Dict[str, Any]:
     study = Comparison.load(folder)
     with Store.open(folder) as store:
         names, rows = store.select("SELECT * FROM run ORDER BY run_id")
-    frames = {"cells": study.frame, "epochs": study.epochs, "phases": study.phases, "samples": study.samples}
+    frames = {"cells": study.frame, "epochs": study.epochs, "phases": study.phases, "samples": study.samples, "profile": study.profile}
     frames["energy"] = study.energy
     facts = {"settings": study.settings, "machine": study.machine, "environments": study.environments}
     return {**frames, "runs": pd.DataFrame(rows, columns=names), "study": facts}

@@ -41,7 +41,7 @@ _REST = tuple(
 )
 PARITY = ("parity", "parity_error", "parity_where")
 GAUGES = ("gpu_name", "gpu_memory_source", "gpu_energy_source", "warnings")
-CELL_COLUMNS = (*_FIXED, *PARITY, *GAUGES, "pictures", "skipped_pictures", "log_path", *_REST)
+CELL_COLUMNS = (*_FIXED, *PARITY, *GAUGES, "pictures", "skipped_pictures", "trace_path", "log_path", *_REST)
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",

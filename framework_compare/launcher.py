@@ -163,7 +163,7 @@ class Attempt:
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
         seen, told = self._evidence(), self.transcript
-        final = self.verdict or judge(told.told(), seen)
+        final = self._judge(seen)
         code = seen.returncode
         return Run(
             status=final.status,
@@ -186,7 +186,16 @@ class Attempt:
             epochs=tuple(told.epochs),
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
+            profile=tuple(told.profile),
         )
+
+    def _judge(self, seen: Evidence) -> Verdict:
+        final, told = self.verdict or judge(self.transcript.told(), seen), self.transcript
+        if final.status in ("ok", "interrupted") or told.died_in != "profile" or not told.all_epochs:
+            return final
+        # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
+        told.warnings.append(f"no profile: {final.status}: {final.reason}")
+        return Verdict("ok", "")
 
     def _evidence(self) -> Evidence:
         worker, holder = self.worker, self.holder

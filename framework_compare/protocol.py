@@ -6,7 +6,7 @@ Shared by both sides of the process boundary; standard library and numpy only.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +85,15 @@ class DeviceTimes(NamedTuple):
     compute_ns: int
 
 
+class ProfileRow(NamedTuple):
+    """What was spent under one name, without what others called from it spent; nanoseconds, all calls together."""
+
+    kind: str  # "operator" (host), "cuda-runtime" (host calls of the CUDA API) or "kernel" (device)
+    name: str
+    calls: int
+    self_ns: int
+
+
 class Trainer(Protocol):
     """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
 
@@ -155,6 +164,12 @@ class Trainer(Protocol):
 
     def device_times(self) -> Optional[DeviceTimes]:
         """Times since last asked, after `synchronize`; None where the framework has no clock of the device's."""
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        """Run `step` under the framework's own profiler, write its trace into `folder`, and return what it counted.
+
+        The file for Perfetto is trace.json or trace.json.gz. `step` is a few training steps, and may be run twice.
+        """
 
     def release(self) -> None:
         """Stop loader workers and free what is held."""

@@ -20,7 +20,7 @@ STATUSES = (
     "failed",
     "interrupted",
 )
-PHASES = ("spawn", "import", "build", "load-weights", "open-data", "first-step", "warm-up", "epochs", "release")
+PHASES = ("spawn", "import", "build", "load-weights", "open-data", "first-step", "warm-up", "epochs", "profile", "release")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +78,16 @@ class Epoch:
 
 
 @dataclasses.dataclass(frozen=True)
+class ProfileRow:
+    """What the profiled steps of a run spent under one name, without what others called from it spent."""
+
+    kind: str  # "operator" (host), "cuda-runtime" (host calls of the CUDA API) or "kernel" (device)
+    name: str
+    calls: int
+    self_s: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Sample:
     """One reading of the samplers; a reading that could not be had is None, never 0.
 
@@ -127,6 +137,7 @@ class Run:
     signal: Optional[str] = None  # "SIGSEGV"
     died_in: Optional[str] = None  # the phase in which it ended, None when it ended well
     log_path: Optional[str] = None  # relative to the study folder
+    trace_path: Optional[str] = None  # what the profiler wrote, to open in Perfetto; relative to the study folder
     traceback: Optional[str] = None
     framework_version: Optional[str] = None
     interpreter: Optional[str] = None
@@ -141,3 +152,4 @@ class Run:
     epochs: Tuple[Epoch, ...] = ()
     samples: Tuple[Sample, ...] = ()
     energy: Tuple[Energy, ...] = ()
+    profile: Tuple[ProfileRow, ...] = ()

@@ -73,6 +73,14 @@ class Runner:
             with self.phase("epochs"):
                 for number in range(1, self.config.epochs + 1):
                     self.events.send("epoch", **self.run_epoch(source.epoch(number), number))
+            if self.job.get("profile"):
+                self._profile(source.held[0])
+
+    def _profile(self, batch: Batch) -> None:
+        from framework_compare import profiling
+
+        with self.phase("profile"):
+            profiling.profile(self.trainer, batch, self.events)
 
     def load_weights(self) -> None:
         flat = np.load(self.job["weights"], mmap_mode="r")

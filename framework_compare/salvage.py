@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from framework_compare import schema
 from framework_compare.store import FILE
 
-TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample", "energy")
+TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample", "energy", "profile")
 MAX_GAP = 500_000  # rows of a gap that are tried one by one
 Rows = Dict[int, Tuple[Any, ...]]
 

@@ -110,7 +110,18 @@ CREATE TABLE energy (
 );
 CREATE INDEX energy_run ON energy (run_id);
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES]
+_PROFILE = """
+ALTER TABLE run ADD COLUMN trace_path TEXT;
+CREATE TABLE profile (
+    run_id INTEGER NOT NULL REFERENCES run,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    self_s REAL NOT NULL
+);
+CREATE INDEX profile_run ON profile (run_id);
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
 
 
 class OlderStudy(StudyError):

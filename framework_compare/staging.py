@@ -28,6 +28,7 @@ MODULES = (
     "framework_compare.memory",
     "framework_compare.probe",
     "framework_compare.processes",
+    "framework_compare.profiling",
     "framework_compare.protocol",
     "framework_compare.runner",
     "framework_compare.worker",

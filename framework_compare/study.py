@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Sequence, Union
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class HowToRun:
     limits: Limits = Limits()
     hz: float = 10.0
     verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
+    profile: bool = False  # some more steps after the epochs, under the framework's own profiler
 
 
 class Study:
@@ -117,7 +118,8 @@ class Study:
         except KeyboardInterrupt:  # before the worker was there, or a second one
             self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
-        run = dataclasses.replace(run, log_path=log, parameters=self._parameters(cell))
+        trace = _trace_path(self.folder, folder) if run.profile else None
+        run = dataclasses.replace(run, log_path=log, trace_path=trace, parameters=self._parameters(cell))
         self.store.record(run_id, run)
         store_figures(self.store, run_id)
         return run
@@ -130,6 +132,7 @@ class Study:
             "graph": build_graph(cell.model, cell.config).to_dict(),
             "pictures": str(pictures_path(self.folder, cell.dataset)),
             "weights": str(self._weights(cell)),
+            "profile": self.how.profile,
         }
         what = Launch(
             python=environment.python,
@@ -161,6 +164,13 @@ class Study:
 
     def _parameters(self, cell: Cell) -> int:
         return build_graph(cell.model, cell.config).parameter_count()
+
+
+def _trace_path(study: Path, run: Path) -> Optional[str]:
+    """What a profiler wrote in the folder of a run: the file for Perfetto, else all of it; relative to the study."""
+    folder = run / "profile"
+    names = (folder / "trace.json.gz", folder / "trace.json", folder)
+    return next((str(path) for path in names if (study / path).exists()), None)
 
 
 def _reserve(path: Path) -> None:

@@ -8,11 +8,14 @@ from typing import Any, Dict, List, Optional
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT
-from framework_compare.records import Epoch, Phase
+from framework_compare.records import Epoch, Phase, ProfileRow
 from framework_compare.statuses import TOLD, Verdict
 
 MAX_WARNINGS = 100
 MAX_PHASES = 100
+MAX_PROFILE_ROWS = 300
+MAX_PROFILE_NAME = 300
+PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
 MAX_NAME = 100
 LARGEST = (1 << 63) - 1  # what SQLite holds
 
@@ -25,6 +28,7 @@ class Transcript:
         self.open: Dict[str, int] = {"spawn": started_ns}
         self.phases: List[Phase] = []
         self.epochs: List[Epoch] = []
+        self.profile: List[ProfileRow] = []
         self.warnings: List[str] = []
         self.framework: Dict[str, Any] = {}
         self.python: Optional[str] = None
@@ -42,9 +46,13 @@ class Transcript:
         """The innermost phase that began and did not end."""
         return next(reversed(self.open), None)
 
+    @property
+    def all_epochs(self) -> bool:
+        return len(self.epochs) >= self.asked_epochs
+
     def told(self) -> Optional[Verdict]:
         """What the worker says became of it; an `ok` before all epochs were told is a failure."""
-        if self.outcome and self.outcome.status == "ok" and len(self.epochs) < self.asked_epochs:
+        if self.outcome and self.outcome.status == "ok" and not self.all_epochs:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
             return Verdict("failed", f"the worker said that all went well after {found}")
         return self.outcome
@@ -107,6 +115,13 @@ class Transcript:
             )
         )
 
+    def _profile(self, event: Dict[str, Any]) -> None:
+        _whole(event["steps"])
+        rows = [_profile_row(*row) for row in event["rows"]]
+        if self.profile or len(rows) > MAX_PROFILE_ROWS:
+            raise ValueError(f"{len(rows)} rows; allowed: one profile of at most {MAX_PROFILE_ROWS}")
+        self.profile = rows
+
     def _outcome(self, event: Dict[str, Any]) -> None:
         status, traceback = event["status"], event.get("traceback")
         if status not in TOLD or self.outcome is not None:
@@ -117,6 +132,13 @@ class Transcript:
 
 def _text(value: Any, longest: int) -> str:
     return str(value)[:longest]
+
+
+def _profile_row(kind: Any, name: Any, calls: Any, self_ns: Any) -> ProfileRow:
+    if kind not in PROFILE_KINDS:
+        raise ValueError(f"profile kind {_text(kind, MAX_NAME)!r}")
+    printable = _text(name, MAX_PROFILE_NAME).encode("utf-8", "replace").decode()
+    return ProfileRow(kind, printable, _whole(calls), _whole(self_ns) / 1e9)
 
 
 def _whole(value: Any) -> int:

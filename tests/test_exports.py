@@ -13,7 +13,7 @@ from framework_compare import Comparison
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.exports import export
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
 from framework_compare.store import FILE, Store
 
 SECOND = 1_000_000_000
@@ -26,6 +26,7 @@ RUN = Run(
     phases=(Phase("epochs", 0, 20 * SECOND),),
     epochs=(Epoch(1, 0, 20 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05),),
     samples=SAMPLES,
+    profile=(ProfileRow("kernel", NASTY, 3, 0.25),),
     energy=(Energy("gpu", 0, 1.0, "counter"), Energy("gpu", SECOND, 701.0, "counter")),
 )
 
@@ -50,10 +51,10 @@ def test_every_table_is_exported_whole(study, tmp_path, kind):
         pytest.skip("needs pyarrow: pip install 'framework-compare[parquet]'")
     done = export(study, tmp_path / "out", kind)
     assert done.damage == () and {path.stem for path in done.files} == {
-        "cells", "runs", "epochs", "phases", "samples", "energy", "study",
+        "cells", "runs", "epochs", "phases", "samples", "energy", "profile", "study",
     }
     lengths = {path.stem: len(read(path)) for path in done.files if path.stem != "study"}
-    assert lengths == {"cells": 40, "runs": 40, "epochs": 39, "phases": 39, "samples": 39 * 200, "energy": 39 * 2}
+    assert lengths == {"cells": 40, "runs": 40, "epochs": 39, "phases": 39, "samples": 39 * 200, "energy": 39 * 2, "profile": 39}
     facts = json.loads((tmp_path / "out" / "study.json").read_text())
     assert facts["settings"] == {"note": NASTY} and facts["machine"] == {"cpu": "x"}
 

@@ -9,7 +9,7 @@ import pytest
 from framework_compare import compare, resume
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.records import Run
-from framework_compare.store import FILE, Store
+from framework_compare.store import FILE, LISTS, Store
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
@@ -174,4 +174,4 @@ def test_evidence_of_an_earlier_schema_is_kept(study):
     folder = study("fine").folder
     with Store.open(folder) as store:
         names, _ = store.select("SELECT * FROM run")
-    assert {field.name for field in dataclasses.fields(Run)} - {"phases", "epochs", "samples"} <= set(names)
+    assert {field.name for field in dataclasses.fields(Run)} - set(LISTS) <= set(names)

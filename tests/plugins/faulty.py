@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, TrainConfig
+from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 LEAK_CAP_BYTES = 3 << 30  # a leak that nothing stops must not take the machine along
 HOSTILE_TEXT = "deliberate; DROP TABLE run; -- <b>bold</b> \x1b[31m \ud800 'quoted' \"twice\"\nand a second line"
@@ -204,6 +204,18 @@ FAULTS: Dict[str, Callable[[], None]] = {
 }
 
 
+PROFILE_FAULTS: Dict[str, Callable[[], None]] = {
+    "profile-raise": fail(RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")),
+    "profile-segfault": lambda: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
+    "profile-hang": hang,
+    "profile-malformed": lambda: to_events(event("profile", steps=1, rows=[["operator", "x", -1, 1]])),
+    "profile-unknown-kind": lambda: to_events(event("profile", steps=1, rows=[["<b>", "x", 1, 1]])),
+    "profile-endless": lambda: to_events(event("profile", steps=1, rows=[["kernel", "x", 1, 1]] * 301)),
+    "profile-hostile": lambda: to_events(event("profile", steps=1, rows=[["kernel", HOSTILE_TEXT * 99, 1, 1]])),
+}
+FAULTS.update(dict.fromkeys(PROFILE_FAULTS, lambda: None))
+
+
 class FaultyTrainer:
     name = "faulty"
     layout = "NCHW"
@@ -271,6 +283,11 @@ class FaultyTrainer:
 
     def device_times(self) -> Optional[DeviceTimes]:
         return None
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        if self.fault.startswith("profile-"):
+            PROFILE_FAULTS[self.fault]()
+        return [ProfileRow("operator", "nothing", 1, 1)]
 
     def release(self) -> None:
         """Nothing is held."""

@@ -1,0 +1,60 @@
+"""Profiles of the real frameworks on a CPU, by operator."""
+
+import gzip
+import json
+
+import pytest
+
+from framework_compare import compare
+
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off")
+
+
+@pytest.fixture(scope="module")
+def study(real_pictures, tmp_path_factory):
+    out = tmp_path_factory.mktemp("profiles") / "study"
+    executions = ["default", "eager", "graph"]
+    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, profile=True, execution=executions, **SMALL)
+
+
+@pytest.fixture(params=[(f, e) for f in FRAMEWORKS for e in ("default", "eager", "graph")], ids="-".join)
+def cell(request, study):
+    framework, execution = request.param
+    row = study.frame[(study.frame.framework == framework) & (study.frame.execution == execution)].iloc[0]
+    if row.status == "unsupported":
+        pytest.skip(f"{framework} has no execution {execution!r} here: {row.reason}")
+    assert row.status == "ok", row.reason
+    return row
+
+
+def of(cell, frame):
+    return frame[(frame.framework == cell.framework) & (frame.execution == cell.execution)]
+
+
+def test_operators_hold_a_convolution_each_way(cell, study):
+    rows = of(cell, study.profile)
+    assert set(rows.kind) == {"operator"}
+    convolutions = rows[rows.name.str.lower().str.contains("conv")]
+    assert len(convolutions) >= 2 and convolutions.share.sum() > 0.005, rows.to_string()
+
+
+def test_shares_make_the_whole_and_hold_no_time_twice(cell, study):
+    rows = of(cell, study.profile)
+    phases = of(cell, study.phases).set_index("phase")
+    assert rows.share.sum() == pytest.approx(1)
+    threads = 2 * of(cell, study.frame).threads.iloc[0] + 2
+    assert rows.self_s.sum() <= phases.seconds["profile"] * threads
+
+
+def test_the_trace_can_be_opened(cell, study):
+    path = study.folder / cell.trace_path
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        assert len(json.load(file)["traceEvents"]) > 10
+
+
+def test_the_profiler_starts_when_the_epochs_have_ended(cell, study):
+    phases = of(cell, study.phases).set_index("phase")
+    epochs = of(cell, study.epochs)
+    assert len(epochs) == 2
+    assert phases.start_s["profile"] >= (epochs.start_s + epochs.epoch_s).max()

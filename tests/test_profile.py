@@ -1,0 +1,118 @@
+"""Profiles: a few steps under the framework's own profiler after the epochs, and what is shown of them."""
+
+import json
+
+import pytest
+
+from framework_compare import Comparison, compare, resume
+from framework_compare.errors import ProtocolError
+from framework_compare.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
+from framework_compare.protocol import ProfileRow
+from framework_compare.transcript import Transcript
+
+SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off")
+
+
+@pytest.fixture
+def profiled(tiny, pictures, tmp_path):
+    return compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", profile=True, **SMALL)
+
+
+def test_profiled_steps_are_counted_after_the_epochs(profiled):
+    assert list(profiled.frame.status) == ["ok"], profiled.frame.reason[0]
+    phases = profiled.phases.set_index("phase")
+    assert phases.start_s["profile"] >= phases.start_s["epochs"] + phases.seconds["epochs"]
+    rows = profiled.profile
+    assert list(rows.name) == ["logits", "update", "rest"]
+    assert list(rows.calls) == [3, 3, 3]
+    assert list(rows.share) == pytest.approx([0.75, 0.2475, 0.0025])
+
+
+def test_the_trace_is_named_in_the_record(profiled):
+    trace = profiled.folder / profiled.frame.trace_path[0]
+    assert json.loads(trace.read_text()) == {"traceEvents": []}
+
+
+def test_without_profile_there_is_none(tiny, pictures, tmp_path):
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **SMALL)
+    assert study.profile.empty and study.frame.trace_path[0] is None
+    assert "profile" not in set(study.phases.phase)
+
+
+def test_a_resumed_study_profiles_what_it_still_runs(tiny, pictures, tmp_path, profiled):
+    again = resume(profiled.folder, retry=["ok"])
+    assert list(again.profile.name) == ["logits", "update", "rest"]
+
+
+def test_export_holds_the_profile(profiled, tmp_path):
+    profiled.export(tmp_path / "files", "csv")
+    assert "logits" in (tmp_path / "files" / "profile.csv").read_text()
+
+
+@pytest.mark.parametrize("fault, why", [
+    ("profile-raise", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
+    ("profile-segfault", "SIGSEGV"),
+    ("profile-hang", "timed-out"),
+    ("profile-malformed", "no count"),
+    ("profile-unknown-kind", "kind"),
+    ("profile-endless", "301 rows"),
+])  # fmt: skip
+def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, pictures, tmp_path, fault, why):
+    limits = {"phase_timeout_s": {"profile": 2.0}}
+    study = compare(faulty, fault, dataset=pictures, out=tmp_path / "study", profile=True, **limits, **SMALL)
+    assert list(study.frame.status) == ["ok"], study.frame.reason[0]
+    assert list(study.epochs.epoch) == [1, 2]
+    assert why in stored_warnings(study)
+
+
+def stored_warnings(study: Comparison) -> str:
+    from framework_compare.store import Store
+
+    with Store.open(study.folder) as store:
+        return store.select("SELECT warnings FROM run")[1][0][0]
+
+
+def test_hostile_names_are_kept_short_and_printable(faulty, pictures, tmp_path):
+    study = compare(faulty, "profile-hostile", dataset=pictures, out=tmp_path / "study", profile=True, **SMALL)
+    name = study.profile.name[0]
+    assert len(name) <= MAX_NAME and name.encode("utf-8")
+
+
+def test_self_times_add_up_to_the_outer_spans():
+    inner = [Span("inner", 10, 60), Span("leaf", 20, 30), Span("inner", 60, 90)]
+    spans = [Span("next", 100, 130), *inner, Span("outer", 0, 100)]
+    assert self_times(spans) == [("outer", 20), ("inner", 40), ("leaf", 10), ("inner", 30), ("next", 30)]
+
+
+def test_rows_are_counted_line_by_line():
+    lines = [Line("operator", "a", [Span("x", 0, 10)]), Line("kernel", "b", [Span("x", 0, 7), Span("y", 2, 3)])]
+    assert count(lines) == [
+        ProfileRow("operator", "x", 1, 10), ProfileRow("kernel", "x", 1, 6), ProfileRow("kernel", "y", 1, 1)
+    ]  # fmt: skip
+
+
+def test_many_rows_become_the_largest_and_one_more():
+    rows = [ProfileRow("kernel", f"k{n}", 1, n) for n in range(150)]
+    kept = bound([*rows, ProfileRow("kernel", "k149", 2, 1), ProfileRow("operator", "x" * 999, 1, 5)])
+    assert len(kept) == 101
+    assert kept[0] == ("kernel", "k149", 3, 150)
+    assert kept[99].name == "other" and sum(row.self_ns for row in kept[:100]) == sum(range(150)) + 1
+    assert kept[100] == ("operator", "x" * MAX_NAME, 1, 5)
+
+
+def test_a_trace_of_lines_is_in_chromes_format(tmp_path):
+    import gzip
+
+    write_trace([Line("kernel", "stream 7", [Span("k", 2000, 5000)])], str(tmp_path))
+    with gzip.open(tmp_path / "trace.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    assert events[1] == {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 0, "ts": 2.0, "dur": 3.0}
+
+
+MALFORMED = [None, [["operator"]], [["operator", "x", "1", 1]], [["operator", "x", 1, 1 << 63]], ["abcd"]]
+
+
+@pytest.mark.parametrize("rows", MALFORMED)
+def test_malformed_rows_are_refused(rows):
+    with pytest.raises(ProtocolError, match="malformed profile event"):
+        Transcript(0, 1).add({"event": "profile", "t_ns": 1, "steps": 3, "rows": rows})

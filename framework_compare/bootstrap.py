@@ -71,6 +71,10 @@ def median_ratio_interval(
 
 
 def _resampled_medians(runs: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    if len(runs) == 1:
+        picks = generator.integers(len(runs[0]), size=(RESAMPLES // 4, len(runs[0])))
+        return np.median(runs[0][picks], axis=1)
+
     def once() -> float:
         drawn = [runs[index] for index in generator.integers(len(runs), size=len(runs))]
         return float(np.median(np.concatenate([generator.choice(values, len(values)) for values in drawn])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
 from framework_compare import schema
 from framework_compare.store import Store
@@ -88,6 +88,12 @@ class Comparison:
     def machine(self) -> Dict[str, Any]:
         return self._read(Store.machine)
 
+    @property
+    def warnings(self) -> List[str]:
+        """What may have disturbed the runs (others on the GPU, say), headed by the cell it is said of."""
+        found = self.frame[self.frame["warnings"] != ""]
+        return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in found.itertuples()]
+
     @functools.cached_property
     def environments(self) -> Dict[str, Dict[str, Any]]:
         """What each framework's environment held."""
@@ -105,14 +111,18 @@ class Comparison:
         width: Optional[int] = None,
         bold: Optional[bool] = None,
     ) -> str:
-        """The results as text: kind "time" or "resources"; style "terminal", "markdown", "latex" or "csv".
+        """The results as text, in style "terminal", "markdown", "latex" or "csv".
+
+        kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
+        fp32 eager), "scaling" (by batch size) or "energy".
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) are
         of the terminal style; by default what standard output has. Raises UsageError for another kind or style.
         """
-        from framework_compare import layouts
+        from framework_compare import layouts, side_by_side
 
-        return layouts.render(self.frame, kind, style, width=width, bold=bold)
+        runs = functools.partial(side_by_side.epoch_runs, self)
+        return layouts.render(self.frame, kind, style, runs, width=width, bold=bold)
 
     def to_csv(self, path: Union[str, Path]) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""

@@ -7,22 +7,33 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from framework_compare import tables
+from framework_compare import cost_tables, ratio_tables, ratios, tables
 from framework_compare.errors import UnknownNameError
-from framework_compare.frames import CELL_COLUMNS, SETTINGS
-from framework_compare.metrics import METRICS, decimals
+from framework_compare.frames import SETTINGS
+from framework_compare.layout_parts import (
+    SHARED,
+    Notes,
+    Record,
+    any_known,
+    caption,
+    names_of,
+    row_names,
+    warned,
+    with_interval,
+)
+from framework_compare.metrics import METRICS
+from framework_compare.ratios import Ratio, Runs
 from framework_compare.tables import Figure, Group, Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# A table is of one value of each of these; num_classes goes with the data set.
-_SHARED = (*SETTINGS, *(name for name in CELL_COLUMNS[CELL_COLUMNS.index("log_path") + 1 :] if name != "num_classes"))
-# Named in a caption only where tables of one study differ in them.
-_QUIET = ("learning_rate", "momentum", "weight_decay", "image_size", "seed", "flip", "optimizer", "loss_function")
 _NO_CELLS = "No cells in this study."
-MAX_NOTE = 400
-Record = Any  # a row of the cell frame, as itertuples gives it
+_NOTHING = {"speedup": "No network was trained both on the CPU and on another device with the same settings."}
+HANDING_OVER = (
+    "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
+    "handing over; copying and computing are the device's own."
+)
 
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
@@ -31,38 +42,19 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("threads", (("min-max", ("threads_min", "threads_max")),)),
     (
         "GPU",
-        (("mean %", ("gpu_percent_mean",)), ("peak GiB", ("gpu_memory_peak_bytes",)), ("W", ("gpu_power_w_mean",))),
+        (
+            ("mean %", ("gpu_percent_mean",)),
+            ("peak GiB", ("gpu_memory_peak_bytes",)),
+            ("own GiB", ("gpu_process_memory_peak_bytes",)),
+            ("W", ("gpu_power_w_mean",)),
+            ("max °C", ("gpu_temperature_c_max",)),
+            ("SM MHz", ("gpu_sm_clock_mhz_mean",)),
+            ("throttled %", ("gpu_throttled_share",)),
+            ("copying %", ("copy_share",)),
+            ("computing %", ("compute_share",)),
+        ),
     ),
 )
-
-
-class Notes:
-    """Reasons, numbered in the order in which they are met; one that several cells share is told once."""
-
-    def __init__(self) -> None:
-        self.texts: List[str] = []
-
-    def figure(self, cell: Record) -> Figure:
-        """The status of a cell that did not work, pointing to its reason."""
-        reason = tables.clean(cell.reason)
-        if cell.runs_ok and cell.status != "planned":
-            reason = f"{reason or 'no reason given'} ({cell.runs_ok} of {cell.runs} runs ok)"
-        if not reason:
-            return Figure(cell.status)
-        text = reason if len(reason) <= MAX_NOTE else reason[: MAX_NOTE - 1] + "…"
-        if text not in self.texts:
-            self.texts.append(text)
-        return Figure(cell.status, self.texts.index(text) + 1)
-
-    def parity(self, cell: Record) -> int:
-        """The number of the note that says that a cell's network is not proved equal, 0 where it is, or was not asked."""
-        verdict = getattr(cell, "parity", None)
-        if not isinstance(verdict, str) or verdict.startswith("0-5"):
-            return 0
-        text = tables.clean(f"parity {verdict}; `framework-compare verify` proves it")
-        if text not in self.texts:
-            self.texts.append(text)
-        return self.texts.index(text) + 1
 
 
 def time_table(cells: Sequence[Record], caption: str) -> Table:
@@ -106,16 +98,6 @@ def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
     return Figure(text, notes.parity(cell), best)
 
 
-def with_interval(mean: float, low: float, high: float) -> str:
-    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least."""
-    arm = max(high - mean, mean - low)
-    if math.isnan(arm):
-        return f"{mean:.{decimals(mean)}f}"
-    first = -math.floor(math.log10(arm)) if arm > 0 else 0
-    places = min(max(decimals(mean), first), decimals(mean) + 2)
-    return f"{mean:.{places}f} ±{arm:.{places}f}"
-
-
 def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
     """The framework whose interval lies below all others, or None and why none is named."""
     worked = [cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s)]
@@ -142,23 +124,24 @@ def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
 def resource_table(cells: Sequence[Record], caption: str) -> Table:
     """A row a cell: what its measured epochs took of the machine."""
     notes = Notes()
-    headings = ("framework", "model") + (("dataset",) if len({cell.dataset for cell in cells}) > 1 else ())
-    groups = [group for group in RESOURCES if group[0] != "GPU" or _any_known(cells, group[1])]
-    rows = [
-        Row(tuple(getattr(cell, name) for name in headings), tuple(_resources(cell, groups, notes)))
-        for cell in cells
-    ]
+    headings = row_names(cells)
+    groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
+    rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
+    device = cells[0].device
     return Table(
         f"Resources within the measured epochs: CPU in % of one core, waiting for data in % of the time. {caption}",
         headings,
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
+        () if device == "cpu" else (HANDING_OVER.format(device=device),),
     )
 
 
-def _any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:
-    return any(not math.isnan(getattr(cell, name)) for _, names in columns for name in names for cell in cells)
+def _known(cells: Sequence[Record], group: Any) -> Any:
+    """A group with those of its columns that are known of any cell, where it is the GPU's."""
+    title, columns = group
+    return title, tuple(column for column in columns if title != "GPU" or any_known(cells, (column,)))
 
 
 def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure]:
@@ -170,73 +153,77 @@ def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure
     return shown if cell.status == "ok" else [notes.figure(cell), *shown[1:]]
 
 
-def _caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
-    cell = cells[0]
-    parts = [
-        str(cell.device),
-        f"batch {cell.batch_size}",
-        *(f"{name} {getattr(cell, name)}" for name in ("pipeline", "execution", "precision", "tuning")),
-        _plural(cell.threads, "thread"),
-        _plural(cell.loader_workers, "loader worker"),
-        _plural(cell.epochs, "epoch"),
-        _plural(cell.runs, "run") + " a cell",
-        *(f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in _SHARED if name in varied and name in _QUIET),
-    ]
-    datasets: Dict[str, Record] = {}
-    for one in cells:
-        datasets.setdefault(one.dataset, one)
-    pictures = map(_pictures, datasets.values())
-    return f"{', '.join(parts)}. {'; '.join(pictures)}."
-
-
-def _pictures(cell: Record) -> str:
-    if math.isnan(cell.pictures):
-        return str(cell.dataset)
-    skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
-    return f"{cell.dataset}: {_plural(int(cell.pictures), 'picture')}{skipped}"
-
-
-def _plural(count: Any, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has."""
+    """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has.
 
-    make: Callable[[Sequence[Record], str], Table]
+    A table may hold cells that differ in the settings of `across`. Where `ratios` says what each cell is held against,
+    `make` is given that too, and the CSV has it.
+    """
+
+    make: Callable[..., Table]
     figures: Tuple[str, ...]
+    across: Tuple[str, ...] = ()
+    ratios: Optional[Callable[[Sequence[Record], Runs], Dict[int, Ratio]]] = None
 
 
+_TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")
 KINDS: Dict[str, Kind] = {
-    "time": Kind(time_table, ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")),
+    "time": Kind(time_table, _TIMES),
     "resources": Kind(
         resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
+    ),
+    "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
+    "ladder": Kind(
+        ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
+    ),
+    "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
+    "energy": Kind(
+        cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")
     ),
 }
 
 
-def build(frame: "pd.DataFrame", kind: str) -> List[Table]:
-    """The tables of a study, one for each set of settings that its cells share."""
+def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> List[Table]:
+    """The tables of a study, one for each set of settings that its cells share; `runs` is asked for where needed."""
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
-    varied = [name for name in _SHARED if frame[name].nunique(dropna=False) > 1]
-    shared = operator.attrgetter(*_SHARED)
+    made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
+    shared = operator.attrgetter(*(name for name in SHARED if name not in made.across))
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
     groups: Dict[Any, List[Record]] = {}
-    for cell in frame.itertuples(index=False):
+    for cell in frame.itertuples():
         groups.setdefault(str(shared(cell)), []).append(cell)
-    return [KINDS[kind].make(cells, _caption(cells, varied)) for cells in groups.values()]
+    seconds = runs() if made.ratios else {}
+    found = []
+    for cells in groups.values():
+        more = (made.ratios(cells, seconds),) if made.ratios else ()
+        table = made.make(cells, caption(cells, varied), *more)
+        found.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
+    return [table for table in found if table.rows]
 
 
-def render(frame: "pd.DataFrame", kind: str, style: str, **terminal: Any) -> str:
+def render(
+    frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any
+) -> str:
     """The tables of a study as text; `terminal` (width, bold) is told to that style only."""
     if style == "csv" and kind in KINDS:
-        return tables.csv(frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", *KINDS[kind].figures]])
-    found = build(frame, kind)
+        return tables.csv(_long(frame, KINDS[kind], runs))
+    found = build(frame, kind, runs)
     if style not in tables.RENDERERS:
         raise UnknownNameError("style", style, [*tables.RENDERERS, "csv"])
     if not found:
-        return ("% " if style == "latex" else "") + _NO_CELLS + "\n"
+        text = _NOTHING.get(kind, _NO_CELLS) if len(frame) else _NO_CELLS
+        return ("% " if style == "latex" else "") + text + "\n"
     given = terminal if style == "terminal" else {}
     return "\n".join(tables.RENDERERS[style](table, **given) for table in found)
+
+
+def _long(frame: "pd.DataFrame", kind: Kind, runs: Callable[[], Runs]) -> "pd.DataFrame":
+    """The figures of a kind, a row a cell, with what each is held against."""
+    found = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", *kind.figures]]
+    if not kind.ratios:
+        return found
+    held = kind.ratios(list(frame.itertuples()), runs())
+    columns = {name: [getattr(held.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
+    return found.assign(**columns)

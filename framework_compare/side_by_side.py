@@ -42,7 +42,7 @@ def side_by_side(a: "Comparison", b: "Comparison") -> "pd.DataFrame":
     import pandas as pd
 
     first, second = _cells(a), _cells(b)
-    epochs = _epochs(a), _epochs(b)
+    epochs = epoch_runs(a), epoch_runs(b)
     rows = [_row(key, first[key], second[key], epochs) for key in first if key in second]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -52,7 +52,7 @@ def _cells(study: "Comparison") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
     return {tuple(record[name] for name in KEY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _epochs(study: "Comparison") -> Dict[int, List[np.ndarray]]:
+def epoch_runs(study: "Comparison") -> Dict[int, List[np.ndarray]]:
     """Epoch seconds of the runs that are ok, an array a run, by the number of the cell in the study's frame."""
     frame = study.epochs[study.epochs["status"] == "ok"]
     numbers = _cell_numbers(study)

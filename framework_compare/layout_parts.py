@@ -1,0 +1,121 @@
+"""What the kinds of tables share: notes, captions, names of rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Sequence, Tuple
+
+from framework_compare import tables
+from framework_compare.frames import CELL_COLUMNS, SETTINGS
+from framework_compare.metrics import decimals
+from framework_compare.tables import Figure
+
+# A table is of one value of each of these; num_classes goes with the data set.
+SHARED = (*SETTINGS, *(name for name in CELL_COLUMNS[CELL_COLUMNS.index("log_path") + 1 :] if name != "num_classes"))
+# Named in a caption only where tables of one study differ in them.
+QUIET = ("learning_rate", "momentum", "weight_decay", "image_size", "seed", "flip", "optimizer", "loss_function")
+MAX_NOTE = 400
+Record = Any  # a row of the cell frame, as itertuples gives it
+
+
+class Notes:
+    """Reasons, numbered in the order in which they are met; one that several cells share is told once."""
+
+    def __init__(self) -> None:
+        self.texts: List[str] = []
+
+    def figure(self, cell: Record) -> Figure:
+        """The status of a cell that did not work, pointing to its reason."""
+        reason = tables.clean(cell.reason)
+        if cell.runs_ok and cell.status != "planned":
+            reason = f"{reason or 'no reason given'} ({cell.runs_ok} of {cell.runs} runs ok)"
+        if not reason:
+            return Figure(cell.status)
+        return Figure(cell.status, self.number(shorten(reason)))
+
+    def number(self, text: str) -> int:
+        """The number under which a sentence stands below the table."""
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
+    def parity(self, cell: Record) -> int:
+        """The number of the note that says that a network is not proved equal, 0 where it is, or was not asked."""
+        verdict = getattr(cell, "parity", None)
+        if not isinstance(verdict, str) or verdict.startswith("0-5"):
+            return 0
+        return self.number(tables.clean(f"parity {verdict}; `framework-compare verify` proves it"))
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least."""
+    arm = max(high - mean, mean - low)
+    if math.isnan(arm):
+        return f"{mean:.{decimals(mean)}f}"
+    # Equal values leave the rounding of a logarithm.
+    first = -math.floor(math.log10(arm)) if arm > 1e-9 * mean else 0
+    places = min(max(decimals(mean), first), decimals(mean) + 2)
+    return f"{mean:.{places}f} ±{arm:.{places}f}"
+
+
+def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:
+    return any(not math.isnan(getattr(cell, name)) for _, names in columns for name in names for cell in cells)
+
+
+def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
+    """The settings that all the cells share, and their pictures; of the quiet ones those `varied` within the study."""
+    cell = cells[0]
+    said = {
+        "device": str(cell.device),
+        "batch_size": f"batch {cell.batch_size}",
+        **{name: f"{name} {getattr(cell, name)}" for name in ("pipeline", "execution", "precision", "tuning")},
+        "threads": plural(cell.threads, "thread"),
+        "loader_workers": plural(cell.loader_workers, "loader worker"),
+        "epochs": plural(cell.epochs, "epoch"),
+        "runs": plural(cell.runs, "run") + " a cell",
+        **{name: f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in QUIET if name in varied},
+    }
+    parts = [text for name, text in said.items() if not varies(cells, name)]
+    datasets: Dict[str, Record] = {}
+    for one in cells:
+        datasets.setdefault(one.dataset, one)
+    pictures = map(_pictures, datasets.values())
+    return f"{', '.join(parts)}. {'; '.join(pictures)}."
+
+
+def varies(cells: Sequence[Record], name: str) -> bool:
+    """Whether the cells differ in a setting."""
+    return len({getattr(cell, name) for cell in cells}) > 1
+
+
+def row_names(cells: Sequence[Record], *more: str) -> Tuple[str, ...]:
+    """What a row is named by: framework, model, and of the other settings those in which the cells differ."""
+    return ("framework", "model", *(name for name in ("dataset", *more) if varies(cells, name)))
+
+
+def names_of(cell: Record, headings: Sequence[str]) -> Tuple[str, ...]:
+    return tuple(str(getattr(cell, name)) for name in headings)
+
+
+def warned(cells: Sequence[Record]) -> List[str]:
+    """What may have disturbed the runs, each sentence once, with the cells that it is said of."""
+    told: Dict[str, List[str]] = {}
+    for cell in cells:
+        if isinstance(cell.warnings, str) and cell.warnings:
+            told.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
+    return [f"Warning, {', '.join(dict.fromkeys(who))}: {text}" for text, who in told.items()]
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= MAX_NOTE else text[: MAX_NOTE - 1] + "…"
+
+
+def _pictures(cell: Record) -> str:
+    if math.isnan(cell.pictures):
+        return str(cell.dataset)
+    skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
+    return f"{cell.dataset}: {plural(int(cell.pictures), 'picture')}{skipped}"
+
+
+def plural(count: Any, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

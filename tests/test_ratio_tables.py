@@ -1,0 +1,236 @@
+"""Speed-ups, ladders, scaling and energy as tables, from studies with known figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from framework_compare.comparison import Comparison
+from framework_compare.layouts import KINDS
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Energy, Epoch, Run, Sample
+from framework_compare.store import Store
+
+SECOND = 1_000_000_000
+STYLES = ("terminal", "markdown", "latex", "csv")
+NEW = ("speedup", "ladder", "scaling", "energy")
+OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
+
+
+def ok(*seconds, joules=None, power_w=None, own=None, host=None, **fields):
+    """Epochs of 100 pictures; joules of the GPU and the host over all of them."""
+    at, epochs = SECOND, []
+    for number, length in enumerate(seconds, 1):
+        end = at + int(length * SECOND)
+        epochs.append(Epoch(number, at, end, 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1))
+        at = end
+    energy = []
+    for device, total in (("gpu", joules), ("host-package-0", host)):
+        if total is not None:
+            energy += [Energy(device, SECOND, 7.0, "counter"), Energy(device, at, 7.0 + total, "counter")]
+    sample = Sample(2 * SECOND, rss_bytes=2**31, gpu_power_w=power_w, gpu_process_memory_bytes=own)
+    gauges = {"gpu": {"energy_source": "counter"}} if joules else {}
+    return Run("ok", epochs=tuple(epochs), samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
+
+
+def study(folder, outcomes):
+    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set."""
+    cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
+        for (run_id, _, _), (_, _, run) in zip(store.plan(), outcomes):
+            if run:
+                store.record(run_id, run)
+    return Comparison.load(folder)
+
+
+def rows(text):
+    """The body of a Markdown table, blanks taken off."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", NEW)
+def test_a_study_without_cells_can_be_shown(tmp_path, kind, style):
+    text = study(tmp_path, []).table(kind, style)
+    assert text.startswith("framework,") if style == "csv" else "No cells" in text
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", NEW)
+def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
+    devices = ({}, {"device": "cuda"})
+    text = study(tmp_path, [("torch", settings, Run("failed", "no driver")) for settings in devices]).table(kind, style)
+    assert "failed" in text and "no driver" in text
+
+
+def test_every_kind_is_made_of_known_figures(tmp_path):
+    frame = study(tmp_path, [("torch", {}, ok(1, 1, 1))]).frame
+    assert all(name in frame for kind in KINDS.values() for name in kind.figures)
+
+
+def test_speed_up_is_the_cpus_median_epoch_over_the_gpus(tmp_path):
+    outcomes = [
+        ("torch", {}, ok(10, 10, 12)),
+        ("torch", {"device": "cuda"}, ok(0.5, 0.5, 0.5)),
+        ("torch", {"device": "cuda:1"}, ok(2, 2, 2)),
+    ]
+    comparison = study(tmp_path, outcomes)
+    text = comparison.table("speedup", "markdown")
+    ((framework, model, *figures),) = rows(text)
+    assert (framework, model) == ("torch", "alexnet")
+    assert figures[0:2] == ["10.0", "0.500"] and figures[3:5] == ["10.0", "2.00"]
+    assert figures[2].startswith("20.") and "±" in figures[2] and figures[5].startswith("5.0")
+    assert "cuda:1 / times faster" in text
+
+
+def test_speed_up_has_no_interval_with_fewer_than_three_epochs(tmp_path):
+    outcomes = [("torch", {}, ok(8, 8)), ("torch", {"device": "cuda"}, ok(1, 1))]
+    assert rows(study(tmp_path, outcomes).table("speedup", "markdown"))[0][-1] == "8.00"
+
+
+def test_speed_up_holds_equal_settings_against_each_other(tmp_path):
+    outcomes = [
+        ("torch", {"batch_size": 1}, ok(30, 30, 30)),
+        ("torch", {"batch_size": 100}, ok(10, 10, 10)),
+        ("torch", {"batch_size": 100, "device": "cuda"}, ok(1, 1, 1)),
+        ("torch", {"batch_size": 1, "device": "cuda"}, ok(10, 10, 10)),
+        ("torch", {"batch_size": 1, "device": "cuda", "precision": "bf16"}, ok(5, 5, 5)),
+    ]
+    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    assert [row[2:] for row in rows(text[: text.index("batch 100")])] == [["30.0", "10.0", "3.00 ±0.00"]]
+    assert [row[2:] for row in rows(text[text.index("batch 100") :])] == [["10.0", "1.00", "10.0 ±0.0"]]
+
+
+def test_speed_up_names_threads_that_differ(tmp_path):
+    outcomes = [
+        ("torch", {"threads": 1}, ok(20, 20, 20)),
+        ("torch", {"threads": 8}, ok(10, 10, 10)),
+        ("torch", {"threads": 4, "device": "cuda"}, ok(1, 1, 1)),
+    ]
+    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    assert rows(text) == [["torch", "alexnet", "10.0", "1.00", "10.0 ±0.0 (1)"]]
+    assert "(1) 8 threads on the CPU, 4 beside the device" in text
+
+
+def test_a_gpu_cell_that_failed_is_shown_by_its_status_in_speed_ups(tmp_path):
+    outcomes = [("mxnet", {}, ok(1, 1, 1)), ("mxnet", {"device": "cuda"}, OOM)]
+    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    assert rows(text) == [["mxnet", "alexnet", "1.00", "out-of-memory (1)", "-"]]
+    assert "(1) torch.OutOfMemoryError" in text
+
+
+def test_a_study_of_the_cpu_alone_has_no_speed_ups(tmp_path):
+    assert "No network was trained both" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
+
+
+def test_ladder_has_fp32_eager_as_one(tmp_path):
+    gpu = {"device": "cuda", "batch_size": 64}
+    outcomes = [
+        ("torch", {**gpu, "execution": "eager"}, ok(4, 4, 4)),
+        ("torch", {**gpu, "execution": "graph"}, ok(2, 2, 2)),
+        ("torch", {**gpu, "execution": "eager", "precision": "bf16"}, ok(1, 1, 1)),
+        ("torch", {**gpu, "execution": "graph", "precision": "bf16"}, OOM),
+        ("jax", {**gpu, "execution": "graph"}, ok(1, 1, 1)),
+    ]
+    text = study(tmp_path, outcomes).table("ladder", "markdown")
+    assert "| framework | model | batch_size | fp32 / eager | fp32 / graph | bf16 / eager | bf16 / graph |" in text
+    assert rows(text) == [
+        ["torch", "alexnet", "64", "1", "2.00 ±0.00", "4.00 ±0.00", "out-of-memory (1)"],
+        ["jax", "alexnet", "64", "-", "- (2)", "-", "-"],
+    ]
+    assert "(2) there is no fp32 eager cell" in text
+
+
+def test_ladder_says_where_its_foot_failed(tmp_path):
+    outcomes = [
+        ("torch", {"execution": "eager"}, Run("crashed", "SIGSEGV")),
+        ("torch", {"execution": "graph"}, ok(1, 1, 1)),
+    ]
+    text = study(tmp_path, outcomes).table("ladder", "markdown")
+    assert rows(text)[0][3:] == ["crashed (1)", "- (2)"]
+    assert "which it is held against, is crashed" in text
+
+
+def test_scaling_names_the_largest_batch_that_worked(tmp_path):
+    gpu = {"device": "cuda"}
+    outcomes = [
+        ("torch", {**gpu, "batch_size": 256}, OOM),
+        ("torch", {**gpu, "batch_size": 64}, ok(1, 1, own=3 * 2**30)),
+        ("torch", {**gpu, "batch_size": 128}, ok(0.5, 0.5, own=6 * 2**30)),
+        ("torch", {**gpu, "batch_size": 512}, Run("out-of-memory", "CUDA out of memory")),
+        ("jax", {**gpu, "batch_size": 64}, ok(2, 2, own=2**30)),
+    ]
+    text = study(tmp_path, outcomes).table("scaling", "markdown")
+    assert rows(text) == [
+        ["torch", "alexnet", "64", "100", "3.00"],
+        ["torch", "alexnet", "128", "200", "6.00"],
+        ["torch", "alexnet", "256", "out-of-memory (1)", "-"],
+        ["torch", "alexnet", "512", "out-of-memory (2)", "-"],
+        ["jax", "alexnet", "64", "50.0", "1.00"],
+    ]
+    assert "torch alexnet: the largest batch that worked is 128; 256 ended out-of-memory." in text
+    assert "jax alexnet:" not in text and "peak GPU memory, GiB" in text
+
+
+def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):
+    text = study(tmp_path, [("torch", {}, ok(1)), ("paddle", {}, Run("crashed"))]).table("scaling", "markdown")
+    assert rows(text)[0] == ["torch", "alexnet", "16", "100", "2.00"]
+    assert "paddle alexnet: no batch size worked; 16 ended crashed." in text
+
+
+def test_energy_is_by_picture_with_its_source(tmp_path):
+    outcomes = [
+        ("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0, power_w=500.0, host=400.0)),
+        ("torch", {"device": "cuda", "precision": "bf16"}, OOM),
+    ]
+    text = study(tmp_path, outcomes).table("energy", "markdown")
+    assert "| framework | model | precision | images/s | GPU / J/picture | GPU / mean W | host / J/picture |" in text
+    assert rows(text) == [
+        ["torch", "alexnet", "fp32", "100", "5.00", "500", "2.00"],
+        ["torch", "alexnet", "bf16", "out-of-memory (1)", "-", "-", "-"],
+    ]
+    assert "GPU energy by counter" in text and "processor packages" in text
+
+
+def test_energy_of_a_machine_without_counters_says_so(tmp_path):
+    text = study(tmp_path, [("torch", {}, ok(1, 1))]).table("energy", "markdown")
+    assert rows(text) == [["torch", "alexnet", "100"]] and "No energy: no counter" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_warning_stands_below_every_table(tmp_path, kind):
+    text = "another process is on the GPU: pid 4321, 0.50 GiB"
+    outcomes = [
+        ("torch", {"execution": "eager"}, ok(1, 1, 1)),
+        ("torch", {"device": "cuda", "execution": "eager"}, ok(1, 1, 1, warnings=(text,))),
+    ]
+    comparison = study(tmp_path, outcomes)
+    assert f"Warning, torch alexnet: {text}" in comparison.table(kind, "markdown")
+    assert comparison.warnings == [f"torch-alexnet-cuda: {text}"]
+
+
+def test_resources_of_a_gpu_say_that_steps_are_times_of_handing_over(tmp_path):
+    outcomes = [("torch", {}, ok(1)), ("torch", {"device": "cuda"}, ok(1, power_w=300.0))]
+    text = study(tmp_path, outcomes).table("resources", "markdown")
+    cpu, gpu = text[: text.index("cuda")], text[text.index("cuda") :]
+    assert "handing over" in gpu and "handing over" not in cpu
+    assert "GPU / W" in gpu and "GPU / max" not in gpu
+
+
+def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
+    outcomes = [
+        ("torch", {}, ok(4, 4, 4)),
+        ("torch", {"device": "cuda"}, ok(1, 1, 1)),
+        ("jax", {"device": "cuda"}, OOM),
+    ]
+    text = study(tmp_path, outcomes).table("speedup", "csv")
+    read = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["status"], row["ratio"], row["against"]) for row in read] == [
+        ("ok", "", ""),
+        ("ok", "4", "cpu, fp32, default, 1 threads"),
+        ("out-of-memory", "", ""),
+    ]
+    assert read[1]["ratio_ci_low"] == "4"

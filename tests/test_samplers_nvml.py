@@ -25,6 +25,7 @@ class RecordedNvml:
         "nvmlDeviceGetCount": 1,
         "nvmlSystemGetDriverVersion": "580.159.04",
         "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetCudaComputeCapability": (9, 0),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=100, memory=23),
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=150_754_820_096, free=149_184_184_320, used=1_570_635_776),
         "nvmlDeviceGetPowerUsage": 692_477,
@@ -162,7 +163,7 @@ def test_device_that_is_no_number_is_refused():
 
 
 def test_recorded_machine_describes_its_gpus():
-    device = {"name": "NVIDIA H200", "memory_bytes": 150_754_820_096}
+    device = {"name": "NVIDIA H200", "memory_bytes": 150_754_820_096, "compute_capability": "9.0"}
     assert describe_gpus(nvml=RecordedNvml()) == {"driver": "580.159.04", "devices": [device]}
     assert describe_gpus(nvml=RecordedNvml(nvmlInit=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)) is None
 

@@ -175,7 +175,7 @@ def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None
 
 
 def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
-    """Driver version, and name and memory in bytes of every GPU of the machine; None without a driver."""
+    """Driver version, and name, memory in bytes and compute capability ("9.0") of every GPU; None without a driver."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -192,9 +192,11 @@ def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:
 def _describe_gpu(nvml: Any, number: int) -> Dict[str, Any]:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
     memory = _ask_quietly(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    capability = _ask_quietly(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return {
         "name": _ask_quietly(nvml, "nvmlDeviceGetName", handle),
         "memory_bytes": None if memory is None else int(memory.total),
+        "compute_capability": None if capability is None else "{}.{}".format(*capability),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Optional
 
 import typer
 
-from framework_compare import __version__, cli_environments, cli_study, cli_verify
+from framework_compare import __version__, cli_environments, cli_fairness, cli_study, cli_verify
 from framework_compare.cli_options import pairs, split
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.progress import PlainWatcher, RichWatcher, Watcher
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_environments.app, name="env")
 app.command()(cli_verify.verify)
+app.command()(cli_fairness.fairness)
 for _command in (cli_study.resume, cli_study.stability, cli_study.export):
     app.command()(_command)
 

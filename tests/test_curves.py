@@ -1,0 +1,150 @@
+"""Loss curves: they hold for a framework that is the reference in float32, and do not for one that trains otherwise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import oracle, registry
+from framework_compare.cli import app
+from framework_compare.errors import UsageError
+from framework_compare.parity import curves, curves_report, drawing
+from framework_compare.parity.verify import Where
+from framework_compare.registry import Framework
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+HONEST = "    name = 'honest'\n"
+NESTEROV = """
+    def train_step(self, batch):
+        loss = super().train_step(batch)
+        for name, velocity in self.oracle._momentum.items():
+            self.oracle.weights[name] -= self.config.learning_rate * 0.9 * velocity
+        return loss
+"""
+BROKEN = "    def train_step(self, batch):\n        raise RuntimeError('no kernel')\n"
+
+
+@pytest.fixture
+def framework(tmp_path, monkeypatch, own_cache):
+    """Registers a framework: the float32 reference with the body given; and the model `small`."""
+
+    def make(name: str, body: str) -> None:
+        path = tmp_path / f"{name}.py"
+        reference = Path(oracle.__file__).read_text() + TRAINER.read_text()
+        path.write_text(f"{reference}\n\nclass Own(ReferenceTrainer):\n{body}")
+        entry = Framework(name, f"{path}:Own", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
+
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    return make
+
+
+def train(names, pictures, **settings):
+    where = Where(python={name: sys.executable for name in names})
+    settings = {"steps": 6, "batch_size": 4, "image_size": 32, "learning_rate": 0.01, "threads": 1, **settings}
+    (found,) = curves.train_curves(names, ["small"], pictures, where=where, **settings)
+    return found
+
+
+def test_the_reference_in_float32_stays_within_the_yardstick(framework, pictures):
+    framework("honest", HONEST)
+    found = train(["honest"], pictures)
+    assert found.hold and len(found.losses["honest"]) == 6
+    assert found.ratio(found.off("honest")) <= 1
+
+
+def test_frameworks_that_train_otherwise_are_further_apart(framework, pictures):
+    framework("honest", HONEST)
+    framework("nesterov", NESTEROV)
+    found = train(["honest", "nesterov"], pictures)
+    assert not found.hold
+    assert found.ratio(found.off("nesterov")) > 10
+
+
+def test_training_goes_on_into_the_next_epoch(framework, pictures):
+    framework("honest", HONEST)
+    found = train(["honest"], pictures, steps=5)  # 13 pictures are 4 batches
+    assert found.hold and len(found.exact) == 5
+
+
+def test_a_framework_that_cannot_train_is_a_failure_with_its_reason(framework, pictures):
+    framework("broken", BROKEN)
+    found = train(["broken"], pictures)
+    assert not found.hold and "no kernel" in found.failures["broken"]
+
+
+def test_an_execution_that_a_framework_has_not_is_no_failure(framework, pictures):
+    framework("honest", HONEST)
+    found = train(["honest"], pictures, execution=["default", "graph"])
+    assert found.hold and list(found.losses) == ["honest default"]
+    assert "one only" in found.unsupported["honest graph"]
+
+
+def test_other_batches_than_the_references_are_noticed(framework, pictures, monkeypatch):
+    framework("honest", HONEST)
+    monkeypatch.setattr(curves.zlib, "crc32", lambda *given: 0)
+    assert "other batches" in train(["honest"], pictures).failures["honest"]
+
+
+def test_what_is_cached_is_not_trained_again(framework, pictures):
+    framework("honest", HONEST)
+    first = train(["honest"], pictures)
+    told: list = []
+    assert train(["honest"], pictures, say=told.append) == first
+    assert not told
+
+
+def test_the_yardstick_is_rounding_of_logits_of_the_loss_and_of_its_reading():
+    exact = {"losses": [1.0, 1.0], "logits": [[[0.0, 1.0]], [[0.0, 1.0]]]}
+    loss, _ = oracle.cross_entropy(np.array([[0.0, 1.0]]), np.array([0]))
+    run = {"losses": [loss, loss], "logits": [[[0.0, 1.0]], [[0.0, 1.0]]]}
+    off = {"losses": [loss, loss], "logits": [[[0.0, 1.25]], [[0.0, 1.0]]]}
+    labels = [np.array([0]), np.array([0])]
+    assert curves.yardstick(exact, [run], labels) == [2**-23, 2**-23]
+    first, second = curves.yardstick(exact, [off], labels)
+    assert first == second > 0.5, "what the first step moved counts from then on"
+
+
+def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_path):
+    framework("honest", HONEST)
+    framework("broken", BROKEN)
+    curves_report.write([train(["honest", "broken"], pictures)], tmp_path / "out")
+    assert "| small |" in (tmp_path / "out" / "curves.md").read_text()
+    assert "no kernel" in (tmp_path / "out" / "curves.md").read_text()
+    assert len(json.loads((tmp_path / "out" / "curves.json").read_text())[0]["exact"]) == 6
+    assert (tmp_path / "out" / "curves.svg").read_text().startswith("<?xml")
+
+
+def test_without_matplotlib_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="pip install"):
+        drawing.import_matplotlib()
+
+
+def fairness(name: str, out: Path, pictures: Path):
+    options = ["--frameworks", name, "--models", "small", "--dataset", str(pictures), "--steps", "4", "--threads", "1"]
+    more = ["--image-size", "32", "--learning-rate", "0.01", "--python", f"{name}={sys.executable}"]
+    return CliRunner().invoke(app, ["fairness", str(out), *options, *more])
+
+
+def test_the_command_writes_ladder_and_curves(framework, pictures, tmp_path):
+    framework("honest", HONEST)
+    done = fairness("honest", tmp_path / "out", pictures)
+    assert done.exit_code == 0, done.output
+    found = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert found == ["curves.json", "curves.md", "curves.svg", "ladder.md"]
+
+
+def test_the_command_fails_for_a_framework_that_trains_otherwise(framework, pictures, tmp_path):
+    framework("nesterov", NESTEROV)
+    assert fairness("nesterov", tmp_path / "out", pictures).exit_code == 1
+
+
+def test_other_precisions_are_refused(own_cache, pictures):
+    with pytest.raises(UsageError, match="fp32"):
+        curves.train_curves(["torch"], ["alexnet"], pictures, precision="bf16")

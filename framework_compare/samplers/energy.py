@@ -31,7 +31,9 @@ _PHASE, _EPOCH, _END = "phase", "epoch", "end"
 class Meter(Protocol):
     """A counter of one device."""
 
-    device: str
+    @property
+    def device(self) -> str:
+        """ "gpu", or "host-package-0"."""
 
     def read(self) -> Optional[float]:
         """Joules since an origin of its own, None where it cannot be read now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
@@ -24,11 +25,8 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Union[str, Path]) -> "Comparison":
-        """The results in a study folder, brought up to date if it is older; StudyError where there is none to read."""
-        try:
-            Store.open(folder).close()
-        except schema.OlderStudy:
-            Store.open(folder, readonly=False).close()
+        """The results in a study folder; StudyError where there is none to read, or it is damaged."""
+        Store.open(folder, checked=True).close()
         return cls(folder)
 
     @classmethod
@@ -101,7 +99,10 @@ class Comparison:
 
     def _read(self, reader: Callable[[Store], Any]) -> Any:
         with Store.open(self.folder) as store:
-            return reader(store)
+            try:
+                return reader(store)
+            except json.JSONDecodeError as error:
+                raise schema.damaged(store.path, f"a document in it is no JSON: {error}") from None
 
     def table(
         self,

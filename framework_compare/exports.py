@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -41,10 +42,11 @@ def export(
     if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()
-    if salvage.is_whole(folder):
-        return Export(tuple(_write(target, _whole(folder), kind)))
     if not (folder / FILE).is_file():
         raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+    if salvage.is_whole(folder):
+        with contextlib.suppress(schema.DamagedStudy):  # a document in it that is none
+            return Export(tuple(_write(target, _whole(folder), kind)))
     found = list(salvage.salvage(folder))
     files = _write(target, {part.table: _frame(part) for part in found}, kind)
     return Export(tuple(files), tuple(_damage(found)))

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
-from framework_compare import schema
+from framework_compare import reading, schema
 from framework_compare.store import FILE
 
 TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample", "energy", "profile")
@@ -30,18 +30,20 @@ class Salvaged:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether the study's file passes SQLite's own check."""
+    """Whether the study's file shows no damage, its samples included."""
     try:
-        with contextlib.closing(schema.connect(folder / FILE, "ro")) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-    except sqlite3.Error:
+        with contextlib.closing(reading.connect(folder / FILE)) as connection:
+            reading.check(connection, folder / FILE)
+            return True
+    except (sqlite3.Error, OSError):
         return False
 
 
 def salvage(folder: Path) -> Iterator[Salvaged]:
     """Every table that has anything left to read; StudyError where not even the list of tables can be."""
     path = folder / FILE
-    with schema.told(path), _padded(path) as readable, contextlib.closing(schema.connect(readable, "ro")) as connection:
+    nothing = "nothing of it can be read"
+    with schema.told(path, nothing), _padded(path) as readable, contextlib.closing(reading.connect(readable)) as connection:
         connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         for table in TABLES:

@@ -7,6 +7,7 @@ of run, phase, epoch, sample and energy carry the field names of `records`; time
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from pathlib import Path
 from typing import Iterator, Optional
@@ -124,20 +125,37 @@ CREATE INDEX profile_run ON profile (run_id);
 MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
 
 
-class OlderStudy(StudyError):
-    """A study that a reader cannot bring up to date; a writer does when it opens it."""
+# What to do about an error of the system or, which gives no number, of SQLite.
+_FULL = "free some space there and give the same command again; what was recorded stays"
+_PLACE = "name a place that can be written"
+_REMEDIES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _PLACE, errno.EACCES: _PLACE}
+
+
+class DamagedStudy(StudyError):
+    """A study's file that is no whole SQLite file any more."""
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say of a file into a StudyError that names it."""
+def told(path: Path, remedy: str = "") -> Iterator[None]:
+    """Turn what SQLite and the system say of a file into a StudyError that names it and what to do.
+
+    remedy: for a damaged file; by default the export of what can be read of it.
+    """
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         # SQLite keeps the base class for a file that it cannot make sense of.
-        if type(error) is sqlite3.DatabaseError:
-            raise StudyError(f"{path} is damaged or no SQLite file ({error}); it is left as it is") from error
-        raise StudyError(f"{path} cannot be used: {error}") from error
+        if type(error) is sqlite3.DatabaseError or "decode" in str(error):
+            raise damaged(path, error, remedy) from error
+        full = "disk is full" in str(error)
+        known = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+        raise StudyError(f"{path} cannot be used: {error}" + (f"; {known}" if known else "")) from error
+
+
+def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
+    """The error that says that a study's file is damaged, and how what can be read of it is saved."""
+    remedy = remedy or f"`framework-compare export {path.parent} --out FOLDER` saves what can be read"
+    return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it is left as it is; {remedy}")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -147,19 +165,23 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    """Check that an open file is a study of a schema known here; for a writer, whole and up to date."""
-    found = _version(connection, path)
-    if not readonly:
-        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise sqlite3.DatabaseError("quick_check found damage")
-        migrate(connection, found)
-        connection.execute("PRAGMA journal_mode = WAL")
-    elif found < len(MIGRATIONS):
-        raise OlderStudy(f"{path} has schema version {found}, older than {len(MIGRATIONS)}; open it for writing once")
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make an open file ready for a writer: a whole study of a schema known here, brought up to date."""
+    found = version(connection, path)
+    quick_check(connection)
+    migrate(connection, found)
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
+    """sqlite3.DatabaseError where SQLite's own check finds damage, in all of the file or in one table."""
+    of = f"('{table}')" if table else "(1)"
+    if connection.execute(f"PRAGMA quick_check{of}").fetchone()[0] != "ok":
+        raise sqlite3.DatabaseError("quick_check found damage")
+
+
+def version(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema version of a study; StudyError for a newer one, or what is no study."""
     found = _stamp(connection)
     if found is None:
         raise StudyError(f"{path} is no study of framework_compare; it is left as it is")

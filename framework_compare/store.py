@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from filelock import FileLock, Timeout
 
-from framework_compare import __version__, schema
+from framework_compare import __version__, reading, schema
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
@@ -77,8 +77,11 @@ class Store:
         return cls.open(folder, readonly=False)
 
     @classmethod
-    def open(cls, folder: Union[str, Path], readonly: bool = True) -> "Store":
-        """Open a study; for writing it takes the lock, and brings an older schema up to date."""
+    def open(cls, folder: Union[str, Path], readonly: bool = True, *, checked: bool = False) -> "Store":
+        """Open a study; for writing it takes the lock, looks for damage, and brings an older schema up to date.
+
+        A reader of an older schema gets a copy that is brought up to date. checked: it looks for damage too.
+        """
         folder = Path(folder).absolute()
         path = folder / FILE
         if not path.is_file():
@@ -88,9 +91,10 @@ class Store:
             if lock is not None:
                 undo.callback(lock.release)
             with schema.told(path):
-                connection = schema.connect(path, "ro" if readonly else "rw")
+                connection = reading.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
                 undo.callback(connection.close)
-                schema.prepare(connection, path, readonly)
+                if not readonly:
+                    schema.prepare(connection, path)
             undo.pop_all()
         return cls(folder, connection, lock)
 
@@ -158,18 +162,19 @@ class Store:
     def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
         """By cell_id, the figures that were computed in this version."""
         rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
-        return {cell_id: json.loads(document) for cell_id, document in rows}
+        return {cell_id: self._parsed(document) for cell_id, document in rows}
 
     def settings(self) -> Dict[str, Any]:
         """What the study was created with."""
-        return json.loads(self.select("SELECT value FROM meta WHERE key = 'settings'")[1][0][0])
+        rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
+        return self._parsed(rows[0][0] if rows else "")
 
     def machine(self) -> Dict[str, Any]:
-        return {key: json.loads(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+        return {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
 
     def environments(self) -> Dict[str, Dict[str, Any]]:
         rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
-        return {framework: json.loads(document) for framework, document in rows}
+        return {framework: self._parsed(document) for framework, document in rows}
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
         """Column names and rows of a query."""
@@ -194,9 +199,15 @@ class Store:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _parsed(self, document: str) -> Any:
+        try:
+            return json.loads(document)
+        except (TypeError, ValueError) as error:
+            raise schema.damaged(self.path, f"a document in it is no JSON: {error}") from None
+
     def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:
         try:
-            return Cell(framework, model, dataset, device, TrainConfig.from_dict(json.loads(config)))
+            return Cell(framework, model, dataset, device, TrainConfig.from_dict(self._parsed(config)))
         except TypeError as error:
             raise StudyError(f"{self.path} was planned by another framework_compare: {error}") from None
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from framework_compare import schema
+from framework_compare import reading, schema
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
+from framework_compare.exports import export
+from framework_compare.frames import store_figures
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store import FILE, LOCK, Store
@@ -125,11 +129,131 @@ def test_an_older_schema_is_brought_up_to_date_by_a_writer_and_loses_nothing(tmp
     with create(tmp_path) as store:
         store.record(1, RUN)
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, "ALTER TABLE run ADD COLUMN later TEXT;"])
-    with pytest.raises(StudyError, match="older"):
-        Store.open(tmp_path)
     Store.open(tmp_path, readonly=False).close()
     with Store.open(tmp_path) as store:
         assert store.select("SELECT status, later FROM run")[1] == [("ok", None), ("planned", None)]
+
+
+@pytest.fixture
+def read_only():
+    """Makes a folder one that nothing can be written to, not even by root."""
+    mounted = []
+
+    def make(folder):
+        if os.geteuid():
+            folder.chmod(0o555)
+        elif subprocess.run(["mount", "--bind", "-o", "ro", folder, folder], capture_output=True).returncode:
+            pytest.skip("needs a user other than root, or a system that lets root mount a folder")
+        else:
+            mounted.append(folder)
+        with pytest.raises(OSError):
+            (folder / "x").touch()
+        return folder
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
+def test_a_study_of_any_older_schema_is_shown_from_where_nothing_can_be_written(
+    tmp_path, monkeypatch, read_only, version
+):
+    folder = tmp_path / "study"
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+    create(folder).close()
+    monkeypatch.undo()
+    content = (folder / FILE).read_bytes()
+    read_only(folder)
+    assert list(Comparison.load(folder).frame.status) == ["planned"] * 2
+    assert len(export(folder, tmp_path / "out", "csv").files) > 3
+    assert (folder / FILE).read_bytes() == content and {path.name for path in folder.iterdir()} == {FILE, LOCK}
+
+
+def test_a_reader_of_an_older_schema_takes_no_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+    create(tmp_path).close()
+    with Store.open(tmp_path, readonly=False):
+        monkeypatch.undo()
+        assert len(Comparison.load(tmp_path).frame) == 2
+
+
+def kill_a_writer(folder):
+    """A study of two runs, the first of them ok, that a writer left behind when it was killed."""
+    code = """if True:
+        import os, sys
+        from framework_compare.records import Run
+        from framework_compare.store import Store
+        store = Store.open(sys.argv[1], readonly=False)
+        store.record(1, Run("ok"))
+        store.begin(2)
+        os._exit(9)
+    """
+    create(folder).close()
+    subprocess.run([sys.executable, "-c", code, folder], cwd=folder)
+
+
+@pytest.mark.parametrize("left", ["-wal -shm", "-wal", ""], ids=["both", "journal", "neither"])
+def test_a_killed_study_is_shown_from_where_nothing_can_be_written(tmp_path, read_only, left):
+    kill_a_writer(tmp_path / "killed")
+    (tmp_path / "copy").mkdir()
+    for ending in ["", *left.split()]:
+        shutil.copy(tmp_path / "killed" / f"{FILE}{ending}", tmp_path / "copy")
+    frame = Comparison.load(read_only(tmp_path / "copy")).frame
+    assert list(frame.status) == (["ok", "running"] if left else ["planned", "planned"])
+
+
+def test_a_killed_study_that_cannot_be_copied_says_what_to_do(tmp_path, read_only, monkeypatch):
+    kill_a_writer(tmp_path)
+    (tmp_path / f"{FILE}-shm").unlink()
+    read_only(tmp_path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(StudyError, match="left by a writer that was killed.*copy the folder to a place that can be"):
+        Comparison.load(tmp_path)
+
+
+def recorded(folder):
+    """A study of which pages can be damaged: many samples, and the figures kept of them."""
+    with create(folder) as store:
+        store.record(1, dataclasses.replace(RUN, samples=RUN.samples * 2000))
+        store_figures(store, 1)
+    return bytearray((folder / FILE).read_bytes())
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["page", "cut", "odd"])
+def test_a_damaged_study_is_not_shown_and_the_export_is_named(tmp_path, monkeypatch, how, large):
+    content = recorded(tmp_path)
+    place = content.rindex(b"epoch_s_median") // 4096 * 4096
+    cut = {"page": content[:place] + os.urandom(4096) + content[place + 4096 :], "cut": content[:-8192]}
+    (tmp_path / FILE).write_bytes(cut.get(how, content[:-1000]))
+    monkeypatch.setattr(reading, "CHECKED_WHOLE_BYTES", 0 if large else 1 << 30)
+    with pytest.raises(StudyError, match="damaged.*left as it is; `framework-compare export .* --out FOLDER` saves"):
+        Comparison.load(tmp_path)
+
+
+def test_damage_among_the_samples_of_a_small_study_is_told(tmp_path):
+    content = recorded(tmp_path)
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 4096] = b"\xff" * 4096
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(StudyError, match="damaged"):
+        Comparison.load(tmp_path)
+
+
+@pytest.mark.parametrize("query", ["UPDATE figures SET document = ''", "UPDATE cell SET config = '{'"])
+def test_a_document_that_is_none_is_damage_and_the_rest_is_exported(tmp_path, query):
+    recorded(tmp_path / "study")
+    with sqlite3.connect(tmp_path / "study" / FILE) as connection:
+        connection.execute(query)
+    connection.close()
+    with pytest.raises(StudyError, match="is damaged .*a document in it is no JSON"):
+        Comparison.load(tmp_path / "study").table()
+    assert export(tmp_path / "study", tmp_path / "out", "csv").damage
 
 
 def test_a_study_of_the_third_schema_is_read_and_resumed(tmp_path, monkeypatch):
@@ -191,17 +315,7 @@ def test_a_reader_cannot_write(tmp_path):
 
 
 def test_a_study_whose_writer_died_can_be_read_and_resumed(tmp_path):
-    code = """if True:
-        import os, sys
-        from framework_compare.records import Run
-        from framework_compare.store import Store
-        store = Store.open(sys.argv[1], readonly=False)
-        store.record(1, Run("ok"))
-        store.begin(2)
-        os._exit(9)
-    """
-    create(tmp_path).close()
-    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=tmp_path)
+    kill_a_writer(tmp_path)
     for readonly in (True, False):
         with Store.open(tmp_path, readonly=readonly) as store:
             assert [(run_id, cell) for run_id, cell, _ in store.plan()] == [(2, PADDLE)]
@@ -214,14 +328,10 @@ def test_a_closed_study_is_one_file_and_closing_twice_does_no_harm(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} - {LOCK} == {FILE}
 
 
-def test_a_finished_study_can_be_read_where_nothing_can_be_written(tmp_path):
+def test_a_finished_study_can_be_read_where_nothing_can_be_written(tmp_path, read_only):
     create(tmp_path).close()
-    tmp_path.chmod(0o555)
-    try:
-        with Store.open(tmp_path) as store:
-            assert len(store.plan()) == 2
-    finally:
-        tmp_path.chmod(0o755)
+    with Store.open(read_only(tmp_path)) as store:
+        assert len(store.plan()) == 2
 
 
 def test_a_study_without_cells_can_be_made_and_opened(tmp_path):

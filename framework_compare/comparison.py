@@ -115,7 +115,7 @@ class Comparison:
         """The results as text, in style "terminal", "markdown", "latex" or "csv".
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
-        fp32 eager), "scaling" (by batch size) or "energy".
+        fp32 eager), "scaling" (by batch size), "energy" or "profile" (shares of time, where profile=True was asked for).
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) are
         of the terminal style; by default what standard output has. Raises UsageError for another kind or style.
@@ -123,7 +123,7 @@ class Comparison:
         from framework_compare import layouts, side_by_side
 
         runs = functools.partial(side_by_side.epoch_runs, self)
-        return layouts.render(self.frame, kind, style, runs, width=width, bold=bold)
+        return layouts.render(getattr(self, layouts.frame_of(kind)), kind, style, runs, width=width, bold=bold)
 
     def to_csv(self, path: Union[str, Path]) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""

@@ -21,12 +21,21 @@ CLASSES = (
     ("random", r"triton_\w*(dropout|bernoulli|rand)"),
     ("reduction", r"triton_(red|per|softmax)|triton_\w*(softmax|loss)"),
     ("elementwise", r"triton_"),
-    ("layout change", r"nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|nhwcaddpadding|swapdimension|intensor3|transpose|permute"),
-    ("optimizer", r"multi_?tensor_?apply|fused_?sgd|fused_?adam|(?<![a-z])sgd|momentum(dense|functor|kernel|sgd)|applymomentum"),
+    (
+        "layout change",
+        r"nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|nhwcaddpadding|swapdimension|intensor3|transpose|permute",
+    ),
+    (
+        "optimizer",
+        r"multi_?tensor_?apply|fused_?(sgd|adam)|(?<![a-z])sgd|momentum(dense|functor|kernel|sgd)|applymomentum",
+    ),
     ("batch normalisation", r"batch_?norm|(?<![a-z])bn_?(fw|bw)|cudnn::bn|bn_(fw|bw)"),
     ("pooling", r"pool|reduce[-_]?window|select[-_]and[-_]scatter"),
     ("random", r"dropout|philox|curand|bernoulli|distribution_|random|rng|threefry"),
-    ("convolution", r"conv(?!ert)|implicit|fprop|dgrad|wgrad|winograd|s?cudnn_\d|_cudnn|fft2d|flip_filter|im2col|col2im|depthwise"),
+    (
+        "convolution",
+        r"conv(?!ert)|implicit|fprop|dgrad|wgrad|winograd|s?cudnn_\d|_cudnn|fft2d|flip_filter|im2col|col2im|depthwise",
+    ),
     ("matrix product", r"gemm|gemv|gemk|cublas|nvjet|cutlass|matmul|split_?k|(?<![a-z])dot"),
     ("reduction", r"reduc|softmax|nll|cross_?entropy|loss|argmax|cub::"),
     (
@@ -34,7 +43,7 @@ CLASSES = (
         r"elementwise|element_wise|vectorized|unrolled|pointwise|fusion|loop_|wrapped_|broadcast|eigenmetakernel|bias"
         r"|functor|scalar|tensor_?kernel|relu|fill|cast|convert|copy|catarray|concat|mxnet_generic_kernel",
     ),
-)  # fmt: skip
+)
 OTHER = "other"
 NAMES = (*dict.fromkeys(name for name, _ in CLASSES), OTHER)
 _COMPILED = [(name, re.compile(pattern)) for name, pattern in CLASSES]

@@ -7,7 +7,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from framework_compare import cost_tables, ratio_tables, ratios, tables
+from framework_compare import cost_tables, profiles, ratio_tables, ratios, tables
 from framework_compare.errors import UnknownNameError
 from framework_compare.frames import SETTINGS
 from framework_compare.layout_parts import (
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NO_CELLS = "No cells in this study."
-_NOTHING = {"speedup": "No network was trained both on the CPU and on another device with the same settings."}
+_NOTHING = {
+    "speedup": "No network was trained both on the CPU and on another device with the same settings.",
+    "profile": "Nothing was profiled in this study: ask for it when it is run (profile=True, --profile).",
+}
 HANDING_OVER = (
     "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
     "handing over; copying and computing are the device's own."
@@ -158,13 +161,16 @@ class Kind:
     """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has.
 
     A table may hold cells that differ in the settings of `across`. Where `ratios` says what each cell is held against,
-    `make` is given that too, and the CSV has it.
+    `make` is given that too, and the CSV has it. `frame` is the Comparison's that it is made of, with a table for each
+    value of the columns `apart`.
     """
 
     make: Callable[..., Table]
     figures: Tuple[str, ...]
     across: Tuple[str, ...] = ()
     ratios: Optional[Callable[[Sequence[Record], Runs], Dict[int, Ratio]]] = None
+    frame: str = "frame"
+    apart: Tuple[str, ...] = ()
 
 
 _TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")
@@ -181,7 +187,15 @@ KINDS: Dict[str, Kind] = {
     "energy": Kind(
         cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")
     ),
+    "profile": Kind(profiles.profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
+
+
+def frame_of(kind: str) -> str:
+    """The name of the Comparison's frame that a kind of table is made of."""
+    if kind not in KINDS:
+        raise UnknownNameError("table", kind, KINDS)
+    return KINDS[kind].frame
 
 
 def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> List[Table]:
@@ -193,7 +207,8 @@ def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> 
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
     groups: Dict[Any, List[Record]] = {}
     for cell in frame.itertuples():
-        groups.setdefault(str(shared(cell)), []).append(cell)
+        apart = [getattr(cell, name) for name in made.apart]
+        groups.setdefault(str((shared(cell), apart)), []).append(cell)
     seconds = runs() if made.ratios else {}
     found = []
     for cells in groups.values():
@@ -213,7 +228,7 @@ def render(
     if style not in tables.RENDERERS:
         raise UnknownNameError("style", style, [*tables.RENDERERS, "csv"])
     if not found:
-        text = _NOTHING.get(kind, _NO_CELLS) if len(frame) else _NO_CELLS
+        text = _NOTHING.get(kind, _NO_CELLS) if len(frame) or KINDS[kind].apart else _NO_CELLS
         return ("% " if style == "latex" else "") + text + "\n"
     given = terminal if style == "terminal" else {}
     return "\n".join(tables.RENDERERS[style](table, **given) for table in found)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.frames import RUN_KEYS, SETTINGS, read_runs
 from framework_compare.kernels import api_name, classify
+from framework_compare.layout_parts import Notes, Record
 from framework_compare.records import ProfileRow
 from framework_compare.tables import Figure, Group, Row, Table
 
@@ -24,7 +26,7 @@ TITLES = {
     "cuda-runtime": ("CUDA function", "Time of the host in functions of the CUDA API"),
     "kernel": ("kernel class", "Time of the GPU by class of kernel"),
 }
-Record = Any  # a row of the joined frame, as itertuples gives it
+Column = Tuple[str, str, str]  # network, data set, framework
 
 
 def profile_frame(store: "Store") -> "pd.DataFrame":
@@ -43,54 +45,71 @@ def profile_frame(store: "Store") -> "pd.DataFrame":
 
 
 def with_profile(cells: "pd.DataFrame", profile: "pd.DataFrame") -> "pd.DataFrame":
-    """The cell frame with a row for each name that profilers counted, runs of a cell added up."""
+    """The cell frame with a row for each name that profilers counted, runs of a cell added up.
+
+    A cell without any has one row, without a name, for each kind that was met on its device.
+    """
     ok = profile[profile["status"] == "ok"]
     keys = [*CELL_KEYS, "kind", "name", "kernel_class"]
     sums = ok.groupby(keys, sort=False, dropna=False)[["calls", "self_s"]].sum().reset_index()
     whole = sums.groupby([*CELL_KEYS, "kind"])["self_s"].transform("sum")
     sums["share"] = (sums["self_s"] / whole).where(whole > 0)
-    return cells.merge(sums, on=list(CELL_KEYS))
+    kinds = sums[["device", "kind"]].drop_duplicates().sort_values("kind")
+    return cells.merge(kinds, on="device").merge(sums, on=[*CELL_KEYS, "kind"], how="left")
 
 
 def profile_table(rows: Sequence[Record], caption: str) -> Table:
     """Of one kind: a row a name (kernels: a class), a column a framework of each network, shares in percent."""
-    kind = rows[0].kind
-    heading, what = TITLES[kind]
-    shares = _shares(rows)
-    columns = _columns(rows)
+    heading, what = TITLES[rows[0].kind]
+    shares, notes = _shares(rows), Notes()
     names = [name for name in _ranked(shares) if any(found.get(name, 0) >= LEAST for found in shares.values())]
-    body = [Row((name,), tuple(_percent(shares[column].get(name)) for column in columns)) for name in names]
-    rest = [1 - sum(shares[column].get(name, 0) for name in names) for column in columns]
-    body.append(Row((f"below {LEAST:.0%} everywhere",), tuple(_percent(max(share, 0.0)) for share in rest)))
-    groups = {column[0]: [c[1] for c in columns if c[0] == column[0]] for column in columns}
+    body = [Row((name,), tuple(_percent(found.get(name)) for found in shares.values())) for name in names]
+    if names:
+        rest = (1 - sum(found.get(name, 0) for name in names) if found else None for found in shares.values())
+        body.append(Row((f"below {LEAST:.0%} everywhere",), tuple(map(_percent, rest))))
+        body[0] = Row(body[0].names, _with_failures(body[0].figures, rows, notes))
     return Table(
         f"{what}, % of all of it, in a few steps under each framework's own profiler after the measured epochs."
         f" {caption}",
         (heading,),
-        tuple(Group(title, tuple(headings)) for title, headings in groups.items()),
+        _groups(list(shares)),
         tuple(body),
+        tuple(notes.texts),
     )
 
 
-def _shares(rows: Sequence[Record]) -> Dict[Tuple[str, str], Dict[str, float]]:
-    """Of each column the share of each row."""
-    found: Dict[Tuple[str, str], Dict[str, float]] = {}
-    several = len({row.dataset for row in rows}) > 1
+def _shares(rows: Sequence[Record]) -> Dict[Column, Dict[str, float]]:
+    """Of each column (network, framework) the share of each row; the columns of a network lie side by side."""
+    found: Dict[Column, Dict[str, float]] = {column: {} for column in sorted(_cells(rows), key=_order(rows))}
     for row in rows:
-        column = (f"{row.model} / {row.dataset}" if several else row.model, row.framework)
-        shares = found.setdefault(column, {})
         name = row.kernel_class if row.kind == "kernel" else row.name
-        shares[name] = shares.get(name, 0.0) + row.share
+        if isinstance(name, str):
+            shares = found[_column(row)]
+            shares[name] = shares.get(name, 0.0) + row.share
     return found
 
 
-def _columns(rows: Sequence[Record]) -> List[Tuple[str, str]]:
-    found = list(_shares(rows))
-    titles = list(dict.fromkeys(title for title, _ in found))
-    return sorted(found, key=lambda column: titles.index(column[0]))
+def _cells(rows: Sequence[Record]) -> Dict[Column, Record]:
+    """Of each column a row, which says what became of its cell."""
+    return {_column(row): row for row in rows}
 
 
-def _ranked(shares: Dict[Tuple[str, str], Dict[str, float]]) -> List[str]:
+def _column(row: Record) -> Column:
+    return row.model, row.dataset, row.framework
+
+
+def _order(rows: Sequence[Record]) -> Callable[[Column], int]:
+    titles = list(dict.fromkeys(_column(row)[:2] for row in rows))
+    return lambda column: titles.index(column[:2])
+
+
+def _groups(columns: Sequence[Column]) -> Tuple[Group, ...]:
+    named = 2 if len({dataset for _, dataset, _ in columns}) > 1 else 1
+    networks = groupby(columns, lambda column: column[:2])
+    return tuple(Group(" / ".join(title[:named]), tuple(c[2] for c in found)) for title, found in networks)
+
+
+def _ranked(shares: Dict[Column, Dict[str, float]]) -> List[str]:
     """Names by the sum of their shares, the largest first."""
     sums: Dict[str, float] = {}
     for found in shares.values():
@@ -99,5 +118,11 @@ def _ranked(shares: Dict[Tuple[str, str], Dict[str, float]]) -> List[str]:
     return sorted(sums, key=lambda name: -sums[name])
 
 
-def _percent(share: Any) -> Figure:
-    return Figure("-" if share is None else f"{100 * share:.1f}")
+def _with_failures(figures: Sequence[Figure], rows: Sequence[Record], notes: Notes) -> Tuple[Figure, ...]:
+    """The first row's figures, with the status of a cell that did not work in place of a figure."""
+    cells = [_cells(rows)[column] for column in _shares(rows)]
+    return tuple(old if cell.status == "ok" else notes.figure(cell) for old, cell in zip(figures, cells))
+
+
+def _percent(share: Optional[float]) -> Figure:
+    return Figure("-" if share is None else f"{100 * max(share, 0.0):.1f}")

@@ -20,7 +20,18 @@ STATUSES = (
     "failed",
     "interrupted",
 )
-PHASES = ("spawn", "import", "build", "load-weights", "open-data", "first-step", "warm-up", "epochs", "profile", "release")
+PHASES = (
+    "spawn",
+    "import",
+    "build",
+    "load-weights",
+    "open-data",
+    "first-step",
+    "warm-up",
+    "epochs",
+    "profile",
+    "release",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from framework_compare import Comparison, compare, resume
+from framework_compare import Comparison, compare, records, resume
 from framework_compare.errors import ProtocolError
 from framework_compare.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
-from framework_compare.protocol import ProfileRow
+from framework_compare.protocol import ProfileRow, TrainConfig
+from framework_compare.records import Cell, Run
+from framework_compare.store import Store
 from framework_compare.transcript import Transcript
 
 SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off")
@@ -37,11 +39,57 @@ def test_without_profile_there_is_none(tiny, pictures, tmp_path):
     study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **SMALL)
     assert study.profile.empty and study.frame.trace_path[0] is None
     assert "profile" not in set(study.phases.phase)
+    assert study.table("profile").startswith("Nothing was profiled")
 
 
 def test_a_resumed_study_profiles_what_it_still_runs(tiny, pictures, tmp_path, profiled):
     again = resume(profiled.folder, retry=["ok"])
     assert list(again.profile.name) == ["logits", "update", "rest"]
+
+
+def test_table_has_shares_and_what_is_below_a_percent(profiled):
+    text = profiled.table("profile", "markdown")
+    assert "| logits | 75.0 |" in text and "| update | 24.8 |" in text
+    assert "| below 1% everywhere | 0.2 |" in text
+    assert "rest" not in text
+
+
+def test_csv_has_every_row(profiled):
+    header, *lines = profiled.table("profile", "csv").splitlines()
+    assert header.endswith("kind,name,kernel_class,calls,self_s,share")
+    assert len(lines) == 3
+
+
+@pytest.fixture
+def two_kinds(tmp_path):
+    """One network on two frameworks that have kernels, and a third that failed."""
+    cells = [Cell(name, "alexnet", "small", "cuda", TrainConfig(device="cuda")) for name in ("torch", "jax", "mxnet")]
+    rows = {
+        1: [("kernel", "nvjet_tst_128x64", 0.6), ("kernel", "ampere_sgemm_32x32", 0.3), ("kernel", "unknown", 0.1)],
+        2: [("kernel", "loop_add_fusion", 0.995), ("kernel", "MemcpyD2D", 0.005), ("cuda-runtime", "cudaFree_v3", 1.0)],
+    }  # fmt: skip
+    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
+        for run_id, found in rows.items():
+            counted = tuple(records.ProfileRow(kind, name, 3, self_s) for kind, name, self_s in found)
+            store.record(run_id, Run("ok", profile=counted))
+        store.record(3, Run("failed", reason="no build for this GPU"))
+    return Comparison.load(tmp_path / "study")
+
+
+def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
+    runtime, kernels = two_kinds.table("profile", "markdown").split("Time of the GPU")
+    assert "| cudaFree | - | 100.0 | failed (1) |" in runtime
+    lines = kernels.splitlines()
+    assert "| elementwise | - | 99.5 | failed (1) |" in lines
+    assert "| matrix product | 90.0 | - | - |" in lines
+    assert "| other | 10.0 | - | - |" in lines
+    assert "| below 1% everywhere | 0.0 | 0.5 | - |" in lines
+    assert any("no build for this GPU" in line for line in lines)
+
+
+def test_a_kind_is_a_whole_of_its_own(two_kinds):
+    sums = two_kinds.profile.groupby(["framework", "kind"]).share.sum()
+    assert list(sums) == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_export_holds_the_profile(profiled, tmp_path):
@@ -66,8 +114,6 @@ def test_a_profiler_that_fails_leaves_the_cell_as_it_was(faulty, pictures, tmp_p
 
 
 def stored_warnings(study: Comparison) -> str:
-    from framework_compare.store import Store
-
     with Store.open(study.folder) as store:
         return store.select("SELECT warnings FROM run")[1][0][0]
 
@@ -76,6 +122,8 @@ def test_hostile_names_are_kept_short_and_printable(faulty, pictures, tmp_path):
     study = compare(faulty, "profile-hostile", dataset=pictures, out=tmp_path / "study", profile=True, **SMALL)
     name = study.profile.name[0]
     assert len(name) <= MAX_NAME and name.encode("utf-8")
+    for style in ("terminal", "markdown", "latex", "csv"):
+        assert "\x1b[31m" not in study.table("profile", style)
 
 
 def test_self_times_add_up_to_the_outer_spans():

@@ -1,47 +1,27 @@
 """Answers the conformance suite's questions in a worker: how a Trainer behaves, beyond what its network computes.
 
 A job of kind "conformance" is answered as the parity probe answers its own: facts go to `answers.json`, the judgement
-is the suite's. Of the protocol's methods, those that training or the ladder calls are asked for.
+is the suite's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-import json
 import time
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare import processes
+from framework_compare.descriptions import METHODS, array_of, fault, value_of
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.probe import Probe
-from framework_compare.protocol import Batch, TrainConfig, Trainer
+from framework_compare.protocol import Batch, TrainConfig
 from framework_compare.runner import Source, open_source, read_pictures, shared_pipeline
 
-METHODS = (
-    "environment",
-    "version",
-    "unsupported",
-    "settings",
-    "build",
-    "load_weights",
-    "weights",
-    "host_array",
-    "adopt",
-    "read_batch",
-    "open_pipeline",
-    "epoch",
-    "train_step",
-    "gradients",
-    "read_losses",
-    "forward",
-    "synchronize",
-    "release",
-)
+Arrays = Mapping[str, np.ndarray]
 RELEASE_S = 5.0  # that processes have to end after `release`
 
 
@@ -50,6 +30,7 @@ class Examination(Probe):
 
     def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
         super().__init__(job, config, trainer, events)
+        self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
         self.questions.update(
             {
                 "interface": self.interface,
@@ -97,13 +78,16 @@ class Examination(Probe):
         """Shapes and types of all that comes out of the trainer; whether a batch is read back as it was adopted."""
         trainer, (batch, images, labels) = self.trainer, self._batch_and_arrays(task)
         back = trainer.read_batch(batch)
+        read = {
+            "images": {**array_of(back[0]), "exact": bool(np.array_equal(back[0], images))},
+            "labels": {**array_of(back[1]), "exact": bool(np.array_equal(back[1], labels))},
+        }
         losses = trainer.read_losses([trainer.train_step(batch), trainer.train_step(batch)])
         one, other = trainer.host_array((2, 3, 4, 5)), trainer.host_array((2, 3, 4, 5))
         return {
             "host_array": {**array_of(one), "shared": bool(np.shares_memory(one, other))},
             "batch": {"type": type(batch).__name__, "size": value_of(getattr(batch, "size", None))},
-            "images": {**array_of(back[0]), "exact": bool(np.array_equal(back[0], images))},
-            "labels": {**array_of(back[1]), "exact": bool(np.array_equal(back[1], labels))},
+            **read,
             "evaluation": array_of(trainer.forward(batch)),
             "training": array_of(trainer.forward(batch, training=True)),
             "gradients": {name: array_of(array) for name, array in trainer.gradients(batch).items()},
@@ -130,8 +114,9 @@ class Examination(Probe):
 
     def rebuild(self, task: Dict[str, Any]) -> Dict[str, Any]:
         """Another network in the place of the trained one: its arrays; then the first one again, and the same steps."""
-        first, once = self._steps(task)
         graph, held = self.graph, self.held
+        self.trainer.build(graph)
+        first, once = self._steps(task)
         self.build(task["other"])
         shapes = {name: list(array.shape) for name, array in self.trainer.weights().items()}
         self.graph, self.held = graph, held
@@ -146,9 +131,10 @@ class Examination(Probe):
         return losses, self.trainer.weights()
 
     def source(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        """Two epochs of a pipeline, trained on: each one's labels and batch sizes; kinds of arrays; what was changed."""
+        """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
         pictures = read_pictures(task["pictures"])
         config = dataclasses.replace(self.config, pipeline=task["pipeline"])
+        self._before = processes.others()
         with contextlib.closing(open_source(self.trainer, pictures, config)) as source:
             epochs = [self._train_on(source, number) for number in (1, 2)]
         batches = [found for epoch in epochs for found in epoch]
@@ -169,6 +155,7 @@ class Examination(Probe):
         found = []
         for batch in source.epoch(number):
             self.trainer.read_losses([self.trainer.train_step(batch)])
+            self._note_loaders()
             found.append((*map(np.array, self.trainer.read_batch(batch)), int(batch.size)))
         return found
 
@@ -194,29 +181,30 @@ class Examination(Probe):
         self.trainer.synchronize()
         return steps
 
+    def _note_loaders(self) -> None:
+        self.loaders.update({pid: words for pid, words in processes.others().items() if pid not in self._before})
+
     def release(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        """Processes that a native pipeline starts, and those that are there after `release`."""
-        before = processes.others()
-        loader = self._processes_of_an_epoch(task, before)
+        """Processes that native pipelines started, and those that are there after `release`."""
+        self._before = processes.others()
+        self._train_an_epoch(task)
         self.trainer.release()
         end = time.monotonic() + RELEASE_S
         while processes.others() and time.monotonic() < end:
             time.sleep(0.05)
         left = processes.others()
         return {
-            "loader": list(loader.values()),
-            "left of loader": [words for pid, words in left.items() if pid in loader],
-            "left": [words for pid, words in left.items() if pid not in loader],
+            "loaders": list(self.loaders.values()),
+            "left of loaders": [words for pid, words in left.items() if pid in self.loaders],
+            "left": [words for pid, words in left.items() if pid not in self.loaders],
         }
 
-    def _processes_of_an_epoch(self, task: Dict[str, Any], before: Mapping[int, str]) -> Dict[int, str]:
+    def _train_an_epoch(self, task: Dict[str, Any]) -> None:
         """As in the runner, nothing but the trainer holds the pipeline when this returns."""
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
-        found: Dict[int, str] = {}
         for batch in self.trainer.epoch(pipeline, 1):
             self.trainer.read_losses([self.trainer.train_step(batch)])
-            found.update(processes.others())
-        return {pid: words for pid, words in found.items() if pid not in before}
+            self._note_loaders()
 
     def _batch_and_arrays(self, task: Dict[str, Any]) -> Tuple[Batch, np.ndarray, np.ndarray]:
         held = np.load(task["batches"])
@@ -226,45 +214,16 @@ class Examination(Probe):
         return self.trainer.adopt(images.copy(), held["labels0"]), images, held["labels0"]
 
 
-def fault(trainer: Any, name: str) -> str:
-    """Why a method cannot be called as the protocol has it, or ""."""
-    method = getattr(trainer, name, None)
-    if not callable(method) or method is getattr(Trainer, name):  # inherited from the protocol: a stub
-        return "it is missing"
-    wanted, found = inspect.signature(getattr(Trainer, name)), inspect.signature(method)
-    keywords = [p.name for p in wanted.parameters.values() if p.kind is p.KEYWORD_ONLY]
-    try:
-        found.bind(*range(len(wanted.parameters) - len(keywords)), **dict.fromkeys(keywords))
-    except TypeError:
-        names = [f"({', '.join(signature.parameters)})" for signature in (found, wanted)]
-        return f"it takes {names[0]}, the protocol's takes {names[1]}"
-    return ""
-
-
-def value_of(value: Any) -> Dict[str, Any]:
-    """A value as JSON if it can be, else None; its type, and how it prints."""
-    try:
-        plain = json.loads(json.dumps(value))
-    except (TypeError, ValueError) as error:
-        return {"type": type(value).__name__, "value": None, "repr": repr(value)[:200], "no JSON": str(error)}
-    return {"type": type(value).__name__, "value": plain, "repr": repr(value)[:200]}
-
-
-def array_of(array: Any) -> Dict[str, Any]:
-    if not isinstance(array, np.ndarray):
-        return {"type": type(array).__name__, "shape": [], "dtype": ""}
-    return {"type": "ndarray", "shape": list(array.shape), "dtype": str(array.dtype)}
-
-
-def _changed(found: Mapping[str, np.ndarray], held: Mapping[str, np.ndarray]) -> List[str]:
+def _changed(found: Arrays, held: Arrays) -> List[str]:
     return [name for name, array in held.items() if not np.array_equal(found[name], array)]
 
 
-def _apart(once: Mapping[str, np.ndarray], twice: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]) -> List[Any]:
+def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Any]:
     """[name, share] of the array that ends furthest from where it ended before, in units of how far it had moved."""
     shares = {}
     for name, array in once.items():
-        moved = float(np.linalg.norm(array - start[name]))
+        fits = name in start and start[name].shape == array.shape  # if not, level 0 of the ladder says so
+        moved = float(np.linalg.norm(array - start[name] if fits else array))
         shares[name] = float(np.linalg.norm(twice[name] - array)) / (moved or 1.0)
     name = max(shares, key=lambda key: shares[key])
     return [name, shares[name]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 # multiprocessing's own helper: it ends with the process that it watches, not before
@@ -45,9 +46,13 @@ def command_of(pid: int) -> str:
     return _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:200]
 
 
-def thread_times() -> Dict[Tuple[int, int], ThreadTime]:
+Times = Dict[Tuple[int, int], ThreadTime]
+WHOLE = 0  # in the place of a thread's number: this process, threads that have ended included
+
+
+def thread_times() -> Times:
     """By (process, thread), of this process and all it started."""
-    found = {}
+    found = {(os.getpid(), WHOLE): ThreadTime("", time.process_time_ns(), 0)}
     for pid in (os.getpid(), *descendants(os.getpid())):
         for thread in _threads_of(pid):
             times = _times_of(pid, thread)
@@ -56,14 +61,17 @@ def thread_times() -> Dict[Tuple[int, int], ThreadTime]:
     return found
 
 
-def gained(before: Dict[Tuple[int, int], ThreadTime], after: Dict[Tuple[int, int], ThreadTime]) -> List[ThreadTime]:
+def gained(before: Times, after: Times) -> List[ThreadTime]:
     """What each thread used from one reading to the next, the busiest first; those that used nothing left out."""
     none = ThreadTime("", 0, 0)
-    changes = [
-        ThreadTime(t.name, t.cpu_ns - before.get(key, none).cpu_ns, t.waited_ns - before.get(key, none).waited_ns)
+    changes = {
+        key: ThreadTime(t.name, t.cpu_ns - before.get(key, none).cpu_ns, t.waited_ns - before.get(key, none).waited_ns)
         for key, t in after.items()
-    ]
-    return sorted((change for change in changes if change.cpu_ns), key=lambda change: -change.cpu_ns)
+    }
+    whole = changes.pop((os.getpid(), WHOLE)).cpu_ns
+    ended = whole - sum(change.cpu_ns for (pid, _), change in changes.items() if pid == os.getpid())
+    used = [*changes.values(), ThreadTime("threads that have ended", max(0, ended), 0)]
+    return sorted((change for change in used if change.cpu_ns), key=lambda change: -change.cpu_ns)
 
 
 def _threads_of(pid: int) -> List[int]:

@@ -22,6 +22,7 @@ MODULES = (
     "framework_compare",
     "framework_compare.allocator",
     "framework_compare.conduct",
+    "framework_compare.descriptions",
     "framework_compare.errors",
     "framework_compare.events",
     "framework_compare.graph",

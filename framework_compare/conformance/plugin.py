@@ -1,4 +1,4 @@
-"""The suite's options and fixtures; loaded by framework_compare.pytest_plugin where the suite is among the arguments."""
+"""The suite's options and fixtures; framework_compare.pytest_plugin loads it where the suite is asked for."""
 
 from __future__ import annotations
 
@@ -52,11 +52,15 @@ def _trials(config: pytest.Config) -> Dict[str, Trial]:
         raise UsageError(NO_FRAMEWORK)
     graphs.register()
     names = [entry_of(text).name for text in asked]
-    python = {registry.framework(name).name: path for name, path in pairs("--python", config.getoption("--python")).items()}
-    index = {registry.framework(name).name: url for name, url in pairs("--fc-index", config.getoption("--fc-index")).items()}
+    python, index = _named(config, "--python"), _named(config, "--fc-index")
     device = planning.check_device(config.getoption("--device"))
     _networks(config)
     return {name: Trial(name, device, Where(python, index)) for name in names}
+
+
+def _named(config: pytest.Config, option: str) -> Dict[str, str]:
+    given = pairs(option, config.getoption(option))
+    return {registry.framework(name).name: value for name, value in given.items()}
 
 
 def _networks(config: pytest.Config) -> List[str]:

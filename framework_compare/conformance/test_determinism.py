@@ -6,8 +6,8 @@ SAME = 1e-3
 def test_the_same_seed_has_the_same_losses(ready):
     first, again = ready.conduct["losses"]["losses"], ready.again["losses"]["losses"]
     assert all(abs(a - b) <= SAME * abs(a) for a, b in zip(first, again)), (
-        f"two workers with seed {ready.config.seed} and the same batches have losses {first} and {again}, wanted the same"
-        " within rounding: __init__() must seed the generators that dropout draws from"
+        f"two workers with seed {ready.config.seed} and the same batches have losses {first} and {again}, wanted the"
+        " same within rounding: __init__() must seed the generators that dropout draws from"
     )
 
 

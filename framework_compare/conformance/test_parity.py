@@ -22,7 +22,8 @@ def test_level(ready, network, number):
     level = levels[number]
     off = "" if level.ratio is None else f" is off by {level.error:.1e}, {level.ratio:.0f} times what rounding explains"
     assert level.passed, (
-        f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}. {parity.diverges}"
+        f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}"
+        + (f"; {parity.diverges}" if parity.diverges else "")
     )
 
 

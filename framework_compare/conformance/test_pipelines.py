@@ -6,7 +6,9 @@ from framework_compare.conformance.material import CLASSES, EVEN, FEW
 
 
 @pytest.mark.parametrize(
-    "name, count", [("native", CLASSES), ("even", EVEN), ("few", FEW)], ids=["rest-of-3", "no-rest", "less-than-a-batch"]
+    "name, count",
+    [("native", CLASSES), ("even", EVEN), ("few", FEW)],
+    ids=["rest-of-3", "no-rest", "less-than-a-batch"],
 )
 def test_native_has_every_picture_once(ready, name, count):
     _check_coverage(ready.conduct[name], count, ready.config.batch_size, "with 2 loader workers")
@@ -39,15 +41,15 @@ def test_shared_batches_arrive_unchanged(ready):
     _check_coverage(found, CLASSES, ready.config.batch_size, "from the shared pipeline")
     _check_kinds(ready, found, "adopt()")
     assert found["exact"], (
-        "batches of the shared pipeline read back after a training step differ from those that adopt() was given, wanted"
-        " the same numbers: neither adopt() nor train_step() may change or reuse them"
+        "batches of the shared pipeline read back after a training step differ from those that adopt() was given,"
+        " wanted the same numbers: neither adopt() nor train_step() may change or reuse them"
     )
 
 
 def test_memory_batch_stays_as_it_is(ready):
     found = ready.conduct["memory"]
     sizes = _sizes(CLASSES, ready.config.batch_size)
-    assert found["sizes"] == [sizes, sizes], f"the memory pipeline's batches have sizes {found['sizes']}, wanted {sizes}"
+    assert found["sizes"] == [sizes] * 2, f"the memory pipeline's batches have sizes {found['sizes']}, wanted {sizes}"
     assert not found["unlike"], (
         f"the held batch reads differently before step {found['unlike'][0] + 1} than before the first, wanted the same:"
         " train_step() may not change its batch"
@@ -64,8 +66,8 @@ def _check_coverage(found, count, batch_size, where):
         lost = sorted(set(range(count)) - set(labels))
         twice = sorted({label for label in labels if labels.count(label) > 1})
         assert not lost and not twice, (
-            f"epoch {number} {where} has {len(labels)} of {count} pictures: lost are numbers {lost}, more than once came"
-            f" {twice}; wanted each exactly once, the last batch as short as it comes"
+            f"epoch {number} {where} has {len(labels)} of {count} pictures: lost are numbers {lost}, more than once"
+            f" came {twice}; wanted each exactly once, the last batch as short as it comes"
         )
         assert sizes == _sizes(count, batch_size), (
             f"epoch {number} {where} comes in batches of {sizes}, wanted {_sizes(count, batch_size)}"
@@ -82,5 +84,6 @@ def _check_kinds(ready, found, what):
             f" {(size, *shape)}, as `layout` says {layout}"
         )
         assert (labels["shape"], labels["dtype"]) == ([size], "int64"), (
-            f"read_batch() of a batch of {what} has labels {labels['dtype']} {tuple(labels['shape'])}, wanted int64 {(size,)}"
+            f"read_batch() of a batch of {what} has labels {labels['dtype']} {tuple(labels['shape'])}, wanted"
+            f" int64 {(size,)}"
         )

@@ -43,7 +43,7 @@ def test_version_is_text(ready):
 def test_supported_is_none(ready):
     found = ready.conduct["interface"]["unsupported"]
     assert found["type"] == "NoneType", (
-        f"unsupported() returned {found['repr']} for a cell that it supports, wanted None: only a sentence or None is clear"
+        f"unsupported() returned {found['repr']} for a cell that it supports, wanted None: else a sentence"
     )
 
 
@@ -88,8 +88,8 @@ def test_a_batch_reads_back_as_adopted(ready):
         wanted = f"the {dtype} array that adopt() was given"
         assert found[name]["dtype"] == dtype, f"read_batch() returned {name} as {_words(found[name])}, wanted {wanted}"
         assert found[name]["exact"], (
-            f"read_batch() returned other {name} ({_words(found[name])}) than adopt() was given; wanted the same numbers"
-            " in the layout that the adapter's `layout` names"
+            f"read_batch() returned other {name} ({_words(found[name])}) than adopt() was given; wanted the same"
+            " numbers in the layout that the adapter's `layout` names"
         )
 
 
@@ -128,7 +128,8 @@ def _check_arrays(what, found, wanted, names):
             f"{what} {'lacks' if name in wanted else 'has'} {name!r}, wanted {names}"
         )
         assert (found[name]["shape"], found[name]["dtype"]) == (wanted[name], "float32"), (
-            f"{what} returned {name} as {_words(found[name])}, wanted a float32 numpy array of shape {tuple(wanted[name])}"
+            f"{what} returned {name} as {_words(found[name])}, wanted a float32 numpy array of shape"
+            f" {tuple(wanted[name])}"
         )
 
 

@@ -33,8 +33,8 @@ def test_a_device_that_is_not_there_is_unsupported(ready):
 def test_a_setting_trains_or_is_unsupported(ready, name, value):
     run = ready.row(f"{name}-{value}", pipeline="memory", **{name: value})
     assert run.status in ("ok", "unsupported"), (
-        f"a cell with {name}={value!r} ended as {run.status} in phase {run.died_in} ({run.reason}), wanted that it trains,"
-        " or that unsupported() returns a sentence that says why it cannot"
+        f"a cell with {name}={value!r} ended as {run.status} in phase {run.died_in} ({run.reason}), wanted that it"
+        " trains, or that unsupported() returns a sentence that says why it cannot"
     )
     if run.status == "unsupported":
         _check_reason(run, f"{name}={value!r}")
@@ -43,11 +43,12 @@ def test_a_setting_trains_or_is_unsupported(ready, name, value):
 def test_a_network_that_cannot_be_built_is_a_row(ready):
     run = ready.row("network", pipeline="memory", broken=True)
     assert run.status == "failed", (
-        f"a network with an op called 'NoSuchOp' ended as {run.status} ({run.reason}), wanted failed: build() must raise"
+        f"a network with an op called 'NoSuchOp' ended as {run.status} ({run.reason}), wanted failed: build() must"
+        " raise"
     )
     assert "NoSuchOp" in run.reason or "stem_bn" in run.reason, (
-        f"a network with an op called 'NoSuchOp' in layer 'stem_bn' failed with the reason {run.reason!r}, wanted one that"
-        " names either; release() must work after a build() that raised, or its own error takes the place of the reason"
+        f"a network with an op called 'NoSuchOp' in layer 'stem_bn' failed with the reason {run.reason!r}, wanted one"
+        " that names either; release() must work after a build() that raised, or its own error takes the reason's place"
     )
 
 
@@ -57,7 +58,7 @@ def test_a_picture_that_cannot_be_read_is_a_row(ready):
         f"an epoch of the native pipeline with a file in it that is no picture ended as {run.status}"
         f" ({run.reason or 'no reason'}), wanted failed: the loader's error must reach epoch()"
     )
-    assert run.reason.strip(), "a loader that cannot read a picture failed without a reason, wanted the framework's words"
+    assert run.reason.strip(), "a loader that cannot read a picture failed without a reason, wanted its framework's"
 
 
 def _check_reason(run, what):

@@ -22,6 +22,6 @@ def test_one_compute_thread(ready):
     cores = sum(cpu + waited for _, cpu, waited in found["threads"]) / wall
     busiest = ", ".join(f"{name} {(cpu + waited) / wall:.2f}" for name, cpu, waited in found["threads"][:4])
     assert cores < ALLOWED_CORES, (
-        f"with config.threads=1 the worker's threads wanted {cores:.2f} cores during {found['steps']} steps ({busiest}),"
-        f" wanted at most one busy: limit every pool, in environment() where a library reads it when loaded"
+        f"with config.threads=1 the worker's threads wanted {cores:.2f} cores during {found['steps']} steps"
+        f" ({busiest}), wanted at most one busy: limit every pool, by environment() if its library reads it when loaded"
     )

@@ -49,7 +49,8 @@ class Answers:
         if answer is None:
             pytest.skip(f"the worker ended before it was asked for this ({self.run.status}: {self.run.reason})")
         if "error" in answer:
-            pytest.fail(f"the adapter raised {answer['error']}\nThe traceback is in {self.folder / 'log.txt'}", pytrace=False)
+            log = self.folder / "log.txt"
+            pytest.fail(f"the adapter raised {answer['error']}\nThe traceback is in {log}", pytrace=False)
         return answer
 
 

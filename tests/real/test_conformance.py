@@ -1,0 +1,17 @@
+"""The adapters of this package pass the conformance suite, run as their authors would."""
+
+import pytest
+
+from framework_compare.paths import CACHE_VARIABLE, cache_dir
+
+CACHE = cache_dir()  # that holds the environments; pytester changes the home folder
+# Left out: settings that start a worker each, an optimising compiler among them; all but one graph's ladder.
+FAST = "not setting and not level_4 and not plain"
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "torch"])
+def test_an_adapter_of_ours_conforms(pytester, monkeypatch, framework):
+    monkeypatch.setenv(CACHE_VARIABLE, str(CACHE))
+    given = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance", "--framework", framework)
+    found = pytester.runpytest_subprocess(*given, "-k", FAST, timeout=300).parseoutcomes()
+    assert found["passed"] > 35 and not {"failed", "error", "errors"} & set(found)

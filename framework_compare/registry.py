@@ -30,6 +30,7 @@ FRAMEWORKS: Dict[str, Framework] = {
     ),
     "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11))),
     "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", ((3, 11), (3, 13))),
+    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", ((3, 11), (3, 13))),
 }
 
 _M = "framework_compare.models."

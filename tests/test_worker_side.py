@@ -14,6 +14,7 @@ OWN = {
     "tensorflow": {"tensorflow"},
     "mxnet": {"mxnet"},
     "paddle": {"paddle"},
+    "jax": {"jax", "optax", "grain"},
 }
 
 

@@ -21,6 +21,7 @@ Weights = Mapping[str, Array]  # of one node, by the last part of their names
 Gradients = Tuple[Tuple[Array, ...], Dict[str, Array]]  # of the inputs, of the node's parameters
 Backward = Callable[[Array], Gradients]
 Result = Tuple[Array, Backward]
+Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
 
 
 @dataclasses.dataclass
@@ -222,7 +223,7 @@ def add(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
     return first + second, lambda dy: ((dy, dy), {})
 
 
-OPS: Dict[str, Callable[[Node, Weights, Tuple[Array, ...], Mode], Result]] = {
+OPS: Dict[str, Op] = {
     "Conv2d": conv2d,
     "BatchNorm2d": batchnorm2d,
     "ReLU": relu,
@@ -250,13 +251,23 @@ def cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
 
 
 class Oracle:
-    """One network at one precision, with weights of its own that `train_step` changes."""
+    """One network at one precision, with weights of its own that `train_step` changes.
+
+    rounding: a `parity.rounding.Rounding`, for what a precision below float32 does to every layer.
+    """
 
     def __init__(
-        self, graph: Graph, weights: Mapping[str, Array], dtype: Any = np.float64, *, plain_sums: bool = False
+        self,
+        graph: Graph,
+        weights: Mapping[str, Array],
+        dtype: Any = np.float64,
+        *,
+        plain_sums: bool = False,
+        rounding: Any = None,
     ) -> None:
         self.graph = graph
         self.plain_sums = plain_sums
+        self.rounding = rounding
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.name] for n in graph.nodes}
@@ -289,7 +300,7 @@ class Oracle:
         mode = Mode(True, self.plain_sums)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         loss, gradient = cross_entropy(logits, labels)
-        found = _backward(tape, {self.graph.nodes[-1].name: gradient})
+        found = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
         return float(loss), logits, {name: found[name] for name in trainable_names(self.graph)}, mode.statistics
 
     def train_step(
@@ -319,7 +330,9 @@ class Oracle:
         for node in self.graph.nodes:
             weights = {name.rpartition(".")[2]: self.weights[name] for name in self._by_node[node.name]}
             inputs = tuple(values[name] for name in node.inputs)
-            values[node.name], backward = OPS[node.op](node, weights, inputs, mode)
+            arguments = (node, weights, inputs, mode)
+            op = OPS[node.op]
+            values[node.name], backward = self.rounding(op, *arguments) if self.rounding else op(*arguments)
             watch(node.name, values[node.name])
             if tape is not None:
                 tape.append((node, backward))
@@ -329,8 +342,12 @@ class Oracle:
         return values[self.graph.nodes[-1].name]
 
 
-def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array]) -> Dict[str, Array]:
+def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
     """Gradients by parameter name, from those of the outputs in `waiting`; the tape is used up."""
+
+    def add(first: Array, second: Array) -> Array:
+        return rounding.gradient(first + second) if rounding else first + second
+
     found = {}
     while tape:
         node, backward = tape.pop()
@@ -338,5 +355,5 @@ def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array]) -> D
         found.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
         for name, gradient in zip(node.inputs, inputs):
             if name != INPUT:
-                waiting[name] = waiting[name] + gradient if name in waiting else gradient
+                waiting[name] = add(waiting[name], gradient) if name in waiting else gradient
     return found

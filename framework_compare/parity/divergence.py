@@ -10,24 +10,27 @@ import numpy as np
 
 from framework_compare.graph import Graph, weight_views
 from framework_compare.oracle import Oracle
-from framework_compare.parity import reference, surgery
+from framework_compare.parity import deviations, surgery
 from framework_compare.parity.reference import Reference
 from framework_compare.parity.result import Level
+from framework_compare.parity.rounding import rounding_of, unit
 
 VALUES = 16  # looked at in each layer's output
 SECTIONS = 12  # layers asked about in one worker
 TOLERANCE = 100.0  # in units of the yardstick of the layer: single values scatter more than norms
+MOST = 0.5  # of the layer's largest value: 100 units of bf16 would be all of it
 Place = Tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """Of one layer: where was looked, the exact values (N, places), and what float32 makes of them."""
+    """Of one layer: where was looked, the exact values (N, places), and how far a precision moves them."""
 
     places: Sequence[Place]
     exact: np.ndarray
     rounding: float
     size: float
+    precision: str
 
 
 def first_divergence(failed: Level, found: Reference, run_tasks: Callable[..., Any], folder: Path) -> str:
@@ -36,7 +39,7 @@ def first_divergence(failed: Level, found: Reference, run_tasks: Callable[..., A
         return f"backward from the loss, the first gradient that differs is that of {failed.where}"
     if failed.number != 1:
         return ""
-    training = failed.where == reference.TRAINING
+    training = failed.where == deviations.TRAINING
     watched = watch(found, training)
     names = list(watched)
     while names:
@@ -59,7 +62,7 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
     shapes = found.graph.shapes()
     places = {node.name: surgery.places_in(shapes[node.name], VALUES, 1) for node in found.graph.nodes}
     sides: List[Dict[str, np.ndarray]] = []
-    for dtype in (np.float64, np.float32):
+    for dtype, rounding in ((np.float64, None), (np.float32, rounding_of(found.precision))):
         values: Dict[str, np.ndarray] = {}
 
         def keep(name: str, value: np.ndarray, values: Dict[str, np.ndarray] = values) -> None:
@@ -67,11 +70,11 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
             sizes[name] = float(np.abs(value).max())
 
         sizes: Dict[str, float] = {}
-        Oracle(found.graph, views, dtype).forward(found.batches[0][0], training=training, watch=keep)
+        Oracle(found.graph, views, dtype, rounding=rounding).forward(found.batches[0][0], training=training, watch=keep)
         sides.append(values)
     exact, narrow = sides
     return {
-        name: Watched(places[name], exact[name], float(np.abs(exact[name] - narrow[name]).max()), sizes[name])
+        name: Watched(places[name], exact[name], float(np.abs(exact[name] - narrow[name]).max()), sizes[name], found.precision)
         for name in exact
     }
 
@@ -108,7 +111,8 @@ def ask(
 def differs(watched: Watched, values: Optional[np.ndarray]) -> bool:
     if values is None or values.shape != watched.exact.shape or not np.isfinite(values).all():
         return True
-    allowed = TOLERANCE * max(watched.rounding, float(np.finfo(np.float32).eps) * watched.size)
+    floor = unit(watched.precision) * watched.size
+    allowed = min(TOLERANCE * max(watched.rounding, floor), max(MOST * watched.size, 2 * watched.rounding))
     return float(np.abs(values - watched.exact).max()) > allowed
 
 

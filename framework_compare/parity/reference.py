@@ -1,29 +1,29 @@
-"""What the ladder asks of a network, the oracle's answers in float64, and how far float32 rounding moves them."""
+"""What the ladder asks of a network, the oracle's answers in float64, and how far a precision's rounding moves them."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 from framework_compare.oracle import Oracle
 from framework_compare.parity import calibration
+from framework_compare.parity.deviations import Answers, Errors, errors, larger, loss_roundings
+from framework_compare.parity.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.surgery import without_dropout
 
 Array = np.ndarray
-Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
-EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
 
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """Sizes and settings of the network levels. `draws` float32 runs of the oracle make the yardstick.
+    """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
 
-    The first run sums in blocks, the others one by one and from pictures moved by a unit in the last place: between
-    them lie the orders in which frameworks sum.
+    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
+    between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
     """
 
     batch_size: int = 2
@@ -35,22 +35,9 @@ class Questions:
     draws: int = 3
 
 
-
-@dataclasses.dataclass(frozen=True)
-class Answers:
-    """What a network, the oracle's or a framework's, says to the questions."""
-
-    evaluation: Array
-    training: Array
-    gradients: Mapping[str, Array]
-    losses: Sequence[float]
-    weights: Mapping[str, Array]
-    step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
-
-
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """The questions of one graph, what the oracle answers, and what float32 alone does to the answers."""
+    """The questions of one graph, what the oracle answers, and what one precision's rounding does to the answers."""
 
     graph: Graph  # without dropout
     flat: Array  # weights of level 1, float32
@@ -59,10 +46,15 @@ class Reference:
     batches: List[Tuple[Array, Array]]
     exact: Answers
     yardstick: Errors
+    precision: str = "fp32"
 
     @property
     def initial(self) -> Dict[str, Array]:
         return weight_views(self.graph, self.smooth)
+
+    def at(self, precision: str, draws: int) -> "Reference":
+        """The same questions and answers with the yardstick of another precision (as long as it takes in float32)."""
+        return dataclasses.replace(self, precision=precision, yardstick=make_yardstick(self, precision, draws))
 
     def with_biased_variance(self) -> Dict[str, Array]:
         """The exact weights after the steps, of a framework that keeps the biased running variance."""
@@ -87,8 +79,8 @@ class Reference:
 KINDS = ("images", "labels")
 
 
-def make_reference(graph: Graph, questions: Questions = Questions()) -> Reference:
-    """Run the oracle (seconds to a minute): once in float64, `draws` times in float32."""
+def make_reference(graph: Graph, questions: Questions = Questions(), precision: str = "fp32") -> Reference:
+    """Run the oracle (seconds to a minute): once in float64, `draws` times at the precision for its yardstick."""
     graph = without_dropout(graph)
     batches = make_batches(graph, questions)
     flat = asked_weights(graph, batches[0][0], questions.seed)
@@ -101,14 +93,23 @@ def make_reference(graph: Graph, questions: Questions = Questions()) -> Referenc
         "weight_decay": questions.weight_decay,
     }
     exact = answer(graph, views, smooth_views, batches, optimiser, np.float64)
+    return Reference(graph, flat, smooth, optimiser, batches, exact, {}).at(precision, questions.draws)
+
+
+def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
+    """The largest error, place by place, of some runs of the oracle that round as the precision does."""
+    views, smooth = weight_views(found.graph, found.flat), found.initial
     yardstick: Errors = {}
-    for draw in range(questions.draws):
-        nearby = [(moved(images, draw), labels) for images, labels in batches]
-        said = answer(graph, views, smooth_views, nearby, optimiser, np.float32, plain_sums=draw > 0)
-        found = errors(said, exact, smooth_views)
-        found[3].update(loss_roundings(said, exact))
-        yardstick = _larger(yardstick, found)
-    return Reference(graph, flat, smooth, optimiser, batches, exact, yardstick)
+    for draw in range(draws):
+        rounding = rounding_of(precision, draw)
+        nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
+        said = answer(
+            found.graph, views, smooth, nearby, found.optimiser, np.float32, plain_sums=draw > 0, rounding=rounding
+        )
+        off = errors(said, found.exact, smooth)
+        off[3].update(loss_roundings(said, found.exact))
+        yardstick = larger(yardstick, off)
+    return yardstick
 
 
 def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Array, Array]]:
@@ -166,11 +167,18 @@ def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: 
             views[name][:] = value + 0.2 * spread * rng.standard_normal(value.shape)
 
 
-def moved(images: Array, draw: int) -> Array:
-    """Each number one float32 up or down by chance, the same for the same draw; draw 0 moves none."""
+def moved(images: Array, draw: int, precision: str = "fp32") -> Array:
+    """Each number moved by chance, the same for the same draw; draw 0 moves none.
+
+    In float32, where pictures are not rounded, by one unit in the last place; below it by up to half a unit, so that
+    about half of the numbers round to the other neighbour.
+    """
     if draw == 0:
         return images
-    up = np.random.default_rng(draw).random(images.shape) < 0.5
+    rng = np.random.default_rng(draw)
+    if precision != "fp32":
+        return images * (1 + np.float32(unit(precision)) * (rng.random(images.shape, np.float32) - np.float32(0.5)))
+    up = rng.random(images.shape) < 0.5
     return np.nextafter(images, np.where(up, np.float32(np.inf), np.float32(-np.inf)))
 
 
@@ -182,12 +190,13 @@ def answer(
     optimiser: Mapping[str, float],
     dtype: Any,
     plain_sums: bool = False,
+    rounding: Optional[Rounding] = None,
 ) -> Answers:
     """The oracle's answers at one precision: logits at `weights`; gradients and steps from `smooth`."""
-    oracle = Oracle(graph, weights, dtype, plain_sums=plain_sums)
+    oracle = Oracle(graph, weights, dtype, plain_sums=plain_sums, rounding=rounding)
     evaluation = oracle.forward(batches[0][0])
     training = oracle.forward(batches[0][0], training=True)
-    oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums)
+    oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums, rounding=rounding)
     losses, step_logits = [], []
     for step, (images, labels) in enumerate(batches):
         loss, logits, gradients = oracle.train_step(images, labels, **optimiser)
@@ -196,65 +205,3 @@ def answer(
         if step == 0:
             first = gradients
     return Answers(evaluation, training, first, losses, oracle.weights, step_logits)
-
-
-def errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Errors:
-    """Relative errors of levels 1 to 3, norm over norm; of weights, relative to how far the steps moved them."""
-    return {
-        1: {
-            EVALUATION: relative(found.evaluation, exact.evaluation),
-            TRAINING: relative(found.training, exact.training),
-        },
-        2: gradient_errors(found.gradients, exact.gradients),
-        3: step_errors(found, exact, initial),
-    }
-
-
-def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Dict[str, float]:
-    """Relative errors of each step's loss, and of how far the steps moved each array."""
-    steps = enumerate(zip(found.losses, exact.losses), start=1)
-    losses = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
-    return {**losses, **{name: moved_relative(found.weights[name], a, initial[name]) for name, a in exact.weights.items()}}
-
-
-def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
-    """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck."""
-    bounds = {}
-    for step, (ours, theirs) in enumerate(zip(found.step_logits, exact.step_logits), start=1):
-        off = np.abs(np.subtract(ours, theirs, dtype=np.float64)).max(axis=1).mean()
-        bounds[f"loss of step {step}"] = _ratio(2 * off, exact.losses[step - 1])  # a loss moves by twice that at most
-    return bounds
-
-
-def relative(found: Array, exact: Array) -> float:
-    """Norm of the difference over the norm of the exact value; infinite where either is not finite."""
-    return _ratio(np.linalg.norm(np.subtract(found, exact, dtype=np.float64)), np.linalg.norm(exact))
-
-
-def gradient_errors(found: Mapping[str, Array], exact: Mapping[str, Array]) -> Dict[str, float]:
-    """Relative error of each gradient; of one that is zero but for rounding, relative to the largest of all.
-
-    A bias whose effect the next BatchNorm takes out has such a gradient.
-    """
-    norms = {name: float(np.linalg.norm(array)) for name, array in exact.items()}
-    floor = 1e-6 * max(norms.values())
-    differences = {n: np.linalg.norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
-    return {name: _ratio(difference, max(norms[name], floor)) for name, difference in differences.items()}
-
-
-def moved_relative(found: Array, exact: Array, initial: Array) -> float:
-    difference = np.linalg.norm(np.subtract(found, exact, dtype=np.float64))
-    return _ratio(difference, np.linalg.norm(np.subtract(exact, initial, dtype=np.float64)))
-
-
-def _ratio(difference: float, size: float) -> float:
-    if not np.isfinite(difference) or not np.isfinite(size):
-        return float("inf")
-    return float(difference / size) if size else (0.0 if difference == 0 else float("inf"))
-
-
-def _larger(first: Errors, second: Errors) -> Errors:
-    return {
-        level: {where: max(error, first.get(level, {}).get(where, 0.0)) for where, error in found.items()}
-        for level, found in second.items()
-    }

@@ -29,7 +29,7 @@ class Level:
 
 @dataclasses.dataclass(frozen=True)
 class Parity:
-    """The ladder of one framework and model; `levels` as far as they could be asked."""
+    """The ladder of one framework, model, precision and execution; `levels` as far as they could be asked."""
 
     framework: str
     version: str
@@ -40,6 +40,9 @@ class Parity:
     levels: Tuple[Level, ...] = ()
     diverges: str = ""  # the first layer whose output differs, with both values
     seconds: float = 0.0
+    precision: str = "fp32"
+    remark: str = ""  # on a verdict that is not a failure
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the adapter, as it reported them
 
     @property
     def highest(self) -> Optional[int]:

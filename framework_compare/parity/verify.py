@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
-from framework_compare import environments, planning, registry, staging
+from framework_compare import environments, planning, registry
 from framework_compare.environments import Environment
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.graph import Graph
-from framework_compare.launcher import Launch, launch
-from framework_compare.limits import Limits
 from framework_compare.parity import cache, pipelines
 from framework_compare.parity.divergence import first_divergence
-from framework_compare.parity.ladder import Judge, dropout_tasks, network_tasks
+from framework_compare.parity.ladder import Judge, dropout_tasks, network_tasks, wider_than_claimed
 from framework_compare.parity.reference import Questions, Reference, make_reference
 from framework_compare.parity.result import FAILED, PASSED, UNSUPPORTED, Level, Parity
+from framework_compare.parity.workers import RunTasks
 from framework_compare.planning import Names
-from framework_compare.probe import ANSWERS
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Run
 
 Say = Callable[[str], None]
-WORKER_TIMEOUT_S = 900.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +57,13 @@ def verify(
 ) -> List[Parity]:
     """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
 
-    settings are fields of TrainConfig, as for `compare`: device, execution (may be a list), tuning, image_size,
-    num_classes, threads. fresh: climb again whatever is cached. folder keeps what workers wrote; by default nothing is.
+    settings are fields of TrainConfig, as for `compare`: device, precision and execution (may be lists), tuning,
+    image_size, num_classes, threads. fresh: climb again whatever is cached. folder keeps what workers wrote; by
+    default nothing is.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, **settings})
-    for config in configs:
-        check_can_verify(config)
     with _folder(folder) as place:
         climb = Climb(place, {name: where.environment(name, say) for name in names}, questions, fresh, say)
         return [
@@ -81,9 +75,9 @@ def verify(
 
 
 def check_can_verify(config: TrainConfig) -> None:
-    """UsageError for a precision that the float32 yardstick does not measure."""
+    """UsageError for a precision that a yardstick of float32 runs does not measure."""
     if config.precision != "fp32":
-        raise UsageError(f"precision {config.precision!r} cannot be verified; the ladder's yardstick is float32: use fp32")
+        raise UsageError(f"precision is {config.precision!r}; the yardstick of loss curves is float32: use fp32")
 
 
 @contextlib.contextmanager
@@ -112,14 +106,15 @@ class Climb:
         self.questions = questions
         self.fresh = fresh
         self.say = say
-        self._reference: Optional[Tuple[Graph, Reference, Path]] = None
+        self._graph: Optional[Graph] = None
+        self._references: Dict[str, Reference] = {}  # of that graph, by precision
         self._climbed: Dict[str, Any] = {}
 
     def parity(self, framework: str, model: str, config: TrainConfig) -> Parity:
         """The verdict on one framework, model and config, from the cache or from workers."""
         entry, environment = registry.framework(framework), self.ready[framework]
         if isinstance(environment, str):
-            return Parity(framework, "", model, config.execution, UNSUPPORTED, environment)
+            return _unsupported(framework, "", model, config, environment)
         graph = planning.build_graph(model, config)
         key = cache.network_key(entry, environment.version, graph, config)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
@@ -163,80 +158,69 @@ class Climb:
         self, framework: str, model: str, graph: Graph, config: TrainConfig, environment: Environment
     ) -> Parity:
         started = time.monotonic()
-        found, place = self._reference_of(graph)
-        self.say(f"{framework} {model} {config.execution}: levels 0 to 3 and 5")
+        name = f"{framework}-{model}-{config.precision}-{config.execution}"
+        reason = self._unsupported_precision(framework, config, environment, name)
+        if reason is not None:
+            return _unsupported(framework, environment.version or "", model, config, reason)
+        found, place = self._reference_of(graph, config.precision)
+        self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         config = dataclasses.replace(config, batch_size=self.questions.batch_size, **found.optimiser)
         run_tasks = self._launcher(framework, config, environment)
-        tasks = [*network_tasks(found, place), *dropout_tasks(graph, found, place)]
-        run, said, answers = run_tasks(tasks, f"{framework}-{model}-{config.execution}")
-        version = run.framework_version or ""
+        run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":
-            return Parity(framework, version, model, config.execution, UNSUPPORTED, run.reason)
+            return _unsupported(framework, run.framework_version or "", model, config, run.reason)
         levels = tuple(Judge(graph, found, answers, said, run.settings).levels())
         failed = [level for level in levels if not level.passed]
         diverges = first_divergence(failed[0], found, run_tasks, place) if failed else ""
         shutil.rmtree(answers, ignore_errors=True)
-        reason = run.reason if run.status != "ok" else ""
-        status = FAILED if failed else PASSED
-        seconds = round(time.monotonic() - started, 1)
-        return Parity(framework, version, model, config.execution, status, reason, levels, diverges, seconds)
+        return Parity(
+            framework,
+            run.framework_version or "",
+            model,
+            config.execution,
+            FAILED if failed else PASSED,
+            run.reason if run.status != "ok" else "",
+            levels,
+            diverges,
+            round(time.monotonic() - started, 1),
+            config.precision,
+            wider_than_claimed(config.precision, levels),
+            dict(run.settings),
+        )
 
-    def _reference_of(self, graph: Graph) -> Tuple[Reference, Path]:
-        if self._reference is None or self._reference[0] != graph:
-            self.say(f"{graph.name}: reference in float64, yardstick in float32")
-            place = self.folder / "reference"
+    def _unsupported_precision(
+        self, framework: str, config: TrainConfig, environment: Environment, name: str
+    ) -> Optional[str]:
+        """Why a framework lacks a precision, asked before a yardstick is made for nothing; all have float32."""
+        if config.precision == "fp32":
+            return None
+        run, _, folder = self._launcher(framework, config, environment)([], name)
+        shutil.rmtree(folder, ignore_errors=True)
+        return run.reason if run.status == "unsupported" else None
+
+    def _reference_of(self, graph: Graph, precision: str) -> Tuple[Reference, Path]:
+        """The reference of a precision, and the folder of the questions, which are the same for all precisions."""
+        place = self.folder / "reference"
+        if self._graph != graph:
+            self.say(f"{graph.name}: reference in float64, yardstick of {precision}")
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
-            self._reference = None  # the former one's arrays are not needed while the next is made
-            found = make_reference(graph, self.questions)
+            self._references.clear()  # the former one's arrays are not needed while the next is made
+            found = make_reference(graph, self.questions, precision)
             found.write(place)
-            self._reference = (graph, found, place)
-        return self._reference[1:]
+            self._graph, self._references[precision] = graph, found
+        elif precision not in self._references:
+            self.say(f"{graph.name}: yardstick of {precision}")
+            held = next(iter(self._references.values()))
+            self._references[precision] = held.at(precision, self.questions.draws)
+        return self._references[precision], place
 
     def _launcher(self, framework: str, config: TrainConfig, environment: Environment) -> "RunTasks":
         return RunTasks(self.folder, framework, config, environment)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunTasks:
-    """Starts a worker of one framework that answers tasks."""
-
-    folder: Path
-    framework: str
-    config: TrainConfig
-    environment: Environment
-    kind: str = "verify"  # of the job: who answers in the worker
-
-    def __call__(
-        self, tasks: Sequence[Dict[str, Any]], name: str, **changed: Any
-    ) -> Tuple[Run, Dict[str, Any], Path]:
-        """The run, its small answers, and the folder of its arrays; `changed` are fields of the config."""
-        entry = registry.framework(self.framework)
-        folder = self.folder / name
-        shutil.rmtree(folder, ignore_errors=True)
-        job = {
-            "kind": self.kind,
-            "config": dataclasses.replace(self.config, epochs=0, **changed).to_dict(),
-            "trainer": staging.trainer_target(entry),
-            "tasks": list(tasks),
-        }
-        run = launch(
-            Launch(
-                python=self.environment.python,
-                source=staging.stage(entry),
-                folder=folder,
-                job=job,
-                device=self.config.device,
-                managed=self.environment.managed,
-                hz=0,
-                limits=Limits(timeout_s=WORKER_TIMEOUT_S),
-            )
-        )
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
-        answers = folder / ANSWERS
-        said = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else {}
-        return run, said, folder
+def _unsupported(framework: str, version: str, model: str, config: TrainConfig, reason: str) -> Parity:
+    return Parity(framework, version, model, config.execution, UNSUPPORTED, reason, precision=config.precision)
 
 
 def with_level(found: Parity, level: Level) -> Parity:

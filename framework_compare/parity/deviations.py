@@ -1,0 +1,86 @@
+"""How far answers to the ladder's questions are from the exact ones: relative errors, level by level."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Mapping, Sequence
+
+import numpy as np
+
+Array = np.ndarray
+Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
+EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a network, the oracle's or a framework's, says to the questions."""
+
+    evaluation: Array
+    training: Array
+    gradients: Mapping[str, Array]
+    losses: Sequence[float]
+    weights: Mapping[str, Array]
+    step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
+
+
+def errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Errors:
+    """Relative errors of levels 1 to 3, norm over norm; of weights, relative to how far the steps moved them."""
+    return {
+        1: {
+            EVALUATION: relative(found.evaluation, exact.evaluation),
+            TRAINING: relative(found.training, exact.training),
+        },
+        2: gradient_errors(found.gradients, exact.gradients),
+        3: step_errors(found, exact, initial),
+    }
+
+
+def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Dict[str, float]:
+    """Relative errors of each step's loss, and of how far the steps moved each array."""
+    steps = enumerate(zip(found.losses, exact.losses), start=1)
+    losses = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
+    return {**losses, **{name: moved_relative(found.weights[name], a, initial[name]) for name, a in exact.weights.items()}}
+
+
+def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
+    """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck."""
+    bounds = {}
+    for step, (ours, theirs) in enumerate(zip(found.step_logits, exact.step_logits), start=1):
+        off = np.abs(np.subtract(ours, theirs, dtype=np.float64)).max(axis=1).mean()
+        bounds[f"loss of step {step}"] = _ratio(2 * off, exact.losses[step - 1])  # a loss moves by twice that at most
+    return bounds
+
+
+def relative(found: Array, exact: Array) -> float:
+    """Norm of the difference over the norm of the exact value; infinite where either is not finite."""
+    return _ratio(np.linalg.norm(np.subtract(found, exact, dtype=np.float64)), np.linalg.norm(exact))
+
+
+def gradient_errors(found: Mapping[str, Array], exact: Mapping[str, Array]) -> Dict[str, float]:
+    """Relative error of each gradient; of one that is zero but for rounding, relative to the largest of all.
+
+    A bias whose effect the next BatchNorm takes out has such a gradient.
+    """
+    norms = {name: float(np.linalg.norm(array)) for name, array in exact.items()}
+    floor = 1e-6 * max(norms.values())
+    differences = {n: np.linalg.norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
+    return {name: _ratio(difference, max(norms[name], floor)) for name, difference in differences.items()}
+
+
+def moved_relative(found: Array, exact: Array, initial: Array) -> float:
+    difference = np.linalg.norm(np.subtract(found, exact, dtype=np.float64))
+    return _ratio(difference, np.linalg.norm(np.subtract(exact, initial, dtype=np.float64)))
+
+
+def _ratio(difference: float, size: float) -> float:
+    if not np.isfinite(difference) or not np.isfinite(size):
+        return float("inf")
+    return float(difference / size) if size else (0.0 if difference == 0 else float("inf"))
+
+
+def larger(first: Errors, second: Errors) -> Errors:
+    return {
+        level: {where: max(error, first.get(level, {}).get(where, 0.0)) for where, error in found.items()}
+        for level, found in second.items()
+    }

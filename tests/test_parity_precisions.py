@@ -1,0 +1,201 @@
+"""Each precision has its own yardstick: an oracle so rounded passes, mistakes and narrower formats do not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import compare, oracle, registry
+from framework_compare.parity import rounding
+from framework_compare.parity import verify as ladder
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+# The reference rounded as its config says; COMPUTES puts another precision in its place.
+CLASS = """
+
+class Rounded(ReferenceTrainer):
+    computes = {computes!r}
+
+    def unsupported(self):
+        return "precision 'tf32': none here" if self.config.precision == "tf32" and {lacks_tf32} else None
+
+    def load_weights(self, weights):
+        rounding = rounding_of(self.computes or self.config.precision)
+        self.oracle = Oracle(self.graph, weights, numpy.float32, rounding=rounding)
+{body}
+"""
+PADDING = """
+    def lower(self, graph):
+        import dataclasses
+        changed = {"pool": {"padding": 0, "kernel": 2}}
+        nodes = [dataclasses.replace(n, attrs={**n.attrs, **changed.get(n.name, {})}) for n in graph.nodes]
+        return dataclasses.replace(graph, nodes=tuple(nodes))
+"""
+MOMENTUM = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"momentum": 0.9}}')
+EXTRA_BIAS = """
+    def weights(self):
+        return {**super().weights(), "conv1.bias": numpy.zeros(8, numpy.float32)}
+"""
+SUMMED = """
+    def gradients(self, batch):
+        return {name: g * batch.size for name, g in super().gradients(batch).items()}
+"""
+EPS_1 = PADDING.replace('{"pool": {"padding": 0, "kernel": 2}}', '{"bn1": {"eps": 1.0}}')
+EPS_1E_3 = EPS_1.replace("1.0", "1e-3")
+NO_DROPOUT_SCALE = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        return logits * numpy.float32(0.75) if training and self.graph.nodes[-1].op == "Dropout" else logits
+"""
+
+
+@pytest.fixture
+def rounded(tmp_path, monkeypatch, own_cache):
+    """Registers the framework `rounded`: the reference at any precision, with methods given, and the model `small`."""
+
+    def make(body: str = "", *, computes: str = "", lacks_tf32: bool = False) -> None:
+        rounds = Path(rounding.__file__).read_text().replace("from __future__ import annotations", "")
+        source = CLASS.format(body=body, computes=computes, lacks_tf32=lacks_tf32)
+        path = tmp_path / "rounded.py"
+        path.write_text(Path(oracle.__file__).read_text() + rounds + TRAINER.read_text() + source)
+        entry = Framework("rounded", f"{path}:Rounded", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "rounded", entry)
+
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    return make
+
+
+@pytest.fixture
+def climb(tmp_path):
+    """The network levels of `rounded` at a precision."""
+
+    def run(precision: str):
+        ready = {"rounded": ladder.Where(python={"rounded": sys.executable}).environment("rounded", print)}
+        config = TrainConfig(precision=precision, image_size=32, threads=1)
+        return ladder.Climb(tmp_path, ready).network("rounded", "small", config)
+
+    return run
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_the_reference_rounded_to_a_precision_passes_it(rounded, climb, precision):
+    rounded()
+    found = climb(precision)
+    assert (found.status, found.precision, found.remark) == ("passed", precision, "")
+    assert found.settings["execution"] == "eager"
+    assert max(level.ratio or 0 for level in found.levels) < 3
+
+
+@pytest.mark.parametrize("computes", ["tf32", "bf16", "fp16"])
+def test_fp32_that_computes_in_fewer_bits_fails_by_its_logits(rounded, climb, computes):
+    rounded(computes=computes)
+    found = climb("fp32")
+    assert (found.status, found.worst.number) == ("failed", 1)
+    assert found.worst.ratio > 100
+
+
+def test_tf32_that_computes_in_bf16_fails(rounded, climb):
+    rounded(computes="bf16")
+    assert climb("tf32").status == "failed"
+
+
+@pytest.mark.parametrize("claimed", ["tf32", "bf16", "fp16"])
+def test_more_bits_than_claimed_pass_with_a_remark(rounded, climb, claimed):
+    rounded(computes="fp32")
+    found = climb(claimed)
+    assert found.status == "passed"
+    assert "wider format" in found.remark
+
+
+MUTATIONS = {
+    "bias added to a convolution": (EXTRA_BIAS, 0),
+    "padding off by one": (PADDING, 1),
+    "eps 1 for 1e-5": (EPS_1, 1),
+    "loss summed for averaged": (SUMMED, 2),
+    "BatchNorm momentum 0.9 for 0.1": (MOMENTUM, 3),
+    "dropout not scaled": (NO_DROPOUT_SCALE, 5),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_seeded_mistake_is_caught_at_its_level(rounded, climb, mutation, precision):
+    body, level = MUTATIONS[mutation]
+    rounded(body)
+    found = climb(precision)
+    failed = [one.number for one in found.levels if not one.passed]
+    assert failed and failed[0] == level, found.levels
+
+
+def test_an_eps_of_1e_3_is_below_the_rounding_of_bf16(rounded, climb):
+    rounded(EPS_1E_3)
+    assert climb("bf16").status == "passed"
+    assert climb("fp32").worst.number == 1
+
+
+def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(rounded):
+    from framework_compare.cli import app
+
+    rounded(lacks_tf32=True)
+    options = ["--frameworks", "rounded", "--models", "small", "--image-size", "32", "--threads", "1"]
+    options += ["--precision", "bf16,tf32", "--python", f"rounded={sys.executable}", "--style", "markdown"]
+    result = CliRunner().invoke(app, ["verify", *options])
+    assert result.exit_code == 0, result.output
+    rows = [line for line in result.output.splitlines() if "| small |" in line]
+    assert "bf16" in rows[0] and "0-5" in rows[0]
+    assert "tf32" in rows[1] and "unsupported" in rows[1]
+    assert "yardstick of tf32" not in result.output
+
+
+def test_a_study_requires_parity_of_its_precision(rounded, pictures, tmp_path):
+    rounded(SUMMED)
+    found = compare(
+        ["rounded"],
+        ["small"],
+        dataset=pictures,
+        out=tmp_path / "study",
+        python={"rounded": sys.executable},
+        batch_size=4,
+        epochs=1,
+        image_size=32,
+        threads=1,
+        sampling_hz=0,
+        precision="bf16",
+        verify="require",
+    )
+    row = found.frame.iloc[0]
+    assert row["status"] == "failed" and "not 2" in row["parity"]
+
+
+@pytest.mark.parametrize(
+    "value, bits, expected",
+    [
+        (1 + 2**-8, 7, 1),
+        (1 + 3 * 2**-8, 7, 1 + 2**-6),
+        (1 + 2**-8 + 2**-20, 7, 1 + 2**-7),
+        (-(2 - 2**-20), 7, -2),
+        (1 + 2**-11, 10, 1),
+        (2.0**-130, 7, 2.0**-130),
+        (np.inf, 7, np.inf),
+    ],
+)
+def test_numbers_are_rounded_to_nearest_and_ties_to_even(value, bits, expected):
+    assert rounding.round_off(np.array([value], np.float32), bits)[0] == expected
+
+
+def test_ten_bits_round_as_float16_does_in_its_range():
+    values = np.random.default_rng(0).uniform(-4, 4, 10_000).astype(np.float32)
+    values = values[np.abs(values) > 2**-13]
+    np.testing.assert_array_equal(rounding.round_off(values, 10), rounding.to_half(values))
+
+
+def test_a_scaled_gradient_below_the_range_of_float16_is_kept():
+    tiny = np.array([2.0**-26], np.float32)
+    assert rounding.to_half(tiny)[0] == 0
+    assert rounding.Rounding("fp16").gradient(tiny)[0] == tiny[0]

@@ -1,0 +1,87 @@
+"""Numbers of trainable parameters of our graphs and of each framework's own model zoo, 3 classes.
+
+Where a zoo has another variant of a network, `MORE` says by how many parameters, and why.
+"""
+
+import pytest
+
+TORCHVISION = """
+import torch
+from framework_compare.adapters.torch import import_torchvision
+network = import_torchvision(torch).models.{name}(num_classes=3)
+theirs = sum(p.numel() for p in network.parameters())
+"""
+PADDLE = """
+import paddle
+network = paddle.vision.models.{name}(num_classes=3)
+theirs = sum(int(np.prod(p.shape)) for p in network.parameters() if not p.stop_gradient)
+"""
+GLUON = """
+import mxnet
+network = mxnet.gluon.model_zoo.vision.{name}(classes=3)
+network.initialize()
+network(mxnet.nd.zeros((1, 3, 224, 224)))  # shapes are known from here on
+theirs = sum(int(np.prod(p.shape)) for p in network.collect_params().values() if p.grad_req != "null")
+"""
+KERAS = """
+import tensorflow
+network = tensorflow.keras.applications.{name}(weights=None, classes=3, input_shape=(224, 224, 3))
+theirs = sum(int(np.prod(w.shape)) for w in network.trainable_weights)
+"""
+COUNT = "answer = [graph.parameter_count(), theirs]\n"
+
+# (framework, our model): how to make the zoo's network, its name there. Keras has no AlexNet.
+ZOOS = {
+    ("torch", "alexnet"): (TORCHVISION, "alexnet"),
+    ("torch", "mobilenet_v2"): (TORCHVISION, "mobilenet_v2"),
+    ("torch", "resnet50_v1_5"): (TORCHVISION, "resnet50"),
+    ("torch", "vgg16"): (TORCHVISION, "vgg16"),
+    ("paddle", "alexnet"): (PADDLE, "alexnet"),
+    ("paddle", "mobilenet_v2"): (PADDLE, "mobilenet_v2"),
+    ("paddle", "resnet50_v1_5"): (PADDLE, "resnet50"),
+    ("paddle", "vgg16"): (PADDLE, "vgg16"),
+    ("mxnet", "alexnet"): (GLUON, "alexnet"),
+    ("mxnet", "mobilenet_v2"): (GLUON, "mobilenet_v2_1_0"),
+    ("mxnet", "resnet50"): (GLUON, "resnet50_v1"),
+    ("mxnet", "vgg16"): (GLUON, "vgg16"),
+    ("tensorflow", "mobilenet_v2"): (KERAS, "MobileNetV2"),
+    ("tensorflow", "resnet50"): (KERAS, "ResNet50"),
+    ("tensorflow", "vgg16"): (KERAS, "VGG16"),
+}
+BOTTLENECKS = [(3, 64), (4, 128), (6, 256), (3, 512)]  # blocks of each stage of ResNet-50, and their width
+# Gluon's ResNet-50 v1 has biases in the first and the last 1x1 convolution of each block.
+GLUON_RESNET_BIASES = sum(blocks * (width + 4 * width) for blocks, width in BOTTLENECKS)
+# Keras' has one in each of its 53 convolutions: also in the 3x3 ones, the stem and the four shortcuts.
+KERAS_RESNET_BIASES = (
+    GLUON_RESNET_BIASES + sum(blocks * width for blocks, width in BOTTLENECKS) + 64 + sum(4 * w for _, w in BOTTLENECKS)
+)
+# Gluon's MobileNetV2 expands its first block too, 32 to 32 channels with a BatchNorm; its classifier has no bias.
+GLUON_MOBILENET = 32 * 32 + 2 * 32 - 3
+MORE = {
+    ("mxnet", "resnet50"): GLUON_RESNET_BIASES,
+    ("mxnet", "mobilenet_v2"): GLUON_MOBILENET,
+    ("tensorflow", "resnet50"): KERAS_RESNET_BIASES,
+}
+
+
+@pytest.mark.parametrize(("framework", "model"), ZOOS, ids="-".join)
+def test_parameters_are_those_of_the_frameworks_own_network(trainer_script, pictures, framework, model):
+    body, name = ZOOS[framework, model]
+    ours, theirs = trainer_script(framework, model, body.format(name=name) + COUNT, pictures=pictures, image_size=224)
+    assert theirs - ours == MORE.get((framework, model), 0)
+
+
+STRIDES = {
+    "torch": "[layer.stride[0] for name, layer in network.named_modules() if 'layer2.0.conv' in name]",
+    "paddle": "[layer._stride[0] for name, layer in network.named_sublayers() if 'layer2.0.conv' in name]",
+}
+OURS = "[node.attrs['stride'] for node in graph.nodes if 'layer2.0.conv' in node.name]"
+
+
+@pytest.mark.parametrize("framework", STRIDES)
+def test_the_resnet50_of_torchvision_and_paddle_is_v1_5(trainer_script, pictures, framework):
+    """Counts do not tell v1 from v1.5: the stride is on the first 1x1 convolution in one, on the 3x3 in the other."""
+    make = ZOOS[framework, "resnet50_v1_5"][0].format(name="resnet50")
+    body = f"{make}\nanswer = [{OURS}, {STRIDES[framework]}]\n"
+    ours, theirs = trainer_script(framework, "resnet50_v1_5", body, pictures=pictures)
+    assert ours == theirs == [1, 2, 1]

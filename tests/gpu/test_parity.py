@@ -1,4 +1,4 @@
-"""The ladder on a real GPU: float32 really is float32 there, and TF32 really is not."""
+"""The ladder on a real GPU: float32 really is float32 there, and each other precision rounds as it should."""
 
 import pytest
 
@@ -15,3 +15,11 @@ def climb(framework, python, **settings):
 def test_float32_passes_every_level(framework, execution, python_of):
     for parity in climb(framework, python_of(framework), execution=[execution]):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_each_precision_passes_by_its_own_yardstick(framework, precision, python_of):
+    for parity in climb(framework, python_of(framework), precision=precision):
+        assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
+        assert parity.remark == ""

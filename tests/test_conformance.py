@@ -1,0 +1,234 @@
+"""The conformance suite passes a correct adapter, and of a broken one fails what is broken, with its sentence."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from framework_compare import oracle, processes
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+SUITE = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance")
+
+
+@pytest.fixture
+def conform(pytester, own_cache):
+    """Runs the suite on an adapter file of the float32 reference with the methods given; what failed, by test name."""
+
+    def run(body: str = "", *options: str) -> "dict[str, str]":
+        source = Path(oracle.__file__).read_text() + TRAINER.read_text()
+        source += f"\n\nclass Mine(ReferenceTrainer):\n    name = 'mine'\n{body}"
+        pytester.path.joinpath("mine.py").write_text(source)
+        report = pytester.path / "report.xml"
+        given = ("--framework", "mine.py:Mine", f"--junitxml={report}", *options)
+        pytester.runpytest_subprocess(*SUITE, *given, timeout=300)
+        cases = list(ElementTree.parse(report).iter("testcase"))
+        assert len(cases) > 40
+        failed = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.iter(kind)]
+        return {case.attrib["name"].partition("[")[0]: fault.attrib["message"] for case, fault in failed}
+
+    return run
+
+
+def test_a_correct_adapter_passes(conform):
+    assert conform() == {}
+
+
+MISTAKES = {
+    "a linear layer's weights as (in, out)": (
+        """
+    def weights(self):
+        return {name: a.T.copy() if a.ndim == 2 else a for name, a in super().weights().items()}
+""",
+        {"test_level": "fc1.weight: [108, 32], the graph has [32, 108]"},
+    ),
+    "momentum kept on load": (
+        """
+    def load_weights(self, weights):
+        if self.oracle is None:
+            return super().load_weights(weights)
+        self.oracle.weights = {name: array.copy() for name, array in weights.items()}
+""",
+        {"test_load_weights_zeroes_the_momentum": "the momentum must be zeroed"},
+    ),
+    "the last batch dropped": (
+        """
+    def epoch(self, pipeline, number):
+        return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
+""",
+        {
+            "test_native_has_every_picture_once": "wanted each exactly once, the last batch as short as it comes",
+            "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 pictures",
+        },
+    ),
+    "another compute thread": (
+        """
+    def train_step(self, batch):
+        import threading
+        if not hasattr(self, "stepping"):
+            self.stepping = threading.Event()
+            threading.Thread(target=self.compute, daemon=True).start()
+        self.stepping.set()
+        loss = super().train_step(batch)
+        self.stepping.clear()
+        return loss
+
+    def compute(self):
+        matrix = numpy.ones((500, 500))
+        while self.stepping.wait():
+            matrix @ matrix
+""",
+        {"test_one_compute_thread": "with config.threads=1 the worker's threads wanted"},
+    ),
+    "a process that stays": (
+        """
+    def build(self, graph):
+        import subprocess
+        super().build(graph)
+        subprocess.Popen(["sleep", "600"])
+""",
+        {"test_no_other_process_is_left": "(sleep 600), wanted none"},
+    ),
+    "a loader process that stays": (
+        """
+    def open_pipeline(self, pictures):
+        import subprocess
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        return super().open_pipeline(pictures)
+""",
+        {"test_release_ends_loader_processes": "are there 5 s after release()"},
+    ),
+    "a loss that is summed": (
+        """
+    def gradients(self, batch):
+        return {name: g * batch.size for name, g in super().gradients(batch).items()}
+
+    def train_step(self, batch):
+        config = self.config
+        return self.oracle.train_step(batch.images, batch.labels, learning_rate=config.learning_rate * batch.size,
+                                      momentum=config.momentum, weight_decay=config.weight_decay / batch.size)[0]
+""",
+        {"test_level": "level 2 (gradient of every parameter) does not hold"},
+    ),
+    "no reason why not": (
+        """
+    def unsupported(self):
+        return super().unsupported() and ""
+""",
+        {"test_a_device_that_is_not_there_is_unsupported": "unsupported() must return a sentence"},
+    ),
+    "a release that needs a network": (
+        """
+    def release(self):
+        self.oracle.weights.clear()
+""",
+        {"test_a_network_that_cannot_be_built_is_a_row": "release() must work after a build() that raised"},
+    ),
+    "unreadable pictures left out": (
+        """
+    def epoch(self, pipeline, number):
+        try:
+            yield from super().epoch(pipeline, number)
+        except Exception:
+            print("never mind")
+""",
+        {"test_a_picture_that_cannot_be_read_is_a_row": "the loader's error must reach epoch()"},
+    ),
+    "a step that changes its batch": (
+        """
+    def train_step(self, batch):
+        loss = super().train_step(batch)
+        batch.images[...] *= 0.5
+        return loss
+""",
+        {
+            "test_shared_batches_arrive_unchanged": "neither adopt() nor train_step() may change or reuse them",
+            "test_memory_batch_stays_as_it_is": "train_step() may not change its batch",
+        },
+    ),
+    "weights that are no copies": (
+        """
+    def weights(self):
+        return dict(self.oracle.weights)
+""",
+        {"test_weights_are_copies": "of the arrays that weights() had returned, wanted copies"},
+    ),
+    "a seed that is not used": (
+        """
+    def train_step(self, batch):
+        import os
+        drops = any(node.op == "Dropout" for node in self.graph.nodes)
+        return super().train_step(batch) + (os.getpid() % 100 if drops else 0)
+""",
+        {"test_the_same_seed_has_the_same_losses": "__init__() must seed the generators"},
+    ),
+    "a method that takes too little": (
+        """
+    def forward(self, batch):
+        return super().forward(batch)
+""",
+        {"test_has_every_method": "forward(): it takes (self, batch), the protocol's takes (self, batch, training)"},
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_fails_its_own_test_with_a_sentence(conform, mistake):
+    body, wanted = MISTAKES[mistake]
+    found = conform(body, "-k", "not setting")
+    assert set(found) == set(wanted), found
+    for name, words in wanted.items():
+        assert words in found[name], found[name]
+
+
+def test_without_a_framework_it_says_so_and_nothing_else(pytester):
+    result = pytester.runpytest_subprocess(*SUITE)
+    lines = [line for line in result.outlines + result.errlines if "ERROR" in line or "framework is given" in line]
+    assert lines == [
+        "ERROR: no framework is given; say which adapter to test: --framework NAME for a registered one,"
+        " or --framework path/to/adapter.py:Class"
+    ]
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ("caffe", "unknown framework 'caffe'; allowed: torch"),
+        ("mine.py", "names no class; write it as mine.py:Class"),
+        ("mine.py:Mine", "there is no file"),
+    ],
+)
+def test_an_adapter_that_is_not_there_is_a_usage_error(pytester, given, words):
+    result = pytester.runpytest_subprocess(*SUITE, "--framework", given)
+    assert words in result.stdout.str() + result.stderr.str()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_options_are_there_only_where_the_suite_is_asked_for(pytester):
+    pytester.makeconftest("def pytest_addoption(parser): parser.addoption('--device')")
+    pytester.makepyfile("def test_device(request): assert request.config.getoption('--device') == 'mine'")
+    pytester.runpytest_subprocess("--device", "mine").assert_outcomes(passed=1)
+
+
+def test_options_name_models_and_an_interpreter(pytester, own_cache):
+    pytester.path.joinpath("mine.py").write_text(Path(oracle.__file__).read_text() + TRAINER.read_text())
+    given = ("--framework", "mine.py:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
+    result = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q")
+    assert "test_parity.py::test_level[mine-alexnet-level3]" in result.stdout.str()
+
+
+def test_time_of_threads_that_have_ended_is_counted():
+    before = processes.thread_times()
+    thread = threading.Thread(target=lambda: sum(range(3_000_000)))
+    thread.start()
+    thread.join()
+    while os.path.exists(f"/proc/self/task/{thread.native_id}"):  # joined in Python, not gone from the kernel yet
+        time.sleep(0.01)
+    found = {times.name: times.cpu_ns for times in processes.gained(before, processes.thread_times())}
+    assert found["threads that have ended"] > 5_000_000

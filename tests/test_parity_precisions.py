@@ -139,6 +139,14 @@ def test_an_eps_of_1e_3_is_below_the_rounding_of_bf16(rounded, climb):
     assert climb("fp32").worst.number == 1
 
 
+def test_a_yardstick_that_overflows_passes_nothing(rounded, climb, monkeypatch):
+    monkeypatch.setattr(rounding, "LOSS_SCALE", 2.0**40)
+    rounded()
+    found = climb("fp16")
+    assert [level.number for level in found.levels if not level.passed] == [2, 3]
+    assert "overflows in fp16" in found.levels[2].where
+
+
 def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(rounded):
     from framework_compare.cli import app
 

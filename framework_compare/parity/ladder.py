@@ -172,6 +172,9 @@ class Judge:
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
         yardstick = self.reference.yardstick[number]
         least = _middles(yardstick)
+        overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
+        if overflown is not None:  # such a yardstick would pass anything
+            raise Wrong(f"{overflown} overflows in {self.reference.precision} in the reference too, so nothing is proved")
         ratios = {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
         where = max(ratios, key=lambda name: ratios[name])
         if number == 2 and ratios[where] > TOLERANCE:

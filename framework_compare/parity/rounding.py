@@ -64,7 +64,7 @@ class Rounding:
     draw: int = 0
 
     def operand(self, x: Array) -> Array:
-        if self.precision == "tf32":
+        if self.precision == "tf32":  # cuBLAS on Ampere rounds; Hopper's wgmma drops the lower 13 bits (PTX ISA)
             return cut_off(x, 10) if self.draw == 2 else round_off(x, 10)
         return self.stored(x)
 

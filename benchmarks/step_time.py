@@ -28,8 +28,8 @@ from framework_compare.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
 HERE = Path(__file__).parent
-# the variant of ResNet-50 that a framework's own zoo has: stride on the 3x3 in torchvision and paddle.vision
-OUR_VARIANT = {("torch", "resnet50"): "resnet50_v1_5", ("paddle", "resnet50"): "resnet50_v1_5"}
+# the variant of ResNet-50 that the hand-written loop has: stride on the 3x3 in torchvision and paddle.vision
+OUR_VARIANT = {(framework, "resnet50"): "resnet50_v1_5" for framework in ("torch", "paddle", "jax")}
 STEPS = {"alexnet": 4, "mobilenet_v2": 4, "resnet50": 2, "vgg16": 1}
 GPU_ROUND_S = 0.3  # a round of a GPU takes as many steps as last about so long
 
@@ -144,7 +144,7 @@ def write_job(spec, model, config, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--frameworks", default="torch,tensorflow,mxnet,paddle")
+    parser.add_argument("--frameworks", default="torch,tensorflow,mxnet,paddle,jax")
     parser.add_argument("--models", default="alexnet,mobilenet_v2,resnet50,vgg16")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-size", default="8", help="one, or several with commas between")

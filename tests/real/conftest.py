@@ -17,7 +17,7 @@ from framework_compare.launcher import worker_environment
 from framework_compare.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
-FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
 HERE = Path(__file__).parent
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from framework_compare import compare
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
 PARAMETERS = {
     "alexnet": 57_016_131,
@@ -68,6 +68,7 @@ WORKS = {
     "tensorflow": {"eager", "graph", "compiled"},
     "mxnet": {"eager", "graph"},
     "paddle": {"eager", "graph"},
+    "jax": {"eager", "graph", "compiled"},
 }
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from framework_compare import compare
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off")
 
 

@@ -16,7 +16,7 @@ STYLES = ("terminal", "markdown", "latex")
 
 
 def verify(
-    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle",
+    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle,jax",
     models: Annotated[str, typer.Option(help="Comma-separated.")] = "alexnet,mobilenet_v2,resnet50,resnet50_v1_5,vgg16",
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     execution: Annotated[str, typer.Option(help="default, eager, graph, compiled; several, comma-separated.")] = "default",

@@ -78,7 +78,7 @@ def test_list_names_what_can_be_given(own_cache):
 def test_doctor_has_a_line_a_framework_and_the_machine(own_cache):
     lines = run("doctor").stdout.splitlines()
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert heads == ["torch", "tensorflow", "mxnet", "paddle", "machine", "cache"]
+    assert heads == ["torch", "tensorflow", "mxnet", "paddle", "jax", "machine", "cache"]
 
 
 def test_env_remove_needs_a_known_name(own_cache):

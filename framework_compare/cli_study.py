@@ -102,9 +102,10 @@ def stability(
 
     Example: framework-compare stability --frameworks torch,mxnet --models vgg16 --memory-limit 8GiB --out STUDY
     """
-    from framework_compare import cli, stability_sweep
+    from framework_compare import cli, stability_sweep, stability_tables
     from framework_compare.api import new_study_folder
 
+    stability_tables.check_style(style)
     folder = out or new_study_folder()
     watcher = cli._watcher()
     with cli._kept_on_interrupt(folder, watcher):
@@ -144,6 +145,17 @@ def export(
         print(path)
     if done.damage:
         cli._fail(f"{study} is damaged and was left as it is: {'; '.join(done.damage)}", 1)
+
+
+def show_sweep(study: Path, style: str) -> bool:
+    """Print the tables of a stability sweep; False where the study is none."""
+    from framework_compare.comparison import Comparison
+    from framework_compare.stability_sweep import Stability
+
+    result = Comparison.load(study)
+    if "stability" in result.settings:
+        print(Stability(result).table(style))
+    return "stability" in result.settings
 
 
 def show_two(first: Path, second: Path, style: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, Optional, TextIO
 
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 
 
@@ -33,15 +34,26 @@ class Watcher:
         """The run is over and recorded."""
 
 
+# What cells of one study may differ in beside what their label says; told where it is not as by default.
+_TOLD = ("execution", "pipeline", "precision", "tuning")
+
+
+def described(cell: Cell) -> str:
+    """A cell's label, its batch size, and what is unusual about it: "torch-vgg16-cpu, batch 32, bf16"."""
+    usual = TrainConfig()
+    unusual = [getattr(cell.config, name) for name in _TOLD if getattr(cell.config, name) != getattr(usual, name)]
+    return ", ".join([cell.label, f"batch {cell.config.batch_size}", *unusual])
+
+
 def outcome_line(cell: Cell, run: Run) -> str:
     """What became of a run, in a line."""
     if run.status != "ok":
-        return f"{cell.label}: {run.status}: {' '.join(run.reason.split())[:300]}"
+        return f"{described(cell)}: {run.status}: {' '.join(run.reason.split())[:300]}"
     images = sum(epoch.images for epoch in run.epochs)
     seconds = sum(epoch.seconds for epoch in run.epochs)
     memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB" if run.peak_rss_bytes else ""
     return (
-        f"{cell.label}: {seconds / len(run.epochs):.2f} s an epoch, {images / seconds:.1f} images/s{memory},"
+        f"{described(cell)}: {seconds / len(run.epochs):.2f} s an epoch, {images / seconds:.1f} images/s{memory},"
         f" loss {run.epochs[0].loss:.3f} to {run.epochs[-1].loss:.3f}"
     )
 
@@ -64,10 +76,10 @@ class PlainWatcher(Watcher):
             self.say(f"{what}: {done} of {total}")
 
     def begin(self, cell: Cell, number: int, total: int) -> None:
-        self._place = f"[{number}/{total}]"
+        self._place = f"[{number}/{total}] " if total > 1 else ""
 
     def end(self, cell: Cell, run: Run) -> None:
-        self.say(f"{self._place} {outcome_line(cell, run)}")
+        self.say(f"{self._place}{outcome_line(cell, run)}")
 
 
 class RichWatcher(Watcher):
@@ -120,9 +132,9 @@ class RichWatcher(Watcher):
 
     def event(self, cell: Cell, event: Dict[str, Any]) -> None:
         if event["event"] == "phase" and event["edge"] == "start":
-            self._replace_cell_bar(f"{cell.label}: {event['name']}", 0, cell.config.epochs)
+            self._replace_cell_bar(f"{described(cell)}: {event['name']}", 0, cell.config.epochs)
         elif event["event"] == "epoch":
-            self._replace_cell_bar(f"{cell.label}: epochs", event["number"], cell.config.epochs)
+            self._replace_cell_bar(f"{described(cell)}: epochs", event["number"], cell.config.epochs)
 
     def _replace_cell_bar(self, text: str, done: int, total: int) -> None:
         if "cell" not in self._tasks:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Dict, List, Mapping, Sequence
 
 from framework_compare.errors import StudyError, UnknownNameError
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell
 from framework_compare.store import TO_RUN, Store
 
@@ -36,6 +37,33 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     _refuse(store, found, "name another folder, or resume the study with what it was planned with")
 
 
+def check_same_sweep(store: Store, cells: Sequence[Cell], settings: Mapping[str, Any]) -> None:
+    """StudyError that shows what differs between a stability sweep and the one asked for now; cells: its first ones."""
+    before, now = (each.get("stability") for each in (store.settings(), settings))
+    if before is None:
+        raise StudyError(f"{store.folder} holds a study that is no stability sweep; name another folder")
+    sizes = ("batch_sizes", "search")
+    found = [
+        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
+        for name in sizes
+        if before[name] != now[name]
+    ]
+    planned = [Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in before["first_cells"]]
+    found += [text for text in _different_settings(planned, cells) if not text.startswith("batch_size:")]
+    found += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    found += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
+    _refuse(store, found, "name another folder, or give the sweep as it was begun")
+
+
+def _different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    return [
+        f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
+        f"{now.get(name, 'none')} now"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+
+
 def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[str]:
     before, now = map(_values, (planned, asked))
     return [
@@ -54,7 +82,9 @@ def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
     return values
 
 
-def _shown(values: Sequence[Any]) -> str:
+def _shown(values: Any) -> str:
+    if isinstance(values, str):
+        return values
     more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
     return ", ".join(map(str, values[:MAX_SHOWN])) + more
 

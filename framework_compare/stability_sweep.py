@@ -16,7 +16,8 @@ from framework_compare.limits import PhaseTimeout
 from framework_compare.planning import DataSets, Names
 from framework_compare.progress import Watcher, default_watcher
 from framework_compare.records import Cell
-from framework_compare.resumption import check_same_machine
+from framework_compare.resumption import check_same_machine, check_same_sweep
+from framework_compare.side_by_side import KEY
 from framework_compare.store import FILE, TO_RUN, Store
 from framework_compare.study import HowToRun, Study, write_pictures
 
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
 
 PUBLISHED = tuple(range(10, 101, 10))
 SEARCHES = ("steps", "doubling")
+NAMED = ("framework", "model", "dataset", "device")
 COLUMNS = (
-    "framework",
-    "model",
-    "dataset",
-    "device",
+    *NAMED,
     "largest_ok",
     "largest_ok_peak_rss_bytes",
     "next_failed",
@@ -41,7 +40,7 @@ COLUMNS = (
 
 
 class Stability:
-    """A sweep's result: `frame` has a row a framework and model, `probes` a row a batch size that was tried."""
+    """A sweep's result: `frame` has a row a cell that was grown, `probes` a row a batch size that was tried."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
@@ -57,19 +56,33 @@ class Stability:
 
     @property
     def probes(self) -> "pd.DataFrame":
-        """The cell frame of every batch size tried, in the order of framework, model and size."""
+        """The cell frame of every batch size tried, in the order of model, framework, other settings and size."""
         frame = self.comparison.frame
-        keys = [frame[name].map(list(dict.fromkeys(frame[name])).index) for name in ("framework", "model")]
-        order = frame.assign(_f=keys[0], _m=keys[1]).sort_values(["_m", "_f", "batch_size"], kind="stable").index
+        first = ("model", "framework", *(name for name in self.varying if name not in ("model", "framework")))
+        places = {f"_{name}": frame[name].map(list(dict.fromkeys(frame[name])).index) for name in first}
+        order = frame.assign(**places).sort_values([*places, "batch_size"], kind="stable").index
         return frame.loc[order].reset_index(drop=True)
 
     @property
+    def varying(self) -> Tuple[str, ...]:
+        """What tells the cells of the sweep apart: framework, model, and every other setting that they differ in."""
+        frame = self.comparison.frame
+        others = (name for name in KEY if name not in ("batch_size", "num_classes"))  # these go with size and data set
+        found = (name for name in others if frame[name].nunique(dropna=False) > 1)
+        return tuple(dict.fromkeys(("framework", "model", *found)))
+
+    @property
     def frame(self) -> "pd.DataFrame":
-        """The largest batch size that works, the smallest that fails and how, with the peak memory of each."""
+        """The largest batch size that works, the smallest that fails and how, with the peak memory of each.
+
+        A row a framework, model, data set and device, and each other setting that the sweep was given several of.
+        """
         import pandas as pd
 
-        groups = self.probes.groupby(["model", "framework", "dataset", "device"], sort=False)
-        return pd.DataFrame([_summary(group.to_dict("records")) for _, group in groups], columns=list(COLUMNS))
+        keys = list(dict.fromkeys((*NAMED, *self.varying)))
+        groups = self.probes.groupby(keys, sort=False, dropna=False)
+        rows = [_summary(group.to_dict("records"), keys) for _, group in groups]
+        return pd.DataFrame(rows, columns=list(dict.fromkeys((*keys, *COLUMNS))))
 
     def table(self, style: str = "terminal", *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
         """The sweep as text: what works up to where, then the memory at each batch size."""
@@ -81,13 +94,13 @@ class Stability:
         return self.table()
 
 
-def _summary(probes: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+def _summary(probes: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str, Any]:
     worked = [probe for probe in probes if probe["status"] == "ok"]
     failed = [probe for probe in probes if probe["status"] not in ("ok", *TO_RUN)]
     best = max(worked, key=lambda probe: probe["batch_size"], default={})
     worst = min(failed, key=lambda probe: probe["batch_size"], default={})
     return {
-        **{name: probes[0][name] for name in ("framework", "model", "dataset", "device")},
+        **{name: probes[0][name] for name in keys},
         "largest_ok": best.get("batch_size"),
         "largest_ok_peak_rss_bytes": best.get("peak_rss_bytes"),
         "next_failed": worst.get("batch_size"),
@@ -144,6 +157,7 @@ def stability(
         on_bad_picture=on_bad_picture,
         progress=watcher.count,
     )
+    _check_enough_pictures(plan, sizes[-1])
     tell_of_datasets(plan, watcher)
     request = {"batch_sizes": sizes, "search": search, "first_cells": [dataclasses.asdict(cell) for cell in plan.cells]}
     folder = Path(out) if out is not None else new_study_folder()
@@ -161,6 +175,16 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
     return sizes
 
 
+def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
+    """A batch larger than the data set is never made: a size that says so would be a claim about a smaller one."""
+    for name, index in plan.datasets.items():
+        if largest > len(index.pictures):
+            raise UsageError(
+                f"batch size {largest} is more than the {len(index.pictures)} pictures of {name}; "
+                "name smaller batch sizes or a data set with more pictures"
+            )
+
+
 def _open(folder: Path, plan: planning.Plan, settings: Mapping[str, Any]) -> Store:
     """The sweep's study; cells are added as the sweep finds out which it needs."""
     if not (folder / FILE).exists():
@@ -174,29 +198,12 @@ def _open(folder: Path, plan: planning.Plan, settings: Mapping[str, Any]) -> Sto
         )
     store = Store.open(folder, readonly=False)
     try:
-        _check_same_sweep(store, settings)
+        check_same_sweep(store, plan.cells, settings)
         check_same_machine(store, machine.describe())
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _check_same_sweep(store: Store, settings: Mapping[str, Any]) -> None:
-    before, now = store.settings(), settings
-    for name in ("stability", "datasets", "limits"):
-        if before.get(name) != now[name]:
-            old, new = _first_difference(before.get(name), now[name])
-            raise StudyError(
-                f"{store.folder} cannot be gone on with: {name} is {old} in the study, {new} now; name another folder"
-            )
-
-
-def _first_difference(before: Any, now: Any) -> Tuple[str, str]:
-    while isinstance(before, dict) and isinstance(now, dict):
-        name = next(key for key in {**before, **now} if before.get(key) != now.get(key))
-        before, now = before.get(name), now.get(name)
-    return str(before)[:200], str(now)[:200]
 
 
 def sweep(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import tables
 from framework_compare.errors import UnknownNameError
@@ -17,26 +17,43 @@ if TYPE_CHECKING:
 
 def render(sweep: "Stability", style: str, *, width: Optional[int], bold: Optional[bool]) -> str:
     """Both tables in a style of `tables`; "csv" is the frame of all probes."""
+    check_style(style)
     if style == "csv":
         return tables.csv(sweep.probes)
-    if style not in tables.RENDERERS:
-        raise UnknownNameError("style", style, (*tables.RENDERERS, "csv"))
     both = (largest_table(sweep), memory_table(sweep))
     if style == "terminal":
         return "\n".join(tables.terminal(table, width=width, bold=bold) for table in both)
     return "\n".join(map(tables.RENDERERS[style], both))
 
 
+def check_style(style: str) -> str:
+    """The style, or UnknownNameError."""
+    if style not in (*tables.RENDERERS, "csv"):
+        raise UnknownNameError("style", style, (*tables.RENDERERS, "csv"))
+    return style
+
+
 def largest_table(sweep: "Stability") -> Table:
-    """A row a framework and model: the largest batch size that works, the next, and how that one ended."""
+    """A row a cell that was grown: the largest batch size that works, the next, and how that one ended."""
     notes: List[str] = []
-    rows = [_largest_row(row, notes) for row in sweep.frame.to_dict("records")]
+    names = sweep.varying
+    rows = [_largest_row(row, names, notes) for row in sweep.frame.to_dict("records")]
     headings = ("works up to", "peak GiB", "first that fails", "ends", "peak GiB")
-    names = ("framework", "model")
-    return Table("Largest batch size that works.", names, (Group("", headings),), tuple(rows), tuple(notes))
+    groups = (Group("", headings),)
+    return Table("Largest batch size that works.", names, groups, tuple(rows), tuple(notes), _remarks(sweep))
 
 
-def _largest_row(row: Dict[str, Any], notes: List[str]) -> Row:
+def _remarks(sweep: "Stability") -> Tuple[str, ...]:
+    limit = (sweep.comparison.settings.get("limits") or {}).get("memory_bytes")
+    if limit is None:
+        return ()
+    return (
+        f"The memory limit of {limit / 2**30:.3f} GiB counts a page that processes share once (PSS); "
+        "peak RSS counts it in each of them, and may be above the limit that was kept.",
+    )
+
+
+def _largest_row(row: Dict[str, Any], names: Sequence[str], notes: List[str]) -> Row:
     figures = (
         Figure(_size(row["largest_ok"], "none")),
         Figure(_gib(row["largest_ok_peak_rss_bytes"])),
@@ -44,7 +61,7 @@ def _largest_row(row: Dict[str, Any], notes: List[str]) -> Row:
         _ending(row["next_failed_status"], row["next_failed_reason"], notes),
         Figure(_gib(row["next_failed_peak_rss_bytes"])),
     )
-    return Row((row["framework"], row["model"]), figures)
+    return Row(tuple(str(row[name]) for name in names), figures)
 
 
 def _ending(status: Any, reason: Any, notes: List[str]) -> Figure:
@@ -63,12 +80,13 @@ def memory_table(sweep: "Stability") -> Table:
     probes = sweep.probes
     sizes = sorted(set(probes["batch_size"]))
     notes = Notes()
+    names = sweep.varying
     rows = []
-    for (model, framework), group in probes.groupby(["model", "framework"], sort=False):
+    for values, group in probes.groupby(list(names), sort=False, dropna=False):
         found = {cell.batch_size: cell for cell in group.itertuples(index=False)}
-        rows.append(Row((framework, model), tuple(_memory(found.get(size), notes) for size in sizes)))
+        rows.append(Row(tuple(map(str, values)), tuple(_memory(found.get(size), notes) for size in sizes)))
     columns = (Group("batch size", tuple(map(str, sizes))),) if sizes else ()
-    return Table("Peak RSS in GiB.", ("framework", "model"), columns, tuple(rows), tuple(notes.texts))
+    return Table("Peak RSS in GiB.", names, columns, tuple(rows), tuple(notes.texts), _remarks(sweep))
 
 
 def _memory(cell: Any, notes: Notes) -> Figure:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import io
+import os
 
-from framework_compare import stability
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import stability, stability_tables
+from framework_compare.cli import app
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.progress import PlainWatcher
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
 from framework_compare.stability_sweep import Stability, next_size
 from framework_compare.store import Store
 
@@ -47,10 +55,21 @@ def test_doubling_finds_the_edge_to_the_smallest_size(limit, first):
         assert min(failed) - max(worked) <= first
 
 
+@pytest.fixture(scope="session")
+def many(pictures, tmp_path_factory):
+    """60 pictures in the same classes."""
+    folder = tmp_path_factory.mktemp("many") / "many"
+    for label in pictures.iterdir():
+        (folder / label.name).mkdir(parents=True)
+        for number in range(20):
+            os.link(next(label.iterdir()), folder / label.name / f"{number}.jpg")
+    return folder
+
+
 @pytest.fixture
-def sweep(faulty, pictures, own_cache, tmp_path):
+def sweep(faulty, many, own_cache, tmp_path):
     def run(*models, **given):
-        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "sweep", "batch_sizes": [10, 20, 30, 40], **given}
+        settings = {**QUICK, "dataset": many, "out": tmp_path / "sweep", "batch_sizes": [10, 20, 30, 40], **given}
         return stability(faulty, list(models), **settings)
 
     return run
@@ -84,10 +103,78 @@ def test_a_sweep_is_gone_on_with_and_loaded(sweep):
     assert Stability.load(folder).frame.equals(again.frame)
 
 
-def test_another_sweep_in_the_folder_is_refused(sweep):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (dict(batch_sizes=[10, 20]), "batch_sizes: 10, 20, 30, 40 in the study, 10, 20 now"),
+        (dict(search="doubling"), "search: steps in the study, doubling now"),
+        (dict(epochs=2), "epochs: 1 in the study, 2 now"),
+        (dict(pipeline="shared"), "pipeline: native in the study, shared now"),
+        (dict(memory_limit="1GiB"), "memory_limit: none in the study, 1073741824 now"),
+        (dict(limit=50), "pictures of many: 60 in the study, 50 now"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, change, said):
     sweep("at-most-25")
-    with pytest.raises(StudyError, match="stability is .*10, 20, 30, 40.* in the study, .*10, 20.* now"):
-        sweep("at-most-25", batch_sizes=[10, 20])
+    with pytest.raises(StudyError, match=f"cannot be gone on with: {said}; name another folder"):
+        sweep("at-most-25", **change)
+
+
+def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
+    Store.create(tmp_path / "sweep", settings={}, machine={}, cells=[], repeats=1).close()
+    with pytest.raises(StudyError, match="no stability sweep; name another folder"):
+        sweep("fine")
+
+
+def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
+    with pytest.raises(UsageError, match="batch size 64 is more than the 16 pictures of many; name smaller batch sizes"):
+        sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures, many):
+    result = sweep("fine", batch_sizes=[4, 8], dataset=[pictures, many], pipeline=["native", "shared"])
+    assert list(result.frame.largest_ok) == [8] * 4 and list(result.frame.probes) == [2] * 4
+    for name in ("largest", "memory"):
+        table = getattr(stability_tables, f"{name}_table")(result)
+        assert table.headings == ("framework", "model", "dataset", "pipeline")
+        assert len({row.names for row in table.rows}) == len(table.rows) == 4
+
+
+def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
+    cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device)) for device in ("cpu", "cuda")]
+    Store.create(tmp_path / "study", settings={"stability": {}}, machine={}, cells=cells, repeats=1).close()
+    table = stability_tables.memory_table(Stability.load(tmp_path / "study"))
+    assert [row.names for row in table.rows] == [("torch", "alexnet", "cpu"), ("torch", "alexnet", "cuda")]
+
+
+def test_beside_a_memory_limit_the_table_says_what_each_figure_counts(sweep):
+    assert "limit of 1.397 GiB counts a page that processes share once" in sweep("fine", memory_limit="1500MB").table()
+    assert stability_tables._remarks(Stability.load(sweep("fine", out=None).folder)) == ()
+
+
+def test_progress_says_which_batch_size_ended_how(sweep):
+    stream = io.StringIO()
+    sweep("at-most-25", watcher=PlainWatcher(stream), pipeline="shared")
+    heads = [line.partition(":")[0] for line in stream.getvalue().splitlines() if line.startswith("faulty")]
+    assert heads == [f"faulty-at-most-25-cpu, batch {size}, shared" for size in (10, 20, 30)]
+
+
+def command(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    return result.output + str(result.exception or "")
+
+
+def test_a_sweep_is_shown_again_by_its_folder_alone(sweep):
+    folder = sweep("at-most-25").folder
+    assert "works up to" in command("show", folder) and "images/s" in command("show", folder, "--table", "resources")
+
+
+def test_a_style_that_is_none_is_refused_before_the_sweep(faulty, many, own_cache, tmp_path):
+    request = ["--frameworks", faulty, "--models", "fine", "--dataset", many, "--batch-sizes", "4", "--out", tmp_path / "s"]
+    assert "unknown style 'foo'; allowed: " in command("stability", *request, "--style", "foo")
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("sizes", [[], [0, 1], [20, 10], [10, 10], ["10"]], ids=str)

@@ -223,7 +223,9 @@ class JaxTrainer:
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         from framework_compare.profiling import count, write_trace
 
-        with self.jax.profiler.trace(folder):
+        options = self.jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # at its default every call of a Python function is an event
+        with self.jax.profiler.trace(folder, profiler_options=options):
             step()
         lines = list(_profile_lines(self.jax, folder))
         write_trace(lines, folder)
@@ -432,23 +434,16 @@ def _read_picture(path: str, rng: Any, config: TrainConfig, layout: str) -> np.n
 
 def _profile_lines(jax: Any, folder: str) -> Iterator[Any]:
     """Lines of the traces that XLA's profiler wrote: XLA's operators on a host, kernels and CUDA calls on a GPU."""
-    from framework_compare.profiling import Line, Span
+    from framework_compare.profiling import Line, Span, xplane_kind
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
         planes = jax.profiler.ProfileData.from_file(path).planes
         for plane, line in ((p, line) for p in planes for line in p.lines):
-            kind = _line_kind(plane.name, line.name)
+            kind = xplane_kind(plane.name, line.name)
             named = [(_span_name(event, kind), event) for event in line.events] if kind else []
             spans = [Span(name, int(e.start_ns), int(e.start_ns + e.duration_ns)) for name, e in named if name]
             if spans:
                 yield Line(kind, f"{plane.name} {line.name}", spans)
-
-
-def _line_kind(plane: str, line: str) -> str:
-    """The kind of rows of a line; "" for what says the same a second time."""
-    if plane.startswith("/device:GPU"):
-        return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
-    return {"/host:CUPTI": "cuda-runtime", "/host:CPU": "operator"}.get(plane, "")
 
 
 def _span_name(event: Any, kind: str) -> str:

@@ -171,26 +171,19 @@ def _profile_lines(folder: str) -> Iterator[Any]:
     """Lines of the traces that TensorBoard's profile plug-in reads, in TensorFlow's own format."""
     import glob
 
-    from framework_compare.profiling import Line, Span
+    from framework_compare.profiling import Line, Span, xplane_kind
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
         with open(path, "rb") as file:
             space = XSpace.FromString(file.read())
         for plane, line in ((plane, line) for plane in space.planes for line in plane.lines):
-            kind = _line_kind(plane.name, line.name)
+            kind = xplane_kind(plane.name, line.name)
             events = [(e, _span_name(plane, e, kind)) for e in line.events] if kind else []
             starts = [line.timestamp_ns + e.offset_ps // 1000 for e, _ in events]
             spans = [Span(name, t, t + e.duration_ps // 1000) for t, (e, name) in zip(starts, events) if name]
             if spans:
                 yield Line(kind, f"{plane.name} {line.name}", spans)
-
-
-def _line_kind(plane: str, line: str) -> str:
-    """The kind of rows of a line; "" for what says the same a second time."""
-    if plane.startswith("/device:GPU"):
-        return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
-    return {"/host:CUPTI": "cuda-runtime", "/host:CPU": "operator"}.get(plane, "")
 
 
 def _span_name(plane: Any, event: Any, kind: str) -> str:

@@ -77,6 +77,13 @@ class Line(NamedTuple):
     spans: List[Span]
 
 
+def xplane_kind(plane: str, line: str) -> str:
+    """The kind of rows of a line in a trace of XLA's profiler; "" for what says the same a second time."""
+    if plane.startswith("/device:GPU"):
+        return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
+    return {"/host:CUPTI": "cuda-runtime", "/host:CPU": "operator"}.get(plane, "")
+
+
 def count(lines: Iterable[Line]) -> List[ProfileRow]:
     """One row a span: its time without that of the spans within it."""
     return [ProfileRow(line.kind, name, 1, self_ns) for line in lines for name, self_ns in self_times(line.spans)]

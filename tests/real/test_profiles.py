@@ -14,28 +14,25 @@ SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pip
 @pytest.fixture(scope="module")
 def study(real_pictures, tmp_path_factory):
     out = tmp_path_factory.mktemp("profiles") / "study"
-    executions = ["default", "eager", "graph"]
-    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, profile=True, execution=executions, **SMALL)
+    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, profile=True, **SMALL)
 
 
-@pytest.fixture(params=[(f, e) for f in FRAMEWORKS for e in ("default", "eager", "graph")], ids="-".join)
+@pytest.fixture(params=FRAMEWORKS)
 def cell(request, study):
-    framework, execution = request.param
-    row = study.frame[(study.frame.framework == framework) & (study.frame.execution == execution)].iloc[0]
-    if row.status == "unsupported":
-        pytest.skip(f"{framework} has no execution {execution!r} here: {row.reason}")
+    row = study.frame[study.frame.framework == request.param].iloc[0]
     assert row.status == "ok", row.reason
     return row
 
 
 def of(cell, frame):
-    return frame[(frame.framework == cell.framework) & (frame.execution == cell.execution)]
+    return frame[frame.framework == cell.framework]
 
 
 def test_operators_hold_a_convolution_each_way(cell, study):
     rows = of(cell, study.profile)
     assert set(rows.kind) == {"operator"}
-    convolutions = rows[rows.name.str.lower().str.contains("conv")]
+    # XLA calls a fusion after the library that computes the convolution in it (YNNPACK)
+    convolutions = rows[rows.name.str.lower().str.contains("conv|ynn")]
     assert len(convolutions) >= 2 and convolutions.share.sum() > 0.005, rows.to_string()
 
 
@@ -58,3 +55,10 @@ def test_the_profiler_starts_when_the_epochs_have_ended(cell, study):
     epochs = of(cell, study.epochs)
     assert len(epochs) == 2
     assert phases.start_s["profile"] >= (epochs.start_s + epochs.epoch_s).max()
+
+
+@pytest.mark.parametrize("framework, execution", [("tensorflow", "eager"), ("paddle", "graph")])
+def test_operators_have_names_in_the_other_execution(framework, execution, real_pictures, tmp_path):
+    settings = {**SMALL, "execution": execution, "profile": True}
+    rows = compare(framework, "alexnet", dataset=real_pictures, out=tmp_path / "study", **settings).profile
+    assert rows.name.str.lower().str.contains("conv").sum() >= 2, rows.to_string()

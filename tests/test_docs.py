@@ -81,3 +81,9 @@ def test_python_blocks_compile():
     for page in PAGES:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             compile(block, page.name, "exec")
+
+
+@pytest.mark.parametrize("name", ["ladder.md", "curves.md"])
+def test_the_tables_of_the_fairness_page_are_those_the_command_wrote(name):
+    table = (ROOT / "docs" / "fairness" / name).read_text().strip()
+    assert table in (ROOT / "docs" / "fairness.md").read_text(), f"paste docs/fairness/{name} into docs/fairness.md"

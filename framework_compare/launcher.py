@@ -17,7 +17,7 @@ from framework_compare.errors import ProtocolError
 from framework_compare.events import EventReader
 from framework_compare.limits import Clock, Limits, shorten_if_long
 from framework_compare.memory_limit import MemoryLimit
-from framework_compare.records import Run
+from framework_compare.records import Epoch, Run
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.supervision import SupervisedWorker, SupervisionError
@@ -49,8 +49,10 @@ class Launch:
         return self.folder / "log.txt"
 
 
-def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
-    """Run one worker to its end; never raises for what the worker does.
+def launch(
+    what: Launch, on_event: OnEvent = lambda event: None, on_epoch: Callable[[Epoch], None] = lambda epoch: None
+) -> Run:
+    """Run one worker to its end; never raises for what the worker does. Both callbacks hold up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
@@ -59,7 +61,7 @@ def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
     with contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
         attempt = Attempt(what, holder)
         try:
-            attempt.go(job, on_event)
+            attempt.go(job, on_event, on_epoch)
         except SupervisionError as error:
             attempt.verdict = Verdict("failed", str(error))
         except KeyboardInterrupt:
@@ -140,7 +142,7 @@ class Attempt:
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
 
-    def go(self, job: Path, on_event: OnEvent) -> None:
+    def go(self, job: Path, on_event: OnEvent, on_epoch: Callable[[Epoch], None]) -> None:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
@@ -157,6 +159,8 @@ class Attempt:
                 def take(event: Dict[str, Any]) -> None:
                     recorder.note(event)
                     on_event(event)
+                    if event["event"] == "epoch":
+                        on_epoch(self.transcript.epochs[-1])
 
                 self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take)
 

@@ -149,6 +149,12 @@ class Store:
             raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
         self._write(run_id, run)
 
+    def interrupt(self, run_id: int, run: Run) -> None:
+        """Mark a run as interrupted, as `run` says; epochs that were stored of it stay."""
+        values = (run.status, run.reason, run.log_path, run_id)
+        with self._transaction() as connection:
+            connection.execute("UPDATE run SET status = ?, reason = ?, log_path = ? WHERE run_id = ?", values)
+
     def environment(self, framework: str, document: Dict[str, Any]) -> None:
         """Store what a framework's environment holds, in place of what was known of it."""
         with self._transaction() as connection:
@@ -228,10 +234,11 @@ class Store:
             connection.execute(stale, (run_id,))
             for field, table in LISTS.items():
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-                _insert(connection, table, run_id, getattr(run, field))
+                insert(connection, table, run_id, getattr(run, field))
 
 
-def _insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
+def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
+    """Add records to a table of CHILDREN; the transaction is the caller's."""
     names = [field.name for field in dataclasses.fields(CHILDREN[table])]
     fields = operator.attrgetter(*names)
     marks = ", ".join("?" * (len(names) + 1))

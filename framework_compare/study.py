@@ -18,6 +18,7 @@ from framework_compare.environments import Environment
 from framework_compare.errors import DataError, EnvironmentUnavailable
 from framework_compare.frames import store_figures
 from framework_compare.graph import initial_weights, weights_size
+from framework_compare.keeping import EpochKeeper
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
 from framework_compare.parity import in_study
@@ -114,9 +115,10 @@ class Study:
         folder = Path("runs") / f"{run_id:05d}-{_file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
-            run = self._launch(cell, folder, environment)
+            with EpochKeeper(self.store.path, run_id) as keeper:
+                run = self._launch(cell, folder, environment, keeper)
         except KeyboardInterrupt:  # before the worker was there, or a second one
-            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
+            self.store.interrupt(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
         run = dataclasses.replace(run, log_path=log, trace_path=trace, parameters=self._parameters(cell))
@@ -124,7 +126,7 @@ class Study:
         store_figures(self.store, run_id)
         return run
 
-    def _launch(self, cell: Cell, folder: Path, environment: Environment) -> Run:
+    def _launch(self, cell: Cell, folder: Path, environment: Environment, keeper: EpochKeeper) -> Run:
         framework = registry.framework(cell.framework)
         job = {
             "config": cell.config.to_dict(),
@@ -144,7 +146,7 @@ class Study:
             hz=self.how.hz,
             limits=self.how.limits,
         )
-        return launch(what, lambda event: self.watcher.event(cell, event))
+        return launch(what, lambda event: self.watcher.event(cell, event), keeper.take)
 
     def _weights(self, cell: Cell) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""

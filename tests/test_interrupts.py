@@ -186,6 +186,22 @@ def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
     assert not left(tmp_path / "study")
 
 
+def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_path):
+    """And a resume takes the run for unfinished: its rows are replaced."""
+    study = tmp_path / "study"
+    parent = Parent(pictures, tmp_path / "cache", study, "fine,slow", epochs=12)
+    parent.wait_for("SELECT 1 FROM epoch WHERE run_id = 2 AND number >= 3")
+    parent.process.kill()
+    parent.end()
+    with Store.open(study) as store:
+        left = store.select("SELECT number FROM epoch WHERE run_id = 2 ORDER BY number")[1]
+        assert store.status(2) == "running" and [run_id for run_id, _, _ in store.plan()] == [2]
+    assert left == [(number,) for number in range(1, len(left) + 1)] and 3 <= len(left) < 12
+    with Store.open(study, readonly=False) as store:
+        store.begin(2)
+        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1] == [(0,)]
+
+
 def kill_and_resume(kills: int, pictures: Path, folder: Path, seed: int) -> int:
     """A study of 30 cells whose parent is killed at random moments, until it is done; how often it was killed."""
     random_moment = random.Random(seed)

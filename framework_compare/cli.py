@@ -289,9 +289,10 @@ def doctor(
         Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter to examine. Repeatable.")
     ] = None,
     deep: Annotated[bool, typer.Option(help="Import each framework too (seconds each).")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N; several, comma-separated.")] = "cpu,cuda",
 ) -> None:
     """Say of each framework whether it can be used here, and if not, why and what to do."""
-    cli_environments.print_diagnosis(pairs("--python", python), deep=deep)
+    cli_environments.print_diagnosis(pairs("--python", python), deep=deep, devices=split(device))
 
 
 if __name__ == "__main__":

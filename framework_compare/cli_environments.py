@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Dict, List, Optional
+from typing import Annotated, Dict, List, Optional, Sequence
 
 import typer
 
@@ -12,6 +12,7 @@ from framework_compare import environments, registry
 from framework_compare.cli_options import pairs, split
 from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
 from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.planning import check_device
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
 ALL = ",".join(registry.FRAMEWORKS)
@@ -24,24 +25,26 @@ def create(
         Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
     ] = None,
     installer: Annotated[str, typer.Option(help="pip (with your pip configuration) or uv.")] = "pip",
+    device: Annotated[str, typer.Option(help="cpu, or cuda: the builds for NVIDIA GPUs, several GB each.")] = "cpu",
 ) -> None:
     """Make the environments now rather than when first used; whole ones are kept."""
+    check_device(device)
     wanted = split(frameworks)
     indexes = {registry.framework(name).name: url for name, url in pairs("--index", index).items()}
     for name in wanted:
         registry.framework(name)
-    failed = [name for name in wanted if not _create(registry.framework(name).name, indexes, installer)]
+    failed = [name for name in wanted if not _create(registry.framework(name).name, indexes, installer, device)]
     if failed:
         raise typer.Exit(1)
 
 
-def _create(name: str, indexes: Dict[str, str], installer: str) -> bool:
+def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> bool:
     try:
-        made = environments.ensure(name, installer=installer, index=indexes.get(name), report=_say)
+        made = environments.ensure(name, device=device, installer=installer, index=indexes.get(name), report=_say)
     except EnvironmentUnavailable as error:
         _say(str(error))
         return False
-    print(f"{made.framework} {made.version}: {made.python} ({_gigabytes(made.size_bytes)})")
+    print(f"{_titled(made.framework, made.device)} {made.version}: {made.python} ({_gigabytes(made.size_bytes)})")
     return True
 
 
@@ -50,7 +53,8 @@ def list_environments() -> None:
     """Every environment in the cache, with its size."""
     found = environments.installed()
     for made in found:
-        print(f"{made.framework:12} {made.version or '-':10} {_gigabytes(made.size_bytes):>8}  {made.folder}")
+        name, size = _titled(made.framework, made.device), _gigabytes(made.size_bytes)
+        print(f"{name:21} {made.version or '-':10} {size:>8}  {made.folder}")
     if not found:
         print("no environments; they are made when first used, or by `framework-compare env create`")
 
@@ -73,9 +77,9 @@ def remove(
             print(f"{name}: there was none")
 
 
-def print_diagnosis(pythons: Dict[str, str], *, deep: bool) -> None:
+def print_diagnosis(pythons: Dict[str, str], *, deep: bool, devices: Sequence[str]) -> None:
     """The checks of `doctor` on standard output."""
-    diagnosis = examine(pythons=pythons, deep=deep)
+    diagnosis = examine(pythons=pythons, deep=deep, devices=[check_device(device) for device in devices])
     for check in diagnosis.frameworks:
         _print_check(check)
     _print_machine(diagnosis)
@@ -89,17 +93,22 @@ def _print_check(check: FrameworkCheck) -> None:
         _gigabytes(check.size_bytes) if check.size_bytes else "",
         str(check.python or ""),
     ]
-    print(f"{check.framework:12}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
+    name = _titled(check.framework, check.device)
+    print(f"{name:21}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
     for label, text in (("why", check.why), ("do", check.remedy), *(("note", note) for note in check.notes)):
         if text:
-            print(f"{'':12}{label}: {text}")
+            print(f"{'':21}{label}: {text}")
+
+
+def _titled(framework: str, device: str) -> str:
+    return framework if device == "cpu" else f"{framework} ({device})"
 
 
 def _print_machine(diagnosis: Diagnosis) -> None:
     machine = diagnosis.machine
     gpus = "no NVIDIA driver" if machine.gpus is None else ", ".join(machine.gpus) or "none"
-    print(f"{'machine':12}{machine.cores} cores, {_gigabytes(machine.ram_bytes)} memory, GPUs: {gpus}")
-    print(f"{'cache':12}{machine.cache}, {_gigabytes(machine.cache_free_bytes)} free")
+    print(f"{'machine':21}{machine.cores} cores, {_gigabytes(machine.ram_bytes)} memory, GPUs: {gpus}")
+    print(f"{'cache':21}{machine.cache}, {_gigabytes(machine.cache_free_bytes)} free")
 
 
 def _gigabytes(size: Optional[int]) -> str:

@@ -12,22 +12,24 @@ from pathlib import Path
 
 import psutil
 
-from framework_compare import environments, registry, venvs
+from framework_compare import environments, gpu_support, registry, venvs
 from framework_compare.environments import Environment
 from framework_compare.interpreters import Unavailable
 from framework_compare.machine import available_cores
 from framework_compare.paths import cache_dir
+from framework_compare.readiness import lack
 from framework_compare.samplers.nvml import describe_gpus
 
-STATES = ("ready", "not made yet", "broken", "no interpreter", "external")
+STATES = ("ready", "not made yet", "broken", "no interpreter", "external", "unsupported")
 _IMPORT_TIMEOUT_S = 120
 
 
 @dataclasses.dataclass(frozen=True)
 class FrameworkCheck:
-    """One framework: whether a cell of it could start at once, if not why, and what to do about it.
+    """One framework on one device: whether a cell of it could start at once, if not why, and what to do about it.
 
-    `state` is one of STATES; "external" is a Python that is not ours to make, usable or not.
+    `state` is one of STATES; "external" is a Python that is not ours to make, usable or not; "unsupported" says that
+    no environment would help: its pinned build cannot run on this device.
     """
 
     framework: str
@@ -40,6 +42,7 @@ class FrameworkCheck:
     why: str = ""
     remedy: str = ""
     notes: tuple[str, ...] = ()
+    device: str = "cpu"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,26 +67,34 @@ def examine(
     *,
     pythons: Mapping[str, str | Path] | None = None,
     deep: bool = False,
+    devices: Sequence[str] = ("cpu",),
 ) -> Diagnosis:
-    """Check frameworks, all by default, without making anything; well under a second each.
+    """Check frameworks, all by default, on every one of `devices`, without making anything; well under a second each.
 
     `pythons` names a user's own interpreter for a framework. `deep` imports each usable framework in its
     environment as well (seconds each, 120 at most).
     """
     specs = [registry.framework(name) for name in (registry.FRAMEWORKS if frameworks is None else frameworks)]
     chosen = {registry.framework(name).name: python for name, python in (pythons or {}).items()}
-    checks = [check(spec, python=chosen.get(spec.name)) for spec in specs]
+    checks = [check(spec, python=chosen.get(spec.name), device=device) for spec in specs for device in devices]
     if deep:
         checks = [import_too(one, registry.framework(one.framework).imports) for one in checks]
     return Diagnosis(machine(), tuple(checks))
 
 
-def check(spec: registry.Framework, *, python: str | Path | None = None) -> FrameworkCheck:
-    """One framework, its package not imported; `python` is a user's own interpreter."""
+def check(spec: registry.Framework, *, python: str | Path | None = None, device: str = "cpu") -> FrameworkCheck:
+    """One framework on one device, its package not imported; `python` is a user's own interpreter."""
+    return dataclasses.replace(_check(spec, python, device), device=device)
+
+
+def _check(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
     if environments.is_given(spec, python):
-        return _check_given(spec, python)
+        return _check_given(spec, python, device)
+    lacking = lack(spec.name, device)
+    if lacking:
+        return FrameworkCheck(spec.name, False, "unsupported", why=lacking.why, remedy=lacking.remedy)
     try:
-        plan = environments.plan_for(spec.name)
+        plan = environments.plan_for(spec.name, device)
     except Unavailable as error:
         return FrameworkCheck(spec.name, False, "no interpreter", why=error.why, remedy=error.remedy)
     why = venvs.fault(plan)
@@ -91,11 +102,20 @@ def check(spec: registry.Framework, *, python: str | Path | None = None) -> Fram
         return _usable("ready", environments.read(plan.folder))
     state = "broken" if plan.folder.exists() else "not made yet"
     done = "repaired when it is next used" if state == "broken" else "made when it is first used"
-    remedy = f"it is {done}, or now by `framework-compare env create {spec.name}`"
+    remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
     interpreter, python_path = plan.interpreter.version_text, plan.interpreter.path
     return FrameworkCheck(
         spec.name, False, state, interpreter=interpreter, python=python_path, why=why, remedy=remedy
     )  # fmt: skip
+
+
+def _options(plan: venvs.Plan) -> str:
+    """What `env create` needs to be told beside the framework's name."""
+    if plan.device == "cpu":
+        return ""
+    build = gpu_support.BUILDS.get(plan.framework)
+    index = f" --index {plan.framework}={build.index}" if build and build.index else ""
+    return f" --device {plan.device}{index}"
 
 
 def import_too(one: FrameworkCheck, module: str) -> FrameworkCheck:
@@ -121,9 +141,11 @@ def machine() -> Machine:
     return Machine(available_cores(), psutil.virtual_memory().total, cache, shutil.disk_usage(nearest).free, gpus)
 
 
-def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:
+def _check_given(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
     try:
-        return _usable("external", environments.ensure(spec.name, python=python))
+        found = _usable("external", environments.ensure(spec.name, python=python))
+        missing = gpu_support.lack("", device)  # what its own build can do is not known here: a run will tell
+        return dataclasses.replace(found, notes=(*found.notes, missing.why)) if missing else found
     except Unavailable as error:
         path = Path(python) if python is not None else None
         return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)

@@ -40,17 +40,19 @@ class Environment:
     requirements_checksum: str | None = None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+    device: str = "cpu"  # the kind of device a managed one was made for; of the user's own nobody asks
 
 
 def ensure(
     framework: str,
     *,
+    device: str = "cpu",
     python: str | Path | None = None,
     installer: str = "pip",
     index: str | None = None,
     report: Report | None = None,
 ) -> Environment:
-    """The environment of a framework, made or repaired first if need be (minutes and gigabytes, once).
+    """The environment of a framework for a device, made or repaired first if need be (minutes and gigabytes, once).
 
     `python` names an interpreter of the user's own (or its environment's folder), which is checked and used as
     it is. `index` is the URL of one more package index, such as that of PyTorch's CPU builds; an environment made
@@ -61,7 +63,7 @@ def ensure(
     installers.check_name(installer)
     if is_given(spec, python):
         return _given(spec, python)
-    plan = plan_for(spec.name)
+    plan = plan_for(spec.name, device)
     if venvs.fault(plan, index=index):
         with _locked(plan.folder, waiting=lambda: say(f"{spec.name}: waiting for another process that makes it")):
             why = venvs.fault(plan, index=index)  # the process waited for may have mended it
@@ -70,13 +72,13 @@ def ensure(
     return read(plan.folder)
 
 
-def find(framework: str, *, python: str | Path | None = None) -> Environment | None:
+def find(framework: str, *, device: str = "cpu", python: str | Path | None = None) -> Environment | None:
     """The environment `ensure` would return without making anything, else None; never waits."""
     spec = registry.framework(framework)
     try:
         if is_given(spec, python):
             return _given(spec, python)
-        plan = plan_for(spec.name)
+        plan = plan_for(spec.name, device)
         return None if venvs.fault(plan) else read(plan.folder)
     except Unavailable:
         return None
@@ -88,7 +90,7 @@ def installed() -> list[Environment]:
 
 
 def remove(framework: str) -> list[Path]:
-    """Delete all managed environments of a framework, and their logs; returns the folders deleted.
+    """Delete all managed environments of a framework, of every device, and their logs; returns the folders deleted.
 
     Raises EnvironmentUnavailable if another process is making one of them.
     """
@@ -102,9 +104,19 @@ def remove(framework: str) -> list[Path]:
     return folders
 
 
-def plan_for(framework: str) -> venvs.Plan:
-    """How a framework's managed environment is made here; raises EnvironmentUnavailable where no Python fits."""
-    return venvs.plan(registry.framework(framework), _root())
+def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
+    """How a framework's managed environment for a device is made here.
+
+    Raises EnvironmentUnavailable where nothing is pinned for the device or no Python fits.
+    """
+    return venvs.plan(registry.framework(framework), _root(), device)
+
+
+def label(framework: str, device: str, python: str | Path | None = None) -> str:
+    """ "torch", or "torch (cuda)" where a GPU has an environment of its own."""
+    spec, kind = registry.framework(framework), registry.device_kind(device)
+    same = is_given(spec, python) or spec.requirements_on(kind) == spec.requirements
+    return spec.name if same else f"{spec.name} ({kind})"
 
 
 def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
@@ -138,7 +150,7 @@ def read(folder: Path) -> Environment:
     if marker is None:
         raise Unavailable(f"the environment {folder} went away while it was being read", "run again")
     packages = venvs.packages_in([str(venvs.site_packages(folder))])
-    first_pin = marker["pins"][0].split("==")[0]  # by convention the framework itself
+    first_pin = marker["pins"][0].partition("=")[0]  # by convention the framework itself
     return Environment(
         framework=marker["framework"],
         python=venvs.python_in(folder),
@@ -149,6 +161,7 @@ def read(folder: Path) -> Environment:
         size_bytes=marker["size_bytes"],
         requirements_checksum=marker["checksum"],
         folder=folder,
+        device=marker.get("device", "cpu"),
     )
 
 

@@ -20,17 +20,35 @@ class Framework:
     requirements: str  # file beside the adapter; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
+    cuda_requirements: str = ""  # file beside the adapter for NVIDIA GPUs; "" where no build for them is pinned
+
+    def requirements_on(self, device: str) -> str:
+        """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
+        return self.cuda_requirements if device_kind(device) == "cuda" and self.requirements else self.requirements
+
+
+def device_kind(device: str) -> str:
+    """ "cuda" of "cuda:1": devices of one kind share an environment."""
+    return device.partition(":")[0]
 
 
 _A = "framework_compare.adapters."
+_PYTHONS = ((3, 11), (3, 13))
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", ((3, 11), (3, 13))),
+    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt"),
     "tensorflow": Framework(
-        "tensorflow", _A + "tensorflow:TensorFlowTrainer", "tensorflow.txt", "tensorflow", ((3, 11), (3, 13))
+        "tensorflow",
+        _A + "tensorflow:TensorFlowTrainer",
+        "tensorflow.txt",
+        "tensorflow",
+        _PYTHONS,
+        "tensorflow-cuda.txt",
     ),
-    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11))),
-    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", ((3, 11), (3, 13))),
-    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", ((3, 11), (3, 13))),
+    "mxnet": Framework(
+        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt"
+    ),
+    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt"),
+    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", _PYTHONS, "jax-cuda.txt"),
 }
 
 _M = "framework_compare.models."

@@ -110,10 +110,15 @@ def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     _refuse(store, found, "the figures of one study are of one machine: name another folder")
 
 
-def check_same_environment(store: Store, framework: str, now: Mapping[str, Any]) -> None:
-    """StudyError where a framework with finished runs has other packages now than they ran with."""
-    before = store.environments().get(framework)
-    finished = "SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok'"
+def check_same_environment(store: Store, framework: str, now: Mapping[str, Any], *, label: str = "") -> None:
+    """StudyError where a framework with finished runs has other packages now than they ran with.
+
+    label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
+    """
+    before = store.environments().get(label or framework)
+    # one that serves GPUs only has no word in runs on others, nor they in it
+    devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
+    finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
     if before is None or not store.select(finished, (framework,))[1][0][0]:
         return
     packages = {**_named(before, framework)}, {**_named(now, framework)}
@@ -123,7 +128,7 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any])
         for name in names
         if packages[0].get(name) != packages[1].get(name)
     ]
-    _refuse(store, found, f"restore the environment of {framework}, or name another folder")
+    _refuse(store, found, f"restore the environment of {label or framework}, or name another folder")
 
 
 def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:

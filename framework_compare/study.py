@@ -9,13 +9,13 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
+from typing import Dict, Iterable, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from framework_compare import environments, registry, schema, staging
+from framework_compare import registry, schema, staging
 from framework_compare.environments import Environment
-from framework_compare.errors import DataError, EnvironmentUnavailable
+from framework_compare.errors import DataError
 from framework_compare.frames import store_figures
 from framework_compare.graph import initial_weights, weights_size
 from framework_compare.keeping import EpochKeeper
@@ -24,8 +24,8 @@ from framework_compare.limits import Limits
 from framework_compare.parity import in_study
 from framework_compare.planning import Plan, build_graph
 from framework_compare.progress import Watcher
+from framework_compare.readiness import Readiness
 from framework_compare.records import Cell, Run
-from framework_compare.resumption import check_same_environment
 from framework_compare.store import PICTURES, Store
 
 
@@ -50,7 +50,7 @@ class Study:
         self.folder = store.folder
         self.how = how
         self.watcher = watcher
-        self._ready: Dict[str, Union[Environment, str]] = {}
+        self._ready = Readiness(store, how, watcher.say)
         self._refused: Dict[str, str] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
@@ -61,13 +61,14 @@ class Study:
         planned = self.store.plan(retry)
         if not planned:
             return
-        self._prepare_environments(dict.fromkeys(cell.framework for _, cell, _ in planned))
+        for _, cell, _ in planned:
+            self._ready.of(cell)  # made now, so that nothing is downloaded between runs
         self._check_parity([cell for _, cell, _ in planned])
         warm_page_cache(self.folder, {cell.dataset for _, cell, _ in planned})
         try:
             for number, (run_id, cell, repeat) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))
-                run = self._run_one(run_id, cell, self._ready[cell.framework])
+                run = self._run_one(run_id, cell, self._ready.of(cell))
                 self.watcher.end(cell, run)
                 if run.status == "interrupted":
                     raise KeyboardInterrupt
@@ -75,37 +76,14 @@ class Study:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
     def _check_parity(self, cells: Sequence[Cell]) -> None:
-        self._refused = in_study.record(self.folder, cells, self._ready, self.how.verify, self.watcher.say)
+        for listed, ready in self._ready.by_device(cells).values():
+            refused = in_study.record(self.folder, listed, ready, self.how.verify, self.watcher.say)
+            self._refused.update(refused)
 
-    def _prepare_environments(self, frameworks: Iterable[str]) -> None:
-        """Of each framework its environment, or why there is none."""
-        for name in frameworks:
-            if name not in self._ready:
-                self._ready[name] = self._prepare_environment(name)
-
-    def _prepare_environment(self, name: str) -> Union[Environment, str]:
-        how = self.how
-        try:
-            environment = environments.ensure(
-                name,
-                python=how.python.get(name),
-                installer=how.installer,
-                index=how.index.get(name),
-                report=self.watcher.say,
-            )
-        except EnvironmentUnavailable as error:
-            self.watcher.say(str(error))
-            return str(error)
-        document = _describe(environment)
-        check_same_environment(self.store, name, document)
-        self.store.environment(name, document)
-        return environment
-
-    def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, str]) -> Run:
-        if isinstance(environment, str):
-            run = Run("not-installed", environment)
-            self.store.record(run_id, run)
-            return run
+    def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, Run]) -> Run:
+        if isinstance(environment, Run):
+            self.store.record(run_id, environment)
+            return environment
         refused = self._refused.get(in_study.key(in_study.row_of(cell)))
         if refused:
             run = Run("failed", refused)
@@ -212,14 +190,3 @@ def warm_page_cache(folder: Path, datasets: Iterable[str]) -> None:
 
 def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80]
-
-
-def _describe(environment: Environment) -> Dict[str, Any]:
-    return {
-        "version": environment.version,
-        "interpreter": environment.interpreter,
-        "managed": environment.managed,
-        "packages": dict(environment.packages),
-        "requirements_checksum": environment.requirements_checksum,
-        "notes": list(environment.notes),
-    }

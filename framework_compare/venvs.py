@@ -19,12 +19,12 @@ from typing import Any
 
 from framework_compare import installers, interpreters
 from framework_compare.interpreters import Interpreter, Unavailable
-from framework_compare.registry import Framework
+from framework_compare.registry import Framework, device_kind
 
 MARKER = "environment.json"  # written last: an environment without it was never finished
 _FIELDS = {
     "framework", "checksum", "pins", "interpreter", "index", "created", "size_bytes", "site_files", "site_bytes"
-}  # fmt: skip
+}  # fmt: skip  # and "device", which markers of before there were GPU environments lack
 _START_TIMEOUT_S = 20
 
 
@@ -38,14 +38,21 @@ class Plan:
     interpreter: Interpreter
     checksum: str  # of pins, Python's minor version and platform, whoever installs them
     folder: Path
+    device: str = "cpu"  # the kind of device its pins are for
 
 
-def plan(spec: Framework, root: Path) -> Plan:
-    """How a framework's environment is to be made under `root`.
+def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
+    """How a framework's environment for a device is to be made under `root`.
 
-    Raises Unavailable where no Python fits or the requirements cannot be read.
+    Raises Unavailable where no build for the device is pinned, no Python fits or the requirements cannot be read.
     """
-    path = requirements_path(spec)
+    kind = device_kind(device)
+    if not spec.requirements_on(kind):
+        raise Unavailable(
+            f"{spec.name}: its adapter has no requirements for device {kind!r}",
+            f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python",
+        )
+    path = requirements_path(spec, kind)
     try:
         pins = read_pins(path)
     except OSError as error:
@@ -55,12 +62,12 @@ def plan(spec: Framework, root: Path) -> Plan:
     interpreter = interpreters.choose(spec.python, framework=spec.name)
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return Plan(spec.name, path, pins, interpreter, checksum, root / f"{spec.name}-{checksum[:12]}")
+    return Plan(spec.name, path, pins, interpreter, checksum, root / f"{spec.name}-{checksum[:12]}", kind)
 
 
-def requirements_path(spec: Framework) -> Path:
-    """The requirements file of a framework: absolute as given, or beside its adapter."""
-    given = Path(spec.requirements)
+def requirements_path(spec: Framework, device: str = "cpu") -> Path:
+    """The requirements file of a framework for a device: absolute as given, or beside its adapter."""
+    given = Path(spec.requirements_on(device))
     if given.is_absolute():
         return given
     module = spec.trainer.partition(":")[0]
@@ -111,7 +118,7 @@ def make(
     """
     name, python, log = planned.framework, planned.interpreter, log_of(planned.folder)
     doing = f"repairing its environment ({why})" if planned.folder.exists() else "making its environment"
-    say(f"{name}: {doing} with {installer} and Python {python.version_text}; output goes to {log}")
+    say(f"{name}: {doing}{_for(planned)} with {installer} and Python {python.version_text}; output goes to {log}")
     order = installers.Order(name, planned.folder, python.path, planned.requirements, log, installer, index, say)
     try:
         delete(planned.folder)
@@ -123,7 +130,11 @@ def make(
     except BaseException:
         delete(planned.folder)
         raise
-    say(f"{name}: its environment is ready")
+    say(f"{name}: its environment{_for(planned)} is ready")
+
+
+def _for(planned: Plan) -> str:
+    return "" if planned.device == "cpu" else f" for {planned.device}"
 
 
 def delete(folder: Path) -> None:
@@ -199,6 +210,7 @@ def _write_marker(planned: Plan, index: str | None) -> None:
     site_files, site_bytes = survey(site_packages(planned.folder))
     fields = {
         "framework": planned.framework,
+        "device": planned.device,
         "checksum": planned.checksum,
         "pins": planned.pins,
         "interpreter": planned.interpreter.version_text,

@@ -75,10 +75,12 @@ def test_list_names_what_can_be_given(own_cache):
     assert all(name in text for name in ("torch", "vgg16", "134,272,835", "fire-smoke-big"))
 
 
-def test_doctor_has_a_line_a_framework_and_the_machine(own_cache):
-    lines = run("doctor").stdout.splitlines()
-    heads = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert heads == ["torch", "tensorflow", "mxnet", "paddle", "jax", "machine", "cache"]
+def test_doctor_has_a_line_a_framework_and_device_and_the_machine(own_cache):
+    lines = run("doctor", "--device", "cpu,cuda:99").stdout.splitlines()
+    heads = [line.split("  ")[0].split(" not ")[0] for line in lines if not line.startswith(" ")]
+    frameworks = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+    each = [title for name in frameworks for title in (name, f"{name} (cuda:99)")]
+    assert heads == [*each, "machine", "cache"]
 
 
 def test_env_remove_needs_a_known_name(own_cache):

@@ -35,18 +35,21 @@ def cache(monkeypatch, tmp_path) -> Path:
 
 @pytest.fixture
 def framework(monkeypatch, tmp_path):
-    def register(imports: str = "tinyfw", *, python=ANY_PYTHON) -> str:
+    def register(imports: str = "tinyfw", *, python=ANY_PYTHON, cuda: str = "") -> str:
         path = tmp_path / "tiny.txt"
         path.write_text("tinyfw==1.0\n")
-        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python))
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python, cuda))
         return "tiny"
 
     return register
 
 
-def diagnose(*, deep: bool = False, python: str | Path | None = None) -> doctor.FrameworkCheck:
+def diagnose(
+    *, deep: bool = False, python: str | Path | None = None, device: str = "cpu"
+) -> doctor.FrameworkCheck:
     pythons = {} if python is None else {"tiny": python}
-    (found,) = doctor.examine(["tiny"], pythons=pythons, deep=deep).frameworks
+    (found,) = doctor.examine(["tiny"], pythons=pythons, deep=deep, devices=[device]).frameworks
+    assert found.device == device
     assert found.state in doctor.STATES
     assert bool(found.why) == bool(found.remedy) == (not found.usable)
     return found
@@ -105,6 +108,28 @@ def test_external(framework):
     found = diagnose(python=sys.executable, deep=True)
     assert (found.state, found.usable, found.version) == ("external", True, pytest.__version__)
     assert found.size_bytes is None
+
+
+def test_a_gpu_that_is_not_here_is_unsupported_whatever_is_installed(framework, tmp_path):
+    framework(cuda=str(tmp_path / "tiny.txt"))
+    environments.ensure("tiny")
+    found = diagnose(device="cuda:99")
+    assert (found.state, found.usable) == ("unsupported", False)
+    assert found.why.startswith("device 'cuda:99': ") and found.remedy
+    assert diagnose().usable
+
+
+def test_no_requirements_for_gpus(framework):
+    framework()
+    found = diagnose(device="cuda")
+    assert found.state == "unsupported" and "has no requirements for it" in found.why
+
+
+def test_an_external_interpreter_stays_usable_and_the_missing_gpu_is_noted(framework):
+    framework("pytest")
+    found = diagnose(python=sys.executable, device="cuda:99")
+    assert (found.state, found.usable) == ("external", True)
+    assert any("cuda:99" in note for note in found.notes)
 
 
 def test_external_that_is_missing(framework, tmp_path):

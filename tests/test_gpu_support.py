@@ -1,0 +1,147 @@
+"""What a pinned CUDA build needs of a GPU and its driver, and that a cell that lacks it costs no environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pynvml
+import pytest
+
+from framework_compare import compare, environments, gpu_support, registry, venvs
+from framework_compare.gpu_support import BUILDS, Build, Gpu, lack, look, unfit
+from framework_compare.registry import Framework
+
+H200 = Gpu("NVIDIA H200", (9, 0), "580.159.04")
+
+
+class RecordedNvml:
+    """Not the real module: what it answered on an H200, or the error it gave without a driver."""
+
+    NVMLError = pynvml.NVMLError
+
+    def __init__(self, *, driver: bool = True) -> None:
+        self.driver = driver
+
+    def nvmlInit(self):
+        if not self.driver:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        if index:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return "handle"
+
+    nvmlShutdown = staticmethod(lambda: None)
+    nvmlDeviceGetCount = staticmethod(lambda: 1)
+    nvmlDeviceGetName = staticmethod(lambda handle: "NVIDIA H200")
+    nvmlDeviceGetCudaComputeCapability = staticmethod(lambda handle: (9, 0))
+    nvmlSystemGetDriverVersion = staticmethod(lambda: "580.159.04")
+
+
+@pytest.fixture(autouse=True)
+def all_gpus_visible(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_mxnets_last_build_has_nothing_for_hopper():
+    reason = unfit(BUILDS["mxnet"], H200).why
+    assert "mxnet-cu112 1.9.1 has kernels for compute capability 5.0, 6.0, 7.0, 8.0, 8.6" in reason
+    assert "this GPU (NVIDIA H200) has 9.0" in reason
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "paddle", "jax"])
+def test_the_other_builds_run_on_hopper(framework):
+    assert unfit(BUILDS[framework], H200) is None
+
+
+def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed():
+    reason, remedy = unfit(BUILDS["torch"], dataclasses.replace(H200, driver="535.104.05"))
+    assert "driver" in remedy
+    assert "CUDA 13.0, which needs driver 580.65.06 or newer; here is 535.104.05" in reason
+
+
+@pytest.mark.parametrize(
+    ("capability", "runs"),
+    [((8, 0), True), ((8, 6), True), ((8, 7), True), ((7, 5), False), ((9, 0), True), ((10, 0), True)],
+    ids=["itself", "later-minor", "between", "older", "ptx-itself", "ptx-newer"],
+)
+def test_machine_code_runs_on_later_minors_and_ptx_on_all_newer(capability, runs):
+    build = Build("x 1", "12.5", "525.60.13", ((8, 0),), ptx=(9, 0))
+    assert gpu_support.runs_on(build, capability) is runs
+
+
+def test_readings_that_are_missing_speak_against_nothing():
+    assert unfit(BUILDS["mxnet"], Gpu(None, None, None)) is None
+    assert unfit(None, H200) is None
+
+
+def test_a_gpu_is_looked_up_as_cuda_numbers_it():
+    assert look("cuda", nvml=RecordedNvml()) == H200
+    assert "there is no such GPU here, NVML counts 1" in lack("torch", "cuda:3", nvml=RecordedNvml()).why
+
+
+def test_a_hidden_gpu_is_said_to_be_hidden(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert "CUDA_VISIBLE_DEVICES='0' hides it" in lack("torch", "cuda:1", nvml=RecordedNvml()).why
+
+
+def test_no_driver_is_a_reason_for_every_framework_and_none_on_a_cpu():
+    for framework in registry.FRAMEWORKS:
+        reason = lack(framework, "cuda", nvml=RecordedNvml(driver=False)).why
+        assert reason.startswith("device 'cuda': no NVIDIA driver answers here (")
+        assert lack(framework, "cpu", nvml=RecordedNvml(driver=False)) is None
+
+
+@pytest.mark.parametrize("name", [name for name in BUILDS if name in registry.FRAMEWORKS])
+def test_the_table_speaks_of_the_build_that_is_pinned(name):
+    spec = registry.framework(name)
+    first = venvs.read_pins(venvs.requirements_path(spec, "cuda"))[0]
+    assert re.sub("=+", " ", first) == BUILDS[name].name
+
+
+@pytest.fixture
+def managed(monkeypatch, tmp_path):
+    """Registers a framework with requirements for both devices, of which no environment can be made."""
+    for kind in ("cpu", "cuda"):
+        (tmp_path / f"{kind}.txt").write_text(f"never-made-{kind}==1.0\n")
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+
+    def register(cuda: bool) -> None:
+        gpu = str(tmp_path / "cuda.txt") if cuda else ""
+        python = ((3, 10), (3, 99))
+        entry = Framework("managed", "m:T", str(tmp_path / "cpu.txt"), "never_made", python, gpu)
+        monkeypatch.setitem(registry.FRAMEWORKS, "managed", entry)
+
+    register(cuda=True)
+    return register
+
+
+def test_each_device_has_an_environment_of_its_own(managed):
+    cpu, cuda = (environments.plan_for("managed", device) for device in ("cpu", "cuda:1"))
+    assert cpu.pins == ("never-made-cpu==1.0",) and cuda.pins == ("never-made-cuda==1.0",)
+    assert cpu.folder != cuda.folder and (cpu.device, cuda.device) == ("cpu", "cuda")
+    labels = [environments.label("managed", device) for device in ("cpu", "cuda", "cuda:1")]
+    assert labels == ["managed", "managed (cuda)", "managed (cuda)"]
+
+
+def test_an_interpreter_of_the_users_own_serves_both_devices(managed):
+    assert environments.label("managed", "cuda", "/usr/bin/python") == "managed"
+
+
+def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monkeypatch, pictures, tmp_path):
+    managed(cuda=False)
+    frame = compare("managed", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+    assert frame.status[0] == "unsupported"
+    assert "has no requirements for it" in frame.reason[0]
+
+
+def test_a_gpu_that_is_not_there_costs_no_environment(managed, pictures, tmp_path):
+    frame = compare("managed", "alexnet", "cuda:99", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+    assert frame.status[0] == "unsupported" and frame.reason[0].startswith("device 'cuda:99': ")
+    assert not (tmp_path / "cache/envs").exists()
+
+
+def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, pictures, tmp_path):
+    frame = compare("tiny", "linear", "cuda:99", dataset=pictures, out=tmp_path / "s", epochs=1).frame
+    assert frame.status[0] == "unsupported" and "NVIDIA driver" not in frame.reason[0]

@@ -19,13 +19,14 @@ from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import Limits, PhaseTimeout
 from framework_compare.parity.in_study import check_mode
 from framework_compare.paths import cache_dir
+from framework_compare.picture_lists import write_pictures
 from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
 from framework_compare.protocol import Pictures
 from framework_compare.registry import framework as find_framework
 from framework_compare.resumption import check_retry, check_same_machine, check_same_plan
 from framework_compare.store import FILE, Store
-from framework_compare.study import HowToRun, Study, write_pictures
+from framework_compare.study import HowToRun, Study
 
 
 @terminate_as_interrupt()
@@ -120,6 +121,7 @@ def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int) -> Sto
     try:
         check_same_plan(store, plan.cells, repeats, settings)
         check_same_machine(store, machine.describe())
+        write_pictures(store.folder, plan)
     except BaseException:
         store.close()
         raise

@@ -11,7 +11,9 @@ from framework_compare.records import STATUSES, Cell
 from framework_compare.store import TO_RUN, Store
 
 # A figure of another machine does not belong into the same table.
-SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores")
+SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quota_cores", "memory_limit_bytes")
+# Kernels keep a little of it for themselves, not always the same.
+SAME_MEMORY = 0.02
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 
@@ -102,12 +104,32 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> Li
 def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     """StudyError where what is measured now would be of another machine than what was."""
     before = store.machine()
+    gpus = ("gpus",) if any(cell.device.startswith("cuda") for _, cell in store.cells()) else ()
     found = [
-        f"{name}: {before[name]} in the study, {machine.get(name)} now"
-        for name in SAME_MACHINE
-        if name in before and before[name] != machine.get(name)
+        f"{name}: {_words(before[name])} in the study, {_words(machine.get(name))} now"
+        for name in (*SAME_MACHINE, "memory_bytes", *gpus)
+        if name in before and not _same(name, before[name], machine.get(name))
     ]
     _refuse(store, found, "the figures of one study are of one machine: name another folder")
+
+
+def _same(name: str, before: Any, now: Any) -> bool:
+    if name == "memory_bytes" and before and now:
+        return abs(before - now) <= SAME_MEMORY * before
+    return bool(_models(before) == _models(now)) if name == "gpus" else bool(before == now)
+
+
+def _models(gpus: Any) -> Any:
+    """Of GPUs what they are; their driver may be another."""
+    return gpus.get("devices") if isinstance(gpus, Mapping) else gpus
+
+
+def _words(value: Any) -> str:
+    """A fact as a message shows it: of GPUs their names."""
+    devices = _models(value) if isinstance(value, Mapping) else value
+    if isinstance(devices, list):
+        return ", ".join(str(device.get("name")) if isinstance(device, Mapping) else str(device) for device in devices)
+    return "none" if devices is None else str(devices)
 
 
 def check_same_environment(store: Store, framework: str, now: Mapping[str, Any], *, label: str = "") -> None:

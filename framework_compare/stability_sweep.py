@@ -13,13 +13,14 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import PhaseTimeout
+from framework_compare.picture_lists import write_pictures
 from framework_compare.planning import DataSets, Names
 from framework_compare.progress import Watcher, default_watcher
 from framework_compare.records import Cell
 from framework_compare.resumption import check_same_machine, check_same_sweep
 from framework_compare.side_by_side import KEY
 from framework_compare.store import FILE, TO_RUN, Store
-from framework_compare.study import HowToRun, Study, write_pictures
+from framework_compare.study import HowToRun, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,6 +201,7 @@ def _open(folder: Path, plan: planning.Plan, settings: Mapping[str, Any]) -> Sto
     try:
         check_same_sweep(store, plan.cells, settings)
         check_same_machine(store, machine.describe())
+        write_pictures(store.folder, plan)
     except BaseException:
         store.close()
         raise

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Dict, Iterable, Mapping, Optional, Sequence, Union
+from typing import Dict, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
 from framework_compare import registry, schema, staging
 from framework_compare.environments import Environment
-from framework_compare.errors import DataError
 from framework_compare.frames import store_figures
 from framework_compare.graph import initial_weights, weights_size
 from framework_compare.keeping import EpochKeeper
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
 from framework_compare.parity import in_study
-from framework_compare.planning import Plan, build_graph
+from framework_compare.picture_lists import file_name, pictures_path, warm_page_cache
+from framework_compare.planning import build_graph
 from framework_compare.progress import Watcher
 from framework_compare.readiness import Readiness
 from framework_compare.records import Cell, Run
-from framework_compare.store import PICTURES, Store
+from framework_compare.store import Store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Study:
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)
-        folder = Path("runs") / f"{run_id:05d}-{_file_name(cell.label)}"
+        folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
             with EpochKeeper(self.store.path, run_id) as keeper:
@@ -158,35 +156,3 @@ def _reserve(path: Path) -> None:
     if sys.platform == "linux":
         with open(path, "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
-
-
-def write_pictures(folder: Path, plan: Plan) -> None:
-    """The picture lists of a study, where its workers and a later resume find them."""
-    for name, index in plan.datasets.items():
-        path = pictures_path(folder, name)
-        text = json.dumps(dataclasses.asdict(index.pictures))
-        with schema.told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.with_suffix(".half").write_text(text, encoding="utf-8")
-            path.with_suffix(".half").replace(path)
-
-
-def pictures_path(folder: Path, dataset: str) -> Path:
-    return folder / PICTURES / f"{_file_name(dataset)}.json"
-
-
-def warm_page_cache(folder: Path, datasets: Iterable[str]) -> None:
-    """Read every picture once, so that the first framework does not pay the disk for the others."""
-    for dataset in sorted(datasets):
-        try:
-            listing = pictures_path(folder, dataset).read_text(encoding="utf-8")
-            for path in json.loads(listing)["paths"]:
-                with open(path, "rb") as file:
-                    while file.read(1 << 20):
-                        pass
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"the pictures of data set {dataset!r} cannot be read any more: {error}") from None
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80]

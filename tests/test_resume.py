@@ -8,7 +8,9 @@ import pytest
 
 from framework_compare import compare, resume
 from framework_compare.errors import DataError, StudyError, UsageError
-from framework_compare.records import Run
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Run
+from framework_compare.resumption import check_same_machine
 from framework_compare.store import FILE, LISTS, Store
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
@@ -109,6 +111,43 @@ def test_another_machine_is_refused(study, monkeypatch):
         resume(folder)
 
 
+H200, A100 = ({"name": name, "memory_bytes": 1 << 37, "compute_capability": "9.0"} for name in ("H200", "A100"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({"memory_bytes": 16 << 30}, {"memory_bytes": 8 << 30}, "memory_bytes: 17179869184 in the study, 8589934592 now"),
+        ({"memory_limit_bytes": None}, {"memory_limit_bytes": 1 << 30}, "memory_limit_bytes: none in the study, 1073741824"),
+        ({"quota_cores": 2.5}, {"quota_cores": 2.0}, "quota_cores: 2.5 in the study, 2.0 now"),
+        ({"gpus": {"devices": [H200]}}, {"gpus": {"devices": [A100, A100]}}, "gpus: H200 in the study, A100, A100 now"),
+        ({"gpus": {"devices": [H200]}}, {"gpus": None}, "gpus: H200 in the study, none now"),
+    ],
+)
+def test_another_memory_limit_or_gpu_is_another_machine(before, now, said, tmp_path):
+    cells = [Cell("torch", "alexnet", "small", "cuda", TrainConfig(device="cuda"))]
+    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
+        with pytest.raises(StudyError, match=said):
+            check_same_machine(store, now)
+        check_same_machine(store, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "device"),
+    [
+        ({"gpus": {"devices": [H200]}}, {"gpus": None}, "cpu"),
+        ({"gpus": {"devices": [H200], "driver": "1"}}, {"gpus": {"devices": [H200], "driver": "2"}}, "cuda"),
+        ({"memory_bytes": 16 << 30}, {"memory_bytes": (16 << 30) - (100 << 20)}, "cpu"),
+        ({}, {"memory_bytes": 1}, "cpu"),
+    ],
+    ids=["gpu-not-used", "driver", "kernel", "not-known"],
+)
+def test_the_same_machine_for_a_study_is_not_refused(before, now, device, tmp_path):
+    cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device))]
+    with Store.create(tmp_path, settings={}, machine=before, cells=cells, repeats=1) as store:
+        check_same_machine(store, now)
+
+
 def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(study, monkeypatch):
     folder = study("fine", "slow").folder
     forget(folder, 2)
@@ -128,6 +167,28 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
     shutil.rmtree(tmp_path / "copy")
     with pytest.raises(DataError, match="pictures of data set 'copy' cannot be read any more"):
         resume(folder)
+
+
+def test_a_picture_that_was_changed_is_named(study, pictures, tmp_path):
+    import shutil
+
+    shutil.copytree(pictures, tmp_path / "copy")
+    folder = study("fine", dataset=tmp_path / "copy").folder
+    forget(folder, 1)
+    shutil.copy(tmp_path / "copy" / "fire" / "0.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
+    with pytest.raises(StudyError, match="cannot be gone on with: .*the pictures '.*/smoke/1.jpg'; restore them, or"):
+        resume(folder)
+    shutil.copy(pictures / "smoke" / "1.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
+    assert set(resume(folder).frame.status) == {"ok"}
+
+
+def test_a_list_of_pictures_that_is_gone_is_told_and_written_again(study):
+    folder = study("fine").folder
+    forget(folder, 1)
+    (folder / "pictures" / "colours.json").unlink()
+    with pytest.raises(StudyError, match="the study's own list of the pictures of 'colours', .*colours.json, cannot be"):
+        resume(folder)
+    assert set(study("fine").frame.status) == {"ok"}
 
 
 def test_a_resume_of_nothing_is_refused(tmp_path):

@@ -7,9 +7,12 @@ from typing import Dict, Mapping, Sequence
 
 import numpy as np
 
+from framework_compare.parity.rounding import unit
+
 Array = np.ndarray
 Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
 EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
+SMALL, ZERO = 1e-6, 1e-12  # of the largest gradient: no more than rounding in float32, and in float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +27,14 @@ class Answers:
     step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
 
 
-def errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Errors:
+def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precision: str = "fp32") -> Errors:
     """Relative errors of levels 1 to 3, norm over norm; of weights, relative to how far the steps moved them."""
     return {
         1: {
             EVALUATION: relative(found.evaluation, exact.evaluation),
             TRAINING: relative(found.training, exact.training),
         },
-        2: gradient_errors(found.gradients, exact.gradients),
+        2: gradient_errors(found.gradients, exact.gradients, precision),
         3: step_errors(found, exact, initial),
     }
 
@@ -57,15 +60,21 @@ def relative(found: Array, exact: Array) -> float:
     return _ratio(np.linalg.norm(np.subtract(found, exact, dtype=np.float64)), np.linalg.norm(exact))
 
 
-def gradient_errors(found: Mapping[str, Array], exact: Mapping[str, Array]) -> Dict[str, float]:
+def gradient_errors(
+    found: Mapping[str, Array], exact: Mapping[str, Array], precision: str = "fp32"
+) -> Dict[str, float]:
     """Relative error of each gradient; of one that is zero but for rounding, relative to the largest of all.
 
-    A bias whose effect the next BatchNorm takes out has such a gradient.
+    A bias whose effect the next BatchNorm takes out has such a gradient: what is left of it is rounding of others.
     """
     norms = {name: float(np.linalg.norm(array)) for name, array in exact.items()}
-    floor = 1e-6 * max(norms.values())
+    largest = max(norms.values())
+    sizes = {name: max(norm, SMALL * largest) for name, norm in norms.items()}
+    for name, norm in norms.items():
+        if norm < ZERO * largest:
+            sizes[name] = SMALL * largest * unit(precision) / unit("fp32")
     differences = {n: np.linalg.norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
-    return {name: _ratio(difference, max(norms[name], floor)) for name, difference in differences.items()}
+    return {name: _ratio(difference, sizes[name]) for name, difference in differences.items()}
 
 
 def moved_relative(found: Array, exact: Array, initial: Array) -> float:

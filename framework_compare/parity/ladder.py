@@ -23,8 +23,7 @@ from framework_compare.parity.rounding import unit
 # Kernels round in other orders and by other algorithms (Winograd, blocked sums) than the oracle's. The table in
 # docs/fairness.md has what honest frameworks and seeded mistakes come to in units of the yardstick.
 TOLERANCE = 10.0
-# A relative error of so much is none of rounding, unless rounding alone makes near to it: then half of TOLERANCE holds.
-# It matters below float32 only, where a unit may be a tenth of the value.
+# A relative error of so much is none of rounding, where a unit is no more than a fifth of it. It matters below float32.
 MOST = 0.75
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
 PASSES = 4  # of dropout
@@ -140,7 +139,8 @@ class Judge:
 
     def gradients(self) -> Level:
         found = self._named("gradients", self.reference.exact.gradients)
-        return self._level(2, deviations.gradient_errors(found, self.reference.exact.gradients))
+        exact = self.reference.exact.gradients
+        return self._level(2, deviations.gradient_errors(found, exact, self.reference.precision))
 
     def steps(self) -> Level:
         exact = self.reference.exact
@@ -202,7 +202,7 @@ class Judge:
 
 def _unit(yardstick: float) -> float:
     """A TOLERANCE-th of the relative error that is allowed."""
-    return max(min(yardstick, MOST / TOLERANCE), yardstick / 2)
+    return yardstick if yardstick > MOST / 5 else min(yardstick, MOST / TOLERANCE)
 
 
 def _kind(where: str) -> str:

@@ -107,7 +107,7 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
             said = answer(
                 found.graph, views, smooth, nearby, found.optimiser, np.float32, plain_sums=draw > 0, rounding=rounding
             )
-        off = errors(said, found.exact, smooth)
+        off = errors(said, found.exact, smooth, precision)
         off[3].update(loss_roundings(said, found.exact))
         yardstick = larger(yardstick, off)
     return yardstick

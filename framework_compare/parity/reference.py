@@ -160,6 +160,9 @@ def asked_weights(graph: Graph, images: Array, seed: int) -> Array:
 
 def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: np.random.Generator) -> None:
     measured = Oracle(graph, views, np.float32).batch_statistics(images)
+    for name in measured:
+        if name.endswith("running_var"):  # read from a moved average, a tiny one may come out below zero
+            measured[name] = np.maximum(measured[name], 0)
     for name, value in measured.items():
         if name.endswith("running_var"):
             views[name][:] = value * rng.uniform(0.8, 1.25, value.shape)

@@ -48,7 +48,7 @@ def compare(
     phase_timeout_s: PhaseTimeout = None,
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
-    retry: Sequence[str] = (),
+    retry: Names = (),
     sampling_hz: float = 10.0,
     verify: str = "warn",
     profile: bool = False,
@@ -83,7 +83,8 @@ def compare(
     and then nothing has been written.
     """
     watcher = watcher or default_watcher()
-    check_retry(retry)
+    retry = check_retry(retry)
+    planning.check_count("repeats", repeats, 1)
     held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     how = how_to_run(python, index, installer, held, sampling_hz)
     how = dataclasses.replace(how, verify=check_mode(verify), profile=profile)
@@ -132,7 +133,7 @@ def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int) -> Sto
 def resume(
     study: Union[str, "os.PathLike[str]"],
     *,
-    retry: Sequence[str] = (),
+    retry: Names = (),
     index: Optional[Mapping[str, str]] = None,
     timeout_s: Optional[float] = None,
     phase_timeout_s: PhaseTimeout = None,
@@ -146,7 +147,7 @@ def resume(
     run now; each run's record says which it had. StudyError where the study cannot be gone on with.
     """
     watcher = watcher or default_watcher()
-    check_retry(retry)
+    retry = check_retry(retry)
     given = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     with Store.open(study, readonly=False) as store, watcher:
         settings = store.settings()
@@ -169,7 +170,7 @@ def how_to_run(
 ) -> HowToRun:
     """HowToRun of what a user gives; UsageError says what is allowed."""
     check_installer(installer)
-    if not 0 <= hz <= 100:
+    if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
     interpreters = _by_framework(python)
     for name, path in interpreters.items():

@@ -169,7 +169,7 @@ def run(
         index=pairs("--index", index),
         installer=installer,
         **cli_study.held(timeout, phase_timeout, silence_timeout, memory_limit),
-        retry=split(retry) if retry is not None else (),
+        retry=cli_study.statuses(retry),
         sampling_hz=sampling_hz,
         verify=verify,
         profile=profile,

@@ -32,6 +32,14 @@ def phase_timeout(text: Optional[str]) -> Any:
         raise UsageError(f"--phase-timeout is {text!r}; allowed: seconds, or PHASE=SECONDS,...") from None
 
 
+def statuses(text: Optional[str]) -> List[str]:
+    """The statuses of --retry; UsageError where it is there and names none."""
+    found = split(text or "")
+    if text is not None and not found:
+        raise UsageError(f"--retry is {text!r}; allowed: statuses, comma-separated, such as failed,timed-out")
+    return found
+
+
 def held(
     timeout: Optional[float], phase: Optional[str], silence: Optional[float], memory: Optional[str]
 ) -> Dict[str, Any]:
@@ -64,7 +72,7 @@ def resume(
     with cli._kept_on_interrupt(study, watcher):
         result = api.resume(
             study,
-            retry=split(retry) if retry is not None else (),
+            retry=statuses(retry),
             index=pairs("--index", index),
             watcher=watcher,
             **held(timeout, phase_timeout, silence_timeout, memory_limit),

@@ -82,13 +82,21 @@ def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
     there = [path.name for path in names.values() if path.exists()]
     if there:
         raise UsageError(f"{target} holds {there[0]} already; name another folder for the export")
+    # Under other names until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
+    halves = {name: path.with_name(path.name + ".half") for name, path in names.items()}
     with schema.told(target):
-        target.mkdir(parents=True, exist_ok=True)
-        for name, part in parts.items():
-            if isinstance(part, dict):
-                names[name].write_text(json.dumps(part, indent=1), encoding="utf-8")
-            else:
-                WRITERS[kind](part, names[name])
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for name, part in parts.items():
+                if isinstance(part, dict):
+                    halves[name].write_text(json.dumps(part, indent=1), encoding="utf-8")
+                else:
+                    WRITERS[kind](part, halves[name])
+            for name, path in names.items():
+                halves[name].replace(path)
+        finally:
+            for half in halves.values():
+                half.unlink(missing_ok=True)
     return list(names.values())
 
 

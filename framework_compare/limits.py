@@ -85,7 +85,8 @@ def parse_bytes(text: Union[None, int, str]) -> Optional[int]:
     decimal = str(text).strip().upper().endswith("B") and not binary
     size = int(float(number) * (1000 if decimal else 1024) ** " KMGT".index(prefix.upper() or " "))
     if size < 1 << 20:
-        raise UsageError(f"memory_limit is {text!r}; allowed: at least 1 MiB")
+        hint = "; a number alone is bytes: write 3GiB or 1500MB" if not prefix else ""
+        raise UsageError(f"memory_limit is {text!r}; allowed: at least 1 MiB{hint}")
     return size
 
 

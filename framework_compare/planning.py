@@ -149,12 +149,16 @@ def check_config(config: TrainConfig) -> None:
         if getattr(config, name) not in allowed:
             raise UnknownNameError(name, getattr(config, name), allowed)
     for name, least in LEAST.items():
-        value = getattr(config, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}")
+        check_count(name, getattr(config, name), least)
     _check_number("learning_rate", config.learning_rate, low=0.0, high=math.inf)
     _check_number("momentum", config.momentum, low=0.0, high=1.0)
     _check_number("weight_decay", config.weight_decay, low=0.0, high=math.inf)
+
+
+def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
+    """UsageError for what is no whole number of at least so much; `otherwise` is what else is allowed."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{otherwise}")
 
 
 def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
@@ -170,8 +174,8 @@ def _read_datasets(
     seed: int,
     progress: Optional[CountProgress],
 ) -> Dict[str, FolderIndex]:
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise UsageError(f"limit is {limit!r}; allowed: a whole number of at least 1, or None for all pictures")
+    if limit is not None:
+        check_count("limit", limit, 1, ", or None for all pictures")
     read: Dict[str, FolderIndex] = {}
     for dataset in _listed("data set", datasets):
         tell = _counter(progress, f"pictures of {Path(dataset).name}")

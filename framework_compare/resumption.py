@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence, Union
 
 from framework_compare.errors import StudyError, UnknownNameError
 from framework_compare.protocol import TrainConfig
@@ -18,12 +18,13 @@ FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 
 
-def check_retry(statuses: Sequence[str]) -> Sequence[str]:
-    """Statuses to run again, as given; UnknownNameError for one that no run ends with."""
+def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
+    """Statuses to run again, one or several; UnknownNameError for one that no run ends with."""
+    statuses = (statuses,) if isinstance(statuses, str) else tuple(statuses)
     for status in statuses:
         if status not in FINISHED:
             raise UnknownNameError("status", status, FINISHED)
-    return tuple(statuses)
+    return statuses
 
 
 def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:

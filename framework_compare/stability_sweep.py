@@ -168,10 +168,12 @@ def stability(
 
 
 def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
+    if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Iterable):
+        raise UsageError(f"batch_sizes is {batch_sizes!r}; allowed: a list of whole numbers, such as [10, 20, 40]")
     sizes = list(batch_sizes)
     if search not in SEARCHES:
         raise UnknownNameError("search", search, SEARCHES)
-    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
+    if not sizes or any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
         raise UsageError(f"batch_sizes is {sizes!r}; allowed: whole numbers of at least 1, each larger than the last")
     return sizes
 

@@ -16,6 +16,11 @@ TAIL_LINES = 20
 HOST_SHARE = 0.9
 MAX_REASON = 2000
 
+# What Python's faulthandler writes first, and what it writes last: every C extension there is, on one line.
+FATAL = "Fatal Python error: "
+EXTENSIONS = "Extension modules: "
+READ_BYTES = 128_000
+
 # How allocators say that there is no memory. Each was read in the source of the one named.
 ALLOCATION_FAILURE = re.compile(
     "|".join(
@@ -65,9 +70,14 @@ class Evidence:
         return f"in phase {self.died_in}" if self.died_in else "between phases"
 
     @property
-    def last_line(self) -> str:
+    def last_words(self) -> str:
+        """Of the log: Python's own account of a fatal error and the innermost call, else the last line."""
         lines = [line.strip() for line in self.log_tail.splitlines() if line.strip()]
-        return lines[-1] if lines else "(empty)"
+        fatal = max((n for n, line in enumerate(lines) if line.startswith(FATAL)), default=None)
+        if fatal is None:
+            return lines[-1] if lines else "(empty)"
+        calls = [line for line in lines[fatal:] if line.startswith("File ")]
+        return "; ".join([lines[fatal], *calls[:1]])
 
     @property
     def signal(self) -> Optional[str]:
@@ -107,7 +117,7 @@ def _unexplained(seen: Evidence) -> Verdict:
         return Verdict("out-of-memory", memory)
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
     silent = "" if seen.signal else " without telling how it went"
-    return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_line}")
+    return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
 
 
 def _out_of_memory(seen: Evidence) -> Optional[str]:
@@ -131,11 +141,12 @@ def _line_of(match: "re.Match[str]") -> str:
 
 
 def log_tail(log: Path) -> str:
-    """The last lines of a log, blank ones left out; "" for one that is empty or cannot be read."""
+    """The last lines of a log, without blank ones and the list of C extensions; "" if empty or not to be read."""
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            file.seek(max(0, log.stat().st_size - READ_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join([line for line in lines if line.strip()][-TAIL_LINES:])
+    kept = [line for line in lines if line.strip() and not line.startswith(EXTENSIONS)]
+    return "\n".join(kept[-TAIL_LINES:])[-TAIL_BYTES:]

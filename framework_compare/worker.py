@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
-from framework_compare.errors import Unsupported
+from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import VERSION, EventWriter
 from framework_compare.protocol import TrainConfig
 
@@ -47,8 +47,10 @@ def _report(job: Dict[str, Any], events: EventWriter) -> None:
         events.send("outcome", status="unsupported", reason=str(error))
     except MemoryError as error:
         _send_failure(events, "out-of-memory", f"MemoryError: {error}")
+    except FrameworkCompareError as error:  # our own: its words are a sentence by themselves
+        _send_failure(events, getattr(error, "status", "failed"), str(error))
     except Exception as error:  # the boundary: whatever a framework raises becomes the cell's status
-        _send_failure(events, getattr(error, "status", "failed"), f"{type(error).__name__}: {error}")
+        _send_failure(events, "failed", f"{type(error).__name__}: {error}")
 
 
 def _send_failure(events: EventWriter, status: str, reason: str) -> None:

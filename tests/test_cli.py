@@ -38,6 +38,7 @@ def test_version():
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
         (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
+        (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
         (["--frameworks", "torch"], "Missing option '--models'"),
     ],
 )

@@ -104,7 +104,12 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(installer="conda"), "conda"),
         (dict(python={"caffe": "/usr/bin/python3"}), "unknown framework 'caffe'"),
         (dict(python={"tiny": "/no/python"}), "python of tiny is '/no/python', which is not there"),
-        (dict(repeats=0), "repeats"),
+        (dict(repeats=0), "repeats is 0; allowed: a whole number of at least 1"),
+        (dict(repeats="2"), "repeats is '2'; allowed: a whole number of at least 1"),
+        (dict(repeats=1.5), "repeats is 1.5; allowed: a whole number of at least 1"),
+        (dict(repeats=True), "repeats is True; allowed: a whole number of at least 1"),
+        (dict(limit=True), "limit is True; allowed: a whole number of at least 1, or None"),
+        (dict(sampling_hz="5"), "sampling_hz is '5'; allowed: 0 .off. to 100"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -9,7 +9,7 @@ import json
 import pandas as pd
 import pytest
 
-from framework_compare import Comparison
+from framework_compare import Comparison, exports
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.exports import export
 from framework_compare.protocol import TrainConfig
@@ -135,6 +135,20 @@ def test_a_full_disk_is_told(study, tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.write_text", full)
     with pytest.raises(StudyError, match="No space left on device"):
         export(study, tmp_path / "out", "csv")
+
+
+def test_an_export_cut_short_leaves_nothing_and_can_be_given_again(study, tmp_path, monkeypatch):
+    def full(frame, path):
+        path.write_text("half of")
+        if path.name.startswith("phases"):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(exports.WRITERS, "csv", full)
+    with pytest.raises(StudyError, match="No space left on device; free some space there and give the same command"):
+        export(study, tmp_path / "out", "csv")
+    assert not list((tmp_path / "out").iterdir())
+    monkeypatch.undo()
+    assert all(path.is_file() for path in export(study, tmp_path / "out", "csv").files)
 
 
 def test_runs_that_failed_are_exported_with_their_evidence(study, tmp_path):

@@ -107,6 +107,12 @@ def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
     assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"
 
 
+def test_a_reason_says_what_happened_once_and_where(study):
+    result = study("nan", "segfault")
+    assert row_of(result, 0)["reason"] == "the mean loss of epoch 1 is nan"
+    assert "Fatal Python error: Segmentation fault; File " in row_of(result, 1)["reason"]
+
+
 def test_a_failure_keeps_its_traceback_a_crash_the_end_of_its_log(study):
     result = study("raise", "segfault")
     failed, crashed = row_of(result, 0), row_of(result, 1)

@@ -62,6 +62,15 @@ def test_retry_picks_statuses(study):
     assert after[1][1] == "failed" and after[1][3] != before[1][3]
 
 
+def test_one_status_to_retry_may_be_given_alone(study):
+    folder = study("fine", "raise").folder
+    before = runs(folder)
+    resume(folder, retry="failed")
+    assert runs(folder)[0] == before[0] and runs(folder)[1] != before[1]
+    with pytest.raises(UsageError, match="unknown status 'fail'; allowed: ok, "):
+        resume(folder, retry="fail")
+
+
 @pytest.mark.parametrize("status", ["planned", "running", "broken", "interrupted"])
 def test_retry_of_what_is_no_ending_lists_the_endings(status, study):
     folder = study("fine").folder
@@ -186,7 +195,7 @@ def test_a_list_of_pictures_that_is_gone_is_told_and_written_again(study):
     folder = study("fine").folder
     forget(folder, 1)
     (folder / "pictures" / "colours.json").unlink()
-    with pytest.raises(StudyError, match="the study's own list of the pictures of 'colours', .*colours.json, cannot be"):
+    with pytest.raises(StudyError, match="own list of the pictures of 'colours', .*colours.json, cannot be"):
         resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
 

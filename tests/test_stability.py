@@ -128,7 +128,7 @@ def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
 
 
 def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is more than the 16 pictures of many; name smaller batch sizes"):
+    with pytest.raises(UsageError, match="batch size 64 is more than the 16 pictures of many; name smaller"):
         sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
     assert not (tmp_path / "sweep").exists()
 
@@ -172,7 +172,7 @@ def test_a_sweep_is_shown_again_by_its_folder_alone(sweep):
 
 
 def test_a_style_that_is_none_is_refused_before_the_sweep(faulty, many, own_cache, tmp_path):
-    request = ["--frameworks", faulty, "--models", "fine", "--dataset", many, "--batch-sizes", "4", "--out", tmp_path / "s"]
+    request = ["--frameworks", faulty, "--models", "fine", "--dataset", many, "--out", tmp_path / "s"]
     assert "unknown style 'foo'; allowed: " in command("stability", *request, "--style", "foo")
     assert not (tmp_path / "s").exists()
 
@@ -182,6 +182,12 @@ def test_sizes_that_make_no_sweep_are_refused(sweep, sizes, tmp_path):
     with pytest.raises(UsageError, match="batch_sizes is .*; allowed: whole numbers"):
         sweep("fine", batch_sizes=sizes)
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("sizes", [5, "5", None])
+def test_sizes_that_are_no_list_are_refused(sweep, sizes):
+    with pytest.raises(UsageError, match="batch_sizes is .*; allowed: a list of whole numbers, such as"):
+        sweep("fine", batch_sizes=sizes)
 
 
 def test_an_unknown_search_lists_the_known(sweep):

@@ -85,6 +85,25 @@ def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory():
     assert verdict.status == "out-of-memory" and "DataLoader worker" in verdict.reason
 
 
+FAULT = """made 3 batches
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f08a91fbb80 (most recent call first):
+  File "ctypes/__init__.py", line 519 in string_at
+  File "adapters/faulty.py", line 178 in build
+
+Extension modules: """ + ", ".join(f"torch._C._{n}" for n in range(2000))
+
+
+def test_a_segfault_is_told_by_where_it_was(tmp_path):
+    (tmp_path / "log.txt").write_text(FAULT)
+    tail = log_tail(tmp_path / "log.txt")
+    assert "Extension modules" not in tail and tail.startswith("made 3 batches")
+    assert judge(None, Evidence(-11, "build", tail)).reason.endswith(
+        'the log ends: Fatal Python error: Segmentation fault; File "ctypes/__init__.py", line 519 in string_at'
+    )
+
+
 def test_the_tail_of_a_log_is_its_last_lines_whatever_they_are(tmp_path):
     log = tmp_path / "log.txt"
     log.write_bytes(b"\xff\xfe\n" * 5000 + b"\n \nline a\n\nline b\n")

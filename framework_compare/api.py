@@ -13,8 +13,8 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
 from framework_compare import __version__, limits, machine, planning
 from framework_compare.comparison import Comparison
-from framework_compare.installers import check_name as check_installer
 from framework_compare.errors import UsageError
+from framework_compare.installers import check_name as check_installer
 from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import Limits, PhaseTimeout
 from framework_compare.parity.in_study import check_mode

@@ -247,7 +247,7 @@ def show(
     style: Annotated[str, typer.Option(help="terminal, markdown, csv or latex.")] = "terminal",
     table: Annotated[Optional[str], typer.Option(help="time, resources, profile, ...; default: the first two.")] = None,
 ) -> None:
-    """Print the tables of a study or a sweep, or of two the cells that both have, with the ratio of their median epoch times."""
+    """Print the tables of a study or a sweep, or of two studies the cells that both have, with their ratio."""
     from framework_compare.comparison import Comparison
 
     if other is not None:

@@ -1,4 +1,4 @@
-"""The console script: a stop is answered in one line from the first moment to the last, while imports take their time."""
+"""The console script: a stop is answered in one line from the first moment to the last, imports included."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def salvage(folder: Path) -> Iterator[Salvaged]:
     """Every table that has anything left to read; StudyError where not even the list of tables can be."""
     path = folder / FILE
     nothing = "nothing of it can be read"
-    with schema.told(path, nothing), _padded(path) as readable, contextlib.closing(reading.connect(readable)) as connection:
+    with schema.told(path, nothing), _padded(path) as whole, contextlib.closing(reading.connect(whole)) as connection:
         connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         for table in TABLES:

@@ -173,7 +173,7 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
     sizes = list(batch_sizes)
     if search not in SEARCHES:
         raise UnknownNameError("search", search, SEARCHES)
-    if not sizes or any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
+    if not sizes or any(type(size) is not int or size < 1 for size in sizes) or sizes != sorted(set(sizes)):
         raise UsageError(f"batch_sizes is {sizes!r}; allowed: whole numbers of at least 1, each larger than the last")
     return sizes
 

@@ -129,8 +129,9 @@ class JaxTrainer:
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
         scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
-        start = (self._optimizer.init(parameters), jnp.uint32(0), scale, jnp.int32(0))
-        self._state = jax.block_until_ready(State(parameters, statistics, *start))
+        start = State(parameters, statistics, self._optimizer.init(parameters), jnp.uint32(0), scale, jnp.int32(0))
+        # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
+        self._state = jax.block_until_ready(jax.device_put(start, self._device))
 
     def weights(self) -> Dict[str, np.ndarray]:
         return self._to_graph({**self._state.parameters, **self._state.statistics})

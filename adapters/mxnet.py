@@ -5,12 +5,16 @@ The engine is asynchronous on a CPU too: a step returns before it has run, and `
 
 from __future__ import annotations
 
+import ctypes
 import json
+import sys
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.datasets.order import EpochOrder, start_loader
+from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
@@ -29,24 +33,44 @@ class MXNetTrainer:
             "OPENBLAS_NUM_THREADS": threads,
             "MXNET_CPU_WORKER_NTHREADS": "1",
             "MXNET_CPU_PRIORITY_NTHREADS": "1",
+            **(_gpu_environment(config) if config.device != "cpu" else {}),
         }
 
     def __init__(self, config: TrainConfig) -> None:
-        import mxnet
-
-        self.mx = mxnet
+        self._on_gpu = config.device != "cpu"
+        if self._on_gpu:
+            _load_cuda_libraries()
+        self.mx = mxnet = _import_mxnet(config.device)
         self.config = config
+        self._index = int(config.device.partition(":")[2] or 0)
+        self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
+        self._context = mxnet.gpu(self._index) if self._index < self._gpus else mxnet.cpu()
+        self._amp = None
+        if self._gpus and config.precision == "fp16":
+            from mxnet.contrib import amp
+
+            self._amp = amp
+            amp.init(target_dtype="float16")
         mxnet.random.seed(config.seed)
+
+    @property
+    def _has_cuda(self) -> bool:
+        return bool(self.mx.runtime.Features().is_enabled("CUDA"))
 
     def version(self) -> str:
         return str(self.mx.__version__)
 
     def unsupported(self) -> Optional[str]:
         config = self.config
-        if config.device != "cpu":
-            return f"device {config.device!r}: the package mxnet 1.9.1 is a CPU build"
-        if config.precision != "fp32":
-            return f"precision {config.precision!r}: this adapter trains in fp32"
+        if self._on_gpu and self._index >= self._gpus:
+            here = f"device {config.device!r}: MXNet {self.mx.__version__}"
+            if not self._has_cuda:
+                return f"{here} is a build for CPUs; install mxnet-cu112 in that interpreter, the last CUDA build"
+            return f"{here} is built with CUDA and sees {self._gpus} GPUs here"
+        if config.precision != "fp32" and not self._on_gpu:
+            return f"precision {config.precision!r}: on a CPU this adapter trains in fp32"
+        if config.precision == "bf16":
+            return "precision 'bf16': MXNet 1.9 has no kernels for it on GPUs; use 'fp16'"
         if config.execution == "compiled":
             return "execution 'compiled': MXNet 1.9 has no optimising compiler for training; use 'graph'"
         return None
@@ -59,6 +83,7 @@ class MXNetTrainer:
             "optimizer": "gluon.Trainer('sgd')",
             "running_variance": "biased",
             "threads": self.config.threads,
+            **({"tf32": self.config.precision == "tf32", "amp": self._amp is not None} if self._on_gpu else {}),
         }
 
     @property
@@ -72,7 +97,7 @@ class MXNetTrainer:
     def build(self, graph: Graph) -> None:
         config, mx = self.config, self.mx
         self._network = _make_network(mx, graph)
-        self._network.initialize(mx.init.Zero())
+        self._network.initialize(mx.init.Zero(), ctx=self._context)
         if self._hybridize is not None:
             self._network.hybridize(**self._hybridize)
         self._parameters = _by_graph_name(self._network)
@@ -82,6 +107,8 @@ class MXNetTrainer:
         self._loss.hybridize()
         options = {"learning_rate": config.learning_rate, "momentum": config.momentum, "wd": config.weight_decay}
         self._optimizer = mx.gluon.Trainer(self._network.collect_params(), "sgd", options)
+        if self._amp:
+            self._amp.init_trainer(self._optimizer)
         if config.weight_decay:
             # gluon leaves biases and BatchNorm out of weight decay; torch, which the graph follows, does not
             for parameter in self._parameters.values():
@@ -108,8 +135,8 @@ class MXNetTrainer:
         return np.empty(shape, dtype=np.float32)
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        nd = self.mx.nd
-        return Batch(nd.array(images), nd.array(labels, dtype="int32"), len(labels))
+        nd, context = self.mx.nd, self._context
+        return Batch(nd.array(images, ctx=context), nd.array(labels, dtype="int32", ctx=context), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
         return batch.images.asnumpy(), batch.labels.asnumpy().astype(np.int64)
@@ -123,12 +150,14 @@ class MXNetTrainer:
             sampler=EpochOrder(len(pictures), self.config.seed),
             last_batch="keep",
             num_workers=self.config.loader_workers,
+            pin_memory=self._on_gpu,
+            pin_device_id=self._index,
         )
         start_loader(loader)
         return loader
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        context = self.mx.cpu()
+        context = self._context
         for images, labels in pipeline:
             # loader workers hand over arrays in cpu_shared memory, which a hybridised network does not take
             yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
@@ -143,13 +172,22 @@ class MXNetTrainer:
         with self.mx.autograd.record():
             logits = self._network(batch.images)
             loss = self._loss(logits.expand_dims(2), batch.labels.expand_dims(1))
+            if self._amp:
+                with self._amp.scale_loss(loss, self._optimizer) as scaled:
+                    self.mx.autograd.backward(scaled)
+                return loss
         loss.backward()
         return loss
+
+    @property
+    def _loss_scale(self) -> float:
+        return float(self._optimizer._amp_loss_scaler.loss_scale) if self._amp else 1.0
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._backward(batch)
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
-        return {name: p.grad().asnumpy() / np.float32(batch.size) for name, p in trained.items()}
+        times = np.float32(batch.size * self._loss_scale)
+        return {name: p.grad().asnumpy() / times for name, p in trained.items()}
 
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss.mean().asscalar()) for loss in losses]
@@ -185,6 +223,40 @@ class MXNetTrainer:
     def release(self) -> None:
         self.mx.nd.waitall()
         self._network = self._optimizer = None
+
+
+def _gpu_environment(config: TrainConfig) -> Dict[str, str]:
+    variables = {"MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION": "0"}  # float32 stays float32
+    if config.precision != "tf32":
+        variables["NVIDIA_TF32_OVERRIDE"] = "0"  # MXNet has no switch of its own; this is that of the libraries
+    if config.tuning == "recommended":
+        variables["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "2"  # the fastest algorithm, whatever memory it takes
+    return variables
+
+
+def _import_mxnet(device: str) -> Any:
+    try:
+        import mxnet
+    except OSError as error:
+        raise Unsupported(f"device {device!r}: MXNet's library does not load here ({error})") from None
+    return mxnet
+
+
+def _load_cuda_libraries() -> None:
+    """Load the libraries that pip put beside MXNet, those first that others need: its own looks on the system only."""
+    waiting = sorted(path for folder in sys.path for path in Path(folder).glob("nvidia/*/lib/lib*.so*"))
+    before = len(waiting) + 1
+    while len(waiting) < before:
+        before = len(waiting)
+        waiting = [path for path in waiting if not _loads(path)]
+
+
+def _loads(path: Path) -> bool:
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
 
 
 class PictureDataset:

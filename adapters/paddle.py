@@ -5,6 +5,7 @@ Linear weights are (in, out); BatchNorm's momentum is the share of the old stati
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+AUTO_CAST = {"bf16": "bfloat16", "fp16": "float16"}
+LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 
 
 class PaddleTrainer:
@@ -25,15 +28,23 @@ class PaddleTrainer:
     def environment(config: TrainConfig) -> Dict[str, str]:
         threads = str(config.threads)
         # without it, importing paddle sets OMP_NUM_THREADS to 1
-        return {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "FLAGS_paddle_num_threads": threads}
+        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "FLAGS_paddle_num_threads": threads}
+        if config.device != "cpu":
+            if config.precision != "tf32":
+                variables["NVIDIA_TF32_OVERRIDE"] = "0"  # Paddle has no public switch; this is that of the libraries
+            variables["FLAGS_cudnn_exhaustive_search"] = "1" if config.tuning == "recommended" else "0"
+        return variables
 
     def __init__(self, config: TrainConfig) -> None:
-        self._keeps_memory = config.tuning == "recommended" and keep_freed_memory()
+        self._on_gpu = config.device != "cpu"
+        self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
         import paddle
 
         self.paddle = paddle
         self.config = config
-        paddle.set_device("cpu")
+        self._index = int(config.device.partition(":")[2] or 0)
+        self._gpus = paddle.device.cuda.device_count() if self._on_gpu else 0
+        paddle.set_device(f"gpu:{self._index}" if self._index < self._gpus else "cpu")
         paddle.seed(config.seed)
         self._loaders: List[Any] = []
 
@@ -42,13 +53,25 @@ class PaddleTrainer:
 
     def unsupported(self) -> Optional[str]:
         config = self.config
-        if config.device != "cpu":
-            return f"device {config.device!r}: the package paddlepaddle is a CPU build"
-        if config.precision != "fp32":
-            return f"precision {config.precision!r}: this adapter trains in fp32"
-        if config.execution == "compiled":
+        if self._on_gpu and self._index >= self._gpus:
+            return self._no_device()
+        if config.precision != "fp32" and not self._on_gpu:
+            return f"precision {config.precision!r}: on a CPU PaddlePaddle's auto_cast does nothing; use 'fp32'"
+        if config.precision in ("tf32", "bf16"):
+            major, minor = self.paddle.device.cuda.get_device_capability(self._index)
+            if major < 8:
+                return f"precision {config.precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+        if config.execution == "compiled" and not self._on_gpu:
             return "execution 'compiled' is CINN in PaddlePaddle, which its CPU package is built without; use 'graph'"
+        if config.execution == "compiled":
+            return "execution 'compiled' is CINN in PaddlePaddle, which this adapter has no path for; use 'graph'"
         return None
+
+    def _no_device(self) -> str:
+        here = f"device {self.config.device!r}: PaddlePaddle {self.paddle.__version__}"
+        if not self.paddle.is_compiled_with_cuda():
+            return f"{here} is a build for CPUs; install paddlepaddle-gpu in that interpreter"
+        return f"{here} is built for CUDA {self.paddle.version.cuda()} and sees {self._gpus} GPUs here"
 
     def settings(self) -> Dict[str, Any]:
         return {
@@ -58,6 +81,19 @@ class PaddleTrainer:
             "optimizer": "paddle.optimizer.Momentum",
             "running_variance": "biased",
             "threads": self.config.threads,
+            **(self._gpu_settings() if self._on_gpu else {}),
+        }
+
+    def _gpu_settings(self) -> Dict[str, Any]:
+        precision, version = self.config.precision, self.paddle.version
+        return {
+            "gpu": self.paddle.device.cuda.get_device_name(self._index),
+            "cuda": version.cuda(),
+            "cudnn": version.cudnn(),
+            "cudnn_exhaustive_search": self.config.tuning == "recommended",
+            "tf32": precision == "tf32",
+            **({"auto_cast": "O1"} if precision in AUTO_CAST else {}),
+            **({"loss_scale": f"dynamic, from {LOSS_SCALE:g}"} if precision == "fp16" else {}),
         }
 
     def build(self, graph: Graph) -> None:
@@ -69,6 +105,8 @@ class PaddleTrainer:
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
         self._loss = paddle.nn.CrossEntropyLoss()
+        scales = self._on_gpu and config.precision == "fp16"
+        self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
         self._optimizer = paddle.optimizer.Momentum(
             learning_rate=config.learning_rate,
             momentum=config.momentum,
@@ -116,17 +154,29 @@ class PaddleTrainer:
 
     def train_step(self, batch: Batch) -> Any:
         loss = self._backward(batch)
-        self._optimizer.step()
+        if self._scaler:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        else:
+            self._optimizer.step()
         self._optimizer.clear_grad()
         return loss.detach()
 
     def _backward(self, batch: Batch) -> Any:
-        loss = self._loss(self._call(batch.images), batch.labels)
-        loss.backward()
+        with self._auto_cast():
+            loss = self._loss(self._call(batch.images), batch.labels)
+        (self._scaler.scale(loss) if self._scaler else loss).backward()
         return loss
+
+    def _auto_cast(self) -> Any:
+        dtype = AUTO_CAST.get(self.config.precision)
+        return self.paddle.amp.auto_cast(dtype=dtype) if dtype else contextlib.nullcontext()
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._backward(batch)
+        if self._scaler:
+            self._scaler.unscale_(self._optimizer)
+            self._scaler.update()
         held = {name: t.grad.numpy() for name, t in self._arrays.items() if not t.stop_gradient}
         self._optimizer.clear_grad()
         return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in held.items()}
@@ -137,13 +187,15 @@ class PaddleTrainer:
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             self._network.eval()
-        with self.paddle.no_grad():
-            logits = self._network(batch.images).numpy()
+        with self.paddle.no_grad(), self._auto_cast():
+            logits = self._network(batch.images).astype("float32").numpy()
         self._network.train()
         return logits
 
     def synchronize(self) -> None:
-        """Nothing to wait for: a CPU step has ended when it returns."""
+        """A CPU step has ended when it returns."""
+        if self._on_gpu:
+            self.paddle.device.synchronize()
 
     def device_times(self) -> Optional[DeviceTimes]:
         return None

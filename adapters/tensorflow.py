@@ -16,6 +16,8 @@ from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
+STEPS_BEFORE_GROWTH = 2000
 
 
 class TensorFlowTrainer:
@@ -25,12 +27,14 @@ class TensorFlowTrainer:
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
         threads = str(config.threads)
+        # on a GPU it would otherwise take all of its memory at once, and hide what a cell needs
+        device = {"CUDA_VISIBLE_DEVICES": "-1"} if config.device == "cpu" else {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         return {
             "OMP_NUM_THREADS": threads,
             "TF_NUM_INTRAOP_THREADS": threads,
             "TF_NUM_INTEROP_THREADS": threads,
             "TF_CPP_MIN_LOG_LEVEL": "1",
-            "CUDA_VISIBLE_DEVICES": "-1",
+            **device,
         }
 
     def __init__(self, config: TrainConfig) -> None:
@@ -41,16 +45,30 @@ class TensorFlowTrainer:
         tensorflow.config.threading.set_intra_op_parallelism_threads(config.threads)
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
         tensorflow.random.set_seed(config.seed)
+        self._on_gpu = config.device != "cpu"
+        self._gpu = _choose_gpu(tensorflow, config.device) if self._on_gpu else None
+        tensorflow.config.experimental.enable_tensor_float_32_execution(config.precision == "tf32")
 
     def version(self) -> str:
         return str(self.tf.__version__)
 
     def unsupported(self) -> Optional[str]:
-        if self.config.device != "cpu":
-            return f"device {self.config.device!r}: this adapter trains on cpu"
-        if self.config.precision != "fp32":
-            return f"precision {self.config.precision!r}: this adapter trains in fp32"
+        config = self.config
+        if self._on_gpu and self._gpu is None:
+            return _no_device(self.tf, config.device)
+        if config.precision in ("tf32", "fp16") and not self._on_gpu:
+            return f"precision {config.precision!r} is for GPUs; on a CPU TensorFlow trains in fp32 and bf16"
+        if config.precision in ("tf32", "bf16") and self._on_gpu:
+            capability = self._details.get("compute_capability") or (8, 0)
+            if capability < (8, 0):
+                found = "{}.{}".format(*capability)
+                return f"precision {config.precision!r} needs compute capability 8.0; this GPU has {found}"
         return None
+
+    @property
+    def _details(self) -> Dict[str, Any]:
+        """What TensorFlow says of the GPU: device_name, compute_capability."""
+        return dict(self.tf.config.experimental.get_device_details(self._gpu))
 
     def settings(self) -> Dict[str, Any]:
         return {
@@ -59,14 +77,32 @@ class TensorFlowTrainer:
             "jit_compile": self._execution == "compiled",
             "optimizer": "ResourceApplyMomentum",
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
+            **(self._gpu_settings() if self._gpu else {}),
+            **({"loss_scale": f"dynamic, from {LOSS_SCALE:g}"} if self._scales else {}),
         }
+
+    def _gpu_settings(self) -> Dict[str, Any]:
+        build = self.tf.sysconfig.get_build_info()
+        return {
+            "gpu": self._details.get("device_name"),
+            "cuda": build.get("cuda_version"),
+            "cudnn": build.get("cudnn_version"),
+            "memory_growth": True,
+            "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
+        }
+
+    @property
+    def _scales(self) -> bool:
+        return self.config.precision == "fp16"
 
     @property
     def _execution(self) -> str:
         return "graph" if self.config.execution == "default" else self.config.execution
 
     def build(self, graph: Graph) -> None:
-        self._network = Network(self.tf, graph)
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(self.config.precision, "float32")
+        self._network = Network(self.tf, graph, dtype)
+        self._scale = LossScale(self.tf) if self._scales else None
         trainable = [p.name for p in graph.parameters() if p.trainable]
         self._trainable = [self._network.variables[name] for name in trainable]
         self._momenta = [self.tf.Variable(self.tf.zeros_like(v), trainable=False) for v in self._trainable]
@@ -90,13 +126,21 @@ class TensorFlowTrainer:
         return np.empty(shape, dtype=np.float32)
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+        with self.tf.device(self._place):
+            return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+
+    @property
+    def _place(self) -> str:
+        return "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
 
     def read_batch(self, batch: Batch) -> Any:
         return batch.images.numpy(), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        return make_dataset(self.tf, pictures, self.config)
+        dataset = make_dataset(self.tf, pictures, self.config)
+        if not self._on_gpu:
+            return dataset
+        return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline:
@@ -116,9 +160,15 @@ class TensorFlowTrainer:
 
     def _step_eagerly(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._loss_and_gradients(images, labels)
+        if self._scale:
+            self._scale.update_if_finite(gradients, lambda: self._update_all(gradients))
+        else:
+            self._update_all(gradients)
+        return loss
+
+    def _update_all(self, gradients: List[Any]) -> None:
         for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
             self._update(variable, momentum, gradient)
-        return loss
 
     def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
         tf = self.tf
@@ -126,7 +176,9 @@ class TensorFlowTrainer:
             tape.watch(self._trainable)
             logits = self._network(images, training=True)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-        return loss, tape.gradient(loss, self._trainable)
+            scaled = self._scale.times(loss) if self._scale else loss
+        gradients = tape.gradient(scaled, self._trainable)
+        return loss, self._scale.undo(gradients) if self._scale else gradients
 
     def _update(self, variable: Any, momentum: Any, gradient: Any) -> None:
         if self.config.weight_decay:
@@ -146,7 +198,9 @@ class TensorFlowTrainer:
         return self._network(batch.images, training=training, keep_statistics=True).numpy()
 
     def synchronize(self) -> None:
-        """Nothing to wait for: on a CPU a tf.function returns when it has run."""
+        """On a CPU a tf.function returns when it has run."""
+        if self._on_gpu:
+            self.tf.test.experimental.sync_devices()
 
     def device_times(self) -> Optional[DeviceTimes]:
         return None
@@ -198,12 +252,47 @@ def _span_name(plane: Any, event: Any, kind: str) -> str:
     return "" if name.startswith("__") else re.sub(r"\.\d+$", "", name)
 
 
-class Network:
-    """The graph over tf.Variables, by graph name: convolutions HWIO, linear layers (in, out)."""
+class LossScale:
+    """Keeps small gradients of fp16 from vanishing: the loss is multiplied, and halved again where they overflow."""
 
-    def __init__(self, tf: Any, graph: Graph) -> None:
+    def __init__(self, tf: Any) -> None:
+        self._tf = tf
+        self._scale = tf.Variable(LOSS_SCALE, trainable=False)
+        self._since = tf.Variable(0, trainable=False)  # steps that went well since the scale was changed
+
+    def times(self, loss: Any) -> Any:
+        return loss * self._scale
+
+    def undo(self, gradients: List[Any]) -> List[Any]:
+        return [gradient / self._scale for gradient in gradients]
+
+    def update_if_finite(self, gradients: List[Any], update: Callable[[], None]) -> None:
+        tf = self._tf
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        tf.cond(finite, lambda: self._went_well(update), self._overflowed)
+
+    def _went_well(self, update: Callable[[], None]) -> Any:
+        tf = self._tf
+        update()
+        grows = self._since + 1 >= STEPS_BEFORE_GROWTH
+        self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
+        return self._since.assign(tf.where(grows, 0, self._since + 1))
+
+    def _overflowed(self) -> Any:
+        self._scale.assign(self._scale / 2)
+        return self._since.assign(0)
+
+
+class Network:
+    """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
+
+    It computes in `dtype`, and BatchNorm's statistics and the logits in float32.
+    """
+
+    def __init__(self, tf: Any, graph: Graph, dtype: str = "float32") -> None:
         self.tf = tf
         self.graph = graph
+        self.dtype = dtype
         self._nodes = {parameter.name: node for node in graph.nodes for parameter in _parameters(node)}
         shapes = graph.shapes()
         # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
@@ -261,15 +350,18 @@ class Network:
         def apply(node: Node, *inputs: Any) -> Any:
             return LOWERINGS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
 
-        return evaluate(self.graph, apply, images)
+        return self.tf.cast(evaluate(self.graph, apply, self.tf.cast(images, self.dtype)), "float32")
 
     def _of(self, node: Node, parameter: str) -> Any:
         return self.variables[f"{node.name}.{parameter}"]
 
+    def _cast(self, node: Node, parameter: str) -> Any:
+        return self.tf.cast(self._of(node, parameter), self.dtype)
+
     def conv2d(self, node: Node, x: Any, **_: Any) -> Any:
         a = node.attrs
         x, pads = _pad(self.tf, x, a)
-        weight = self._of(node, "weight")
+        weight = self._cast(node, "weight")
         if _is_depthwise(a):
             y = self.tf.nn.depthwise_conv2d(x, weight, [1, a["stride"], a["stride"], 1], pads)
         elif a["groups"] == 1:
@@ -277,7 +369,7 @@ class Network:
         else:  # tf.nn.conv2d has no grouped kernels on a CPU
             parts = zip(*(self.tf.split(array, a["groups"], axis=3) for array in (x, weight)))
             y = self.tf.concat([self.tf.nn.conv2d(part, kernel, a["stride"], pads) for part, kernel in parts], axis=3)
-        return self.tf.nn.bias_add(y, self._of(node, "bias")) if a["bias"] else y
+        return self.tf.nn.bias_add(y, self._cast(node, "bias")) if a["bias"] else y
 
     def batchnorm(self, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
         tf, a = self.tf, node.attrs
@@ -309,11 +401,11 @@ class Network:
         if size % output == 0:
             return self.tf.nn.avg_pool2d(x, size // output, size // output, "VALID")
         # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows and columns
-        matrix = self.tf.constant(_adaptive_matrix(size, output))
+        matrix = self.tf.cast(_adaptive_matrix(size, output), x.dtype)
         return self.tf.einsum("ih,nhwc,jw->nijc", matrix, x, matrix)
 
     def linear(self, node: Node, x: Any, **_: Any) -> Any:
-        return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._of(node, "weight")), self._of(node, "bias"))
+        return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._cast(node, "weight")), self._cast(node, "bias"))
 
     def dropout(self, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
         return self.tf.nn.dropout(x, rate=node.attrs["p"]) if training else x
@@ -336,6 +428,26 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
 
 def _is_depthwise(a: Mapping[str, Any]) -> bool:
     return 1 < a["groups"] == a["in_channels"] == a["out_channels"]
+
+
+def _choose_gpu(tf: Any, device: str) -> Any:
+    """The GPU of "cuda:N", made the only one TensorFlow sees, its memory taken as needed; None if it is not there."""
+    found = tf.config.list_physical_devices("GPU")
+    index = int(device.partition(":")[2] or 0)
+    if index >= len(found):
+        return None
+    tf.config.set_visible_devices(found[index], "GPU")
+    tf.config.experimental.set_memory_growth(found[index], True)
+    return found[index]
+
+
+def _no_device(tf: Any, device: str) -> str:
+    found = len(tf.config.list_physical_devices("GPU"))
+    here = f"device {device!r}: TensorFlow {tf.__version__}"
+    if not tf.test.is_built_with_cuda():
+        return f"{here} is a build for CPUs; install tensorflow[and-cuda] in that interpreter"
+    remedy = "" if found else "; if nvidia-smi shows one, install tensorflow[and-cuda] for the CUDA libraries"
+    return f"{here} is built with CUDA and sees {found} GPUs here{remedy}"
 
 
 def _pad(tf: Any, x: Any, a: Mapping[str, Any]) -> Tuple[Any, str]:

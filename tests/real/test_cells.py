@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from framework_compare import compare
+from framework_compare import compare, environments
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
@@ -101,3 +101,26 @@ def test_threads_limit_what_a_framework_uses(framework, real_pictures, tmp_path)
 def test_a_device_that_is_not_there_is_unsupported(framework, real_pictures, tmp_path):
     frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", epochs=1, **SMALL).frame
     assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_build_for_cpus_says_that_it_is_one(framework, real_pictures, tmp_path):
+    python = {framework: str(environments.ensure(framework).python)}
+    settings = {**SMALL, "epochs": 1, "pipeline": "memory", "python": python}
+    frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", **settings).frame
+    assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]
+
+
+PRECISIONS = {"torch": {"fp32", "bf16"}, "tensorflow": {"fp32", "bf16"}, "jax": {"fp32", "bf16"}}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_precision_trains_on_a_cpu_or_says_why_not(framework, real_pictures, tmp_path):
+    settings = {**SMALL, "epochs": 6, "pipeline": "memory", "learning_rate": 0.003}
+    precision = ["fp32", "tf32", "bf16", "fp16"]
+    study = compare(framework, "alexnet", dataset=real_pictures, out=tmp_path / "s", precision=precision, **settings)
+    for row in study.frame.itertuples():
+        if row.precision in PRECISIONS.get(framework, {"fp32"}):
+            assert row.status == "ok" and row.loss_last < row.loss_first, f"{row.precision}: {row.reason}"
+        else:
+            assert row.status == "unsupported" and row.precision in row.reason

@@ -69,7 +69,7 @@ class Trial:
     @functools.cached_property
     def environment(self) -> Environment:
         """The framework's environment, made if need be; fails the test where there is none."""
-        found = self.where.environment(self.framework, self.say)
+        found = self.where.environment(self.framework, self.say, self.config.device)
         if isinstance(found, str):
             raise EnvironmentUnavailable(found)
         return found

@@ -98,7 +98,7 @@ def train_curves(
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
     with tempfile.TemporaryDirectory(prefix="framework-compare-curves-") as place:
-        ready = {name: where.environment(name, say) for name in names}
+        ready = {name: where.environment(name, say, configs[0].device) for name in names}
         lesson = Lesson(Path(place), index.name, index.pictures, steps, configs[0], say)
         return [
             lesson.curves(model, configs, ready)

@@ -22,6 +22,7 @@ from framework_compare.parity.result import FAILED, PASSED, UNSUPPORTED, Level, 
 from framework_compare.parity.workers import RunTasks
 from framework_compare.planning import Names
 from framework_compare.protocol import TrainConfig
+from framework_compare.readiness import lack
 
 Say = Callable[[str], None]
 
@@ -34,11 +35,15 @@ class Where:
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installer: str = "pip"
 
-    def environment(self, name: str, say: Say) -> Union[Environment, str]:
-        """A framework's environment, or why there is none."""
+    def environment(self, name: str, say: Say, device: str = "cpu") -> Union[Environment, str]:
+        """A framework's environment on a device, or why there is none."""
+        python = self.python.get(name)
+        lacking = None if environments.is_given(registry.framework(name), python) else lack(name, device)
+        if lacking:
+            return lacking.why
         try:
             return environments.ensure(
-                name, python=self.python.get(name), installer=self.installer, index=self.index.get(name), report=say
+                name, device=device, python=python, installer=self.installer, index=self.index.get(name), report=say
             )
         except EnvironmentUnavailable as error:
             return str(error)
@@ -65,7 +70,8 @@ def verify(
     chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, **settings})
     with _folder(folder) as place:
-        climb = Climb(place, {name: where.environment(name, say) for name in names}, questions, fresh, say)
+        ready = {name: where.environment(name, say, configs[0].device) for name in names}
+        climb = Climb(place, ready, questions, fresh, say)
         return [
             climb.parity(framework, model, config)
             for model in chosen

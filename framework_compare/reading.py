@@ -91,11 +91,16 @@ def check(connection: sqlite3.Connection, path: Path, *, whole_bytes: float = ma
 
     Of a file of more than whole_bytes the tables of samples are not looked at.
     """
+    check_length(connection, path)
+    for table in ("",) if path.stat().st_size <= whole_bytes else _tables(connection):
+        schema.quick_check(connection, table)
+
+
+def check_length(connection: sqlite3.Connection, path: Path) -> None:
+    """sqlite3.DatabaseError where a file was cut short; a cut within its last page is nothing that SQLite objects to."""
     size = path.stat().st_size
     if size < _stated_bytes(connection) and not Path(f"{path}-wal").exists():
         raise sqlite3.DatabaseError(f"it was cut short to {size} bytes")
-    for table in ("",) if size <= whole_bytes else _tables(connection):
-        schema.quick_check(connection, table)
 
 
 def _stated_bytes(connection: sqlite3.Connection) -> int:

@@ -94,6 +94,7 @@ class Store:
                 connection = reading.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
                 undo.callback(connection.close)
                 if not readonly:
+                    reading.check_length(connection, path)
                     schema.prepare(connection, path)
             undo.pop_all()
         return cls(folder, connection, lock)

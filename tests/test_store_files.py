@@ -236,6 +236,14 @@ def test_a_damaged_study_is_not_shown_and_the_export_is_named(tmp_path, monkeypa
         Comparison.load(tmp_path)
 
 
+def test_a_study_cut_within_its_last_page_is_not_written_to(tmp_path):
+    content = recorded(tmp_path)[:-1000]
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(StudyError, match=f"cut short to {len(content)} bytes"):
+        Store.open(tmp_path, readonly=False)
+    assert (tmp_path / FILE).read_bytes() == content
+
+
 def test_damage_among_the_samples_of_a_small_study_is_told(tmp_path):
     content = recorded(tmp_path)
     middle = len(content) // 2 // 4096 * 4096

@@ -344,7 +344,7 @@ class CapturedStep:
         if shape not in self._captured:
             self._captured[shape] = self._capture(images, labels)
         graph, held_images, held_labels, loss = self._captured[shape]
-        if self._filled != (graph, images):
+        if self._filled[0] is not graph or self._filled[1] is not images:
             held_images.copy_(images), held_labels.copy_(labels)
             self._filled = (graph, images)
         graph.replay()

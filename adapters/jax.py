@@ -2,8 +2,9 @@
 
 XLA compiles whatever jax.jit captures, so `graph` and `compiled` are the same; `eager` runs op by op. On a CPU
 `recommended` states 1x1 convolutions as matrix products, depthwise ones and max pooling as sums and maxima of shifted
-pictures: XLA's own take 1.4 (ResNet-50) to 2.9 times (MobileNetV2) the CPU time there. The native pipeline is Grain's
-by read threads: its processes import all of JAX, start anew in each epoch, and read fewer pictures a second.
+pictures: with XLA's own a step takes 2.4 (ResNet-50) to 2.9 times (MobileNetV2) the CPU time, at batch 16. The native
+pipeline is Grain's by read threads: its processes import all of JAX, start anew in each epoch, and read fewer
+pictures a second.
 """
 
 from __future__ import annotations

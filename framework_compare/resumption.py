@@ -42,8 +42,8 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
 
 def check_same_sweep(store: Store, cells: Sequence[Cell], settings: Mapping[str, Any]) -> None:
     """StudyError that shows what differs between a stability sweep and the one asked for now; cells: its first ones."""
-    before, now = (each.get("stability") for each in (store.settings(), settings))
-    if before is None:
+    before, now = store.settings().get("stability") or {}, settings["stability"]
+    if not before:
         raise StudyError(f"{store.folder} holds a study that is no stability sweep; name another folder")
     sizes = ("batch_sizes", "search")
     found = [

@@ -208,6 +208,17 @@ def test_what_a_framework_does_not_support_is_said(mutate):
     assert "one only" in found.reason
 
 
+def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(mutate):
+    mutate(
+        "\n    def open_pipeline(self, pictures):\n"
+        "        from framework_compare.errors import Unsupported\n"
+        "        raise Unsupported('its loader is not installed')\n"
+    )
+    found = climb()
+    assert (found.status, found.column()) == ("passed", "0-3, 5, not asked: 4")
+    assert found.levels[4].where == "its loader is not installed"
+
+
 def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
     mutate(BIASED + declared)

@@ -23,6 +23,10 @@ ALPHA = 1e-6  # of each test of a distribution: an honest pipeline fails one in 
 SAME_CROP = 0.05  # pixels
 
 
+class NotHere(Exception):
+    """The interpreter has no native pipeline: its loader is a package that is not installed."""
+
+
 def judge(run_tasks: Callable[..., Any], config: TrainConfig) -> Level:
     """The level's verdict on the pipeline of one framework; the first thing that is wrong is its `where`."""
     folder = run_tasks.folder / "pictures"
@@ -36,6 +40,8 @@ def judge(run_tasks: Callable[..., Any], config: TrainConfig) -> Level:
         return Level(4, True, where, error, ratio)
     except Wrong as wrong:
         return Level(4, False, str(wrong))
+    except NotHere as lacking:
+        return Level(4, False, str(lacking), asked=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -47,6 +53,8 @@ def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings:
     changed = {**settings, "num_classes": len(listed), "pipeline": "native"}
     run, said, folder = run_tasks([task], f"native-{name}", **changed)
     answer = said.get("native", {"error": run.reason})
+    if answer.get("error", "").startswith("Unsupported: "):
+        raise NotHere(answer["error"].partition(": ")[2])
     if "error" in answer:
         raise Wrong(f"the native pipeline: {answer['error']}")
     held = np.load(folder / "native.npz")

@@ -41,6 +41,8 @@ def _figures(one: Parity, notes: List[str]) -> List[Figure]:
 def _figure(level: "Level | None", one: Parity, notes: List[str]) -> Figure:
     if level is None:
         return Figure("-")
+    if not level.asked:
+        return Figure("not asked", _note(f"{one.framework}: {level.where}", notes))
     if level.passed:
         return Figure("ok" if level.ratio is None else f"{level.ratio:.2f}")
     text = f"{one.framework} {one.model}: {level.where}"

@@ -25,6 +25,7 @@ class Level:
     where: str = ""  # of the worst error, or what is wrong
     error: Optional[float] = None
     ratio: Optional[float] = None
+    asked: bool = True  # False where an interpreter lacks what the level needs: it neither holds nor fails
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +58,17 @@ class Parity:
     @property
     def worst(self) -> Optional[Level]:
         """The failed level, else the one nearest to its tolerance."""
-        failed = [level for level in self.levels if not level.passed]
+        failed = [level for level in self.levels if level.asked and not level.passed]
         measured = [level for level in self.levels if level.ratio is not None]
         return failed[0] if failed else max(measured, key=lambda level: level.ratio or 0.0, default=None)
 
     def column(self) -> str:
-        """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "unverified"."""
+        """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
         if self.status == PASSED:
-            return f"0-{self.highest}"
+            left_out = [level.number for level in self.levels if not level.asked]
+            above = [level.number for level in self.levels if level.passed and level.number > (self.highest or 0)]
+            texts = [f"0-{self.highest}", *map(str, above), *(f"not asked: {number}" for number in left_out)]
+            return ", ".join(texts)
         if self.status != FAILED or self.worst is None:
             return self.status
         held = "none" if self.highest is None else f"0-{self.highest}"

@@ -153,7 +153,7 @@ class Climb:
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         key = cache.pipeline_key(registry.framework(found.framework), environment.version, config)
         level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)
-        if level is None:
+        if level is None or not level.asked:  # what was lacking may have been installed since
             self.say(f"{found.framework}: native pipeline")
             level = pipelines.judge(self._launcher(found.framework, config, environment), config)
             self._climbed[key] = True
@@ -232,5 +232,5 @@ def _unsupported(framework: str, version: str, model: str, config: TrainConfig, 
 def with_level(found: Parity, level: Level) -> Parity:
     """A verdict with one more level, in order."""
     levels = tuple(sorted((*(l for l in found.levels if l.number != level.number), level), key=lambda l: l.number))
-    status = found.status if level.passed else FAILED
+    status = found.status if level.passed or not level.asked else FAILED
     return dataclasses.replace(found, levels=levels, status=status)

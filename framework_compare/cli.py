@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional
+from typing import Annotated, Any, Iterator, List, Optional
 
 import typer
 

@@ -282,7 +282,9 @@ class Network:
             x = x[:, ::stride, ::stride]
             return (x.reshape(-1, a["in_channels"]) @ weight[0, 0]).reshape(*x.shape[:3], -1)
         if self.shifts and a["groups"] == a["in_channels"] == a["out_channels"]:
-            return sum(view * weight[i, j, 0] for i, j, view in self._shifted(x, a, 0))
+            # summed in float32, as XLA's own convolution does: the weight's gradient has thousands of terms
+            exact, kernel = x.astype("float32"), weight.astype("float32")
+            return sum(view * kernel[i, j, 0] for i, j, view in self._shifted(exact, a, 0)).astype(self.dtype)
         return self.jax.lax.conv_general_dilated(
             x,
             weight,

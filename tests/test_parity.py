@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from framework_compare import oracle, registry
+from framework_compare.parity import in_study
 from framework_compare.parity import verify as ladder
 from framework_compare.registry import Framework
 
@@ -284,3 +285,10 @@ def test_parity_can_be_left_out(mutate, pictures, tmp_path):
     mutate()
     found = train(pictures, tmp_path, verify="off")
     assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "\0"], ids=["missing", "cut short", "a list", "binary"])
+def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
+    if content is not None:
+        (tmp_path / in_study.FILE).write_text(content)
+    assert in_study.read(tmp_path) == {}

@@ -75,8 +75,9 @@ def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:
 
 
 def read(folder: Path) -> Dict[str, Dict[str, Any]]:
-    """Verdicts by key, empty for a study that was run without asking for any."""
+    """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
     try:
-        return json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}

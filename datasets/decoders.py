@@ -72,11 +72,9 @@ class _Decoder:
             raise DataError(f"a process that reads pictures did not start; exit code {self._process.wait()}")
 
     def fill(self, images: np.ndarray, tasks: List[Dict[str, Any]]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it has ended, as the missing answer will say
             self._to.write(json.dumps(tasks).encode() + b"\n")
             self._to.flush()
-        except OSError:
-            pass  # it has ended, as the missing answer will say
         answer = self._from.readline()
         if not answer:
             raise DataError(f"a process that reads pictures ended with code {self._process.wait()}")

@@ -34,6 +34,11 @@ cli.main()
 """
 
 
+def take_ctrl_c() -> None:
+    """In the child: as from a terminal, where a suite started in the background by a shell has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Parent:
     """`framework-compare` with the test framework, in a process of its own."""
 
@@ -49,6 +54,7 @@ class Parent:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=take_ctrl_c,
             start_new_session=True,  # as a terminal's foreground group: a Ctrl-C is for this one alone
         )
 
@@ -146,7 +152,9 @@ main()
 @pytest.mark.parametrize("at", ["cli", "planning"])
 def test_a_stop_while_the_program_starts_is_one_line(at, number):
     command = [sys.executable, "-c", SLOW_IMPORT, at]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=take_ctrl_c
+    )
     assert process.stdout.readline() == "importing\n"
     process.send_signal(number)
     told = process.communicate(timeout=30)[1]

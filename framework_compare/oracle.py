@@ -294,20 +294,29 @@ class Oracle:
             for name, new in mode.statistics.items()
         }
 
-    def gradients(self, images: Array, labels: Array) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
+    def gradients(
+        self, images: Array, labels: Array, *, dropout: Optional[np.random.Generator] = None
+    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         """Loss, logits, gradient of the mean loss by every trainable parameter, new running statistics."""
         tape: List[Tuple[Node, Backward]] = []
-        mode = Mode(True, self.plain_sums)
+        mode = Mode(True, self.plain_sums, dropout=dropout)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         loss, gradient = cross_entropy(logits, labels)
         found = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
         return float(loss), logits, {name: found[name] for name in trainable_names(self.graph)}, mode.statistics
 
     def train_step(
-        self, images: Array, labels: Array, *, learning_rate: float, momentum: float = 0.0, weight_decay: float = 0.0
+        self,
+        images: Array,
+        labels: Array,
+        *,
+        learning_rate: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        dropout: Optional[np.random.Generator] = None,
     ) -> Tuple[float, Array, Dict[str, Array]]:
         """One step of SGD (v = momentum v + g + decay w; w -= rate v); returns loss, logits and gradients before it."""
-        loss, logits, gradients, statistics = self.gradients(images, labels)
+        loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout)
         rate, keep, decay = (self.dtype.type(value) for value in (learning_rate, momentum, weight_decay))
         for name, gradient in gradients.items():
             velocity = self._momentum.setdefault(name, np.zeros_like(gradient))

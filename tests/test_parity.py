@@ -229,11 +229,12 @@ def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     assert climb().highest == 2
 
 
-def test_an_adapter_that_raises_fails_that_level_only(mutate):
-    mutate("\n    def gradients(self, batch):\n        raise NotImplementedError('no gradients')\n")
+def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
+    mutate("\n    def gradients(self, batch):\n        raise RuntimeError('no gradients')\n")
     found = climb()
-    assert [level.number for level in found.levels if not level.passed] == [2]
-    assert "no gradients" in found.levels[2].where
+    failed = [level for level in found.levels if not level.passed]
+    assert [level.number for level in failed] == [2, 5]
+    assert all("no gradients" in level.where for level in failed)
 
 
 def test_records_survive_json(mutate):
@@ -285,6 +286,75 @@ def test_parity_can_be_left_out(mutate, pictures, tmp_path):
     mutate()
     found = train(pictures, tmp_path, verify="off")
     assert found.frame["parity"].isna().all() and "parity" not in found.table("time", width=200)
+
+
+NO_DROPOUT_IN_STEPS = """
+    def gradients(self, batch):
+        return self.oracle.gradients(batch.images, batch.labels)[2]
+"""
+ONE_MASK = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        if training and self.graph.nodes[-1].op == "Dropout":
+            plain = self.oracle.forward(batch.images, training=True)
+            logits = plain * (self.random.random(plain.shape[1:]) < 0.5) * numpy.float32(2)
+        return logits
+"""
+STALE_IMAGES = """
+    def train_step(self, batch):
+        self.first = getattr(self, "first", batch.images)
+        return super().train_step(batch._replace(images=self.first))
+    def load_weights(self, weights):
+        self.__dict__.pop("first", None)
+        super().load_weights(weights)
+"""
+BY_CONFIG = """
+    def gradients(self, batch):
+        factor = numpy.float32(batch.size / self.config.batch_size)
+        return {name: array * factor for name, array in super().gradients(batch).items()}
+"""
+
+
+@pytest.mark.parametrize(
+    "body, level, words",
+    [
+        (NO_DROPOUT_IN_STEPS, 5, "off in training steps"),
+        (ONE_MASK, 5, "all pictures of a batch"),
+        (STALE_IMAGES, 3, ""),
+        (BY_CONFIG, 2, ""),
+    ],
+    ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "loss by config.batch_size"],
+)
+def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
+    mutate(body)
+    found = climb()
+    failed = [one for one in found.levels if not one.passed]
+    assert [one.number for one in failed][:1] == [level] and words in failed[0].where, found.column()
+
+
+def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
+    mark = tmp_path / "killed"
+    body = f"""
+    def gradients(self, batch):
+        import os, signal
+        if not os.path.exists({str(mark)!r}):
+            open({str(mark)!r}, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().gradients(batch)
+"""
+    mutate(body)
+    assert climb().status == "failed"
+    assert climb().status == "passed"
+
+
+def test_an_answer_of_another_form_fails_its_level(mutate):
+    mutate(
+        "\n    def forward(self, batch, *, training=False):\n"
+        "        logits = super().forward(batch, training=training)\n"
+        "        return logits[:, 1:] if self.graph.nodes[-1].op == 'Dropout' else logits\n"
+    )
+    found = climb()
+    assert found.status == "failed" and not found.levels[-1].passed and "cannot be judged" in found.levels[-1].where
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "\0"], ids=["missing", "cut short", "a list", "binary"])

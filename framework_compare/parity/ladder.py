@@ -28,6 +28,7 @@ MOST = 0.75
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
 PASSES = 4  # of dropout
 SIGMAS = 6.0
+FEW = 40  # values: so many are not dropped alike in two pictures by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
 RUNNING_VARIANCE = "running_variance"
@@ -67,6 +68,17 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str
             times = PASSES if training and kind == "with" else 1
             tasks.append({"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)})
             tasks.append({**ask, "name": f"{name} {kind}", "times": times})
+    return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
+
+
+def _in_steps_tasks(graph: Graph, folder: Path) -> List[Dict[str, Any]]:
+    """Gradients as a training step has them, with the network's dropout and without."""
+    tasks = []
+    for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):
+        name = f"dropout in steps {kind}"
+        weights = str(folder / "weights.npy")
+        tasks.append({"ask": "build", "name": f"{name} build", "graph": network.to_dict(), "weights": weights})
+        tasks.append({"ask": "gradients", "name": name, "batches": str(folder / "batches.npz")})
     return tasks
 
 
@@ -116,6 +128,8 @@ class Judge:
             return check()
         except Wrong as wrong:
             return Level(number, False, str(wrong))
+        except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+            return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
 
     def parameters(self) -> Level:
         self._said("build")
@@ -162,7 +176,18 @@ class Judge:
         with_it, without = self._pair("dropout off")
         if not np.array_equal(with_it, without):
             raise Wrong("dropout is on in evaluation mode")
+        self._in_steps(min(node.attrs["p"] for node in nodes))
         return Level(5, True, f"{len(nodes)} layers")
+
+    def _in_steps(self, p: float) -> None:
+        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself, on average: half is asked."""
+        for kind in ("with", "without"):
+            self._said(f"dropout in steps {kind} build")
+        with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
+        both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
+        moved = deviations.relative(*both)
+        if moved < 0.5 * math.sqrt(p / (1 - p)):
+            raise Wrong("dropout is off in training steps: their gradients are those of the network without it")
 
     def _pair(self, name: str) -> List[np.ndarray]:
         for kind in ("with", "without"):
@@ -236,3 +261,6 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
         raise Wrong(f"{name}: kept values are scaled by {float(np.median(scale)):.6g}, expected {1 / (1 - p):.6g}")
     if np.array_equal(dropped[0], dropped[1]):
         raise Wrong(f"{name}: two passes drop the same values")
+    both = alive[0, 0] & alive[0, -1]
+    if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
+        raise Wrong(f"{name}: all pictures of a batch have the same values dropped")

@@ -114,14 +114,16 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
 
 
 def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Array, Array]]:
-    """One batch a step: pictures of coarse and fine noise, the same in each, as they are clear of kinks; other labels."""
+    """One batch a step: pictures of coarse and fine noise, the same in each, as they are clear of kinks, in another
+    order, so that a step which keeps those of the first is seen; other labels."""
     rng = np.random.default_rng(questions.seed)
     shape = (questions.batch_size, *graph.input_shape)
     coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))
     coarse = coarse.repeat(8, axis=2).repeat(8, axis=3)[:, :, : shape[2], : shape[3]]
     images = (0.8 * coarse + 0.6 * rng.standard_normal(shape)).astype(np.float32)
     labels = [np.arange(shape[0]) + step * shape[0] for step in range(questions.steps)]
-    return [(images, (found % graph.num_classes).astype(np.int64)) for found in labels]
+    turned = [np.roll(images, step, axis=0) for step in range(questions.steps)]
+    return [(batch, (found % graph.num_classes).astype(np.int64)) for batch, found in zip(turned, labels)]
 
 
 def learning_rate(

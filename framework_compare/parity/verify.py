@@ -122,12 +122,13 @@ class Climb:
         if isinstance(environment, str):
             return _unsupported(framework, "", model, config, environment)
         graph = planning.build_graph(model, config)
-        key = cache.network_key(entry, environment.version, graph, config)
+        key = cache.network_key(entry, environment.version, graph, config, self.questions)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
         if found is None:
             found = self._climb(framework, model, graph, config, environment)
             self._climbed[key] = True
-            cache.save(key, found.to_dict())
+            if found.status != UNSUPPORTED and not found.reason:  # what was lacking, or killed, need not be next time
+                cache.save(key, found.to_dict())
         found = dataclasses.replace(found, model=model)
         return found if found.status == UNSUPPORTED else self._with_pipeline(found, config, environment)
 
@@ -144,7 +145,7 @@ class Climb:
         if isinstance(environment, str):
             return None
         graph = planning.build_graph(model, config)
-        found = cache.load_network(cache.network_key(entry, environment.version, graph, config))
+        found = cache.load_network(cache.network_key(entry, environment.version, graph, config, self.questions))
         level = cache.load_pipeline(cache.pipeline_key(entry, environment.version, config))
         if found is None or level is None:
             return None
@@ -170,7 +171,8 @@ class Climb:
             return _unsupported(framework, environment.version or "", model, config, reason)
         found, place = self._reference_of(graph, config.precision)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
-        config = dataclasses.replace(config, batch_size=self.questions.batch_size, **found.optimiser)
+        # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
+        config = dataclasses.replace(config, batch_size=self.questions.batch_size + 1, **found.optimiser)
         run_tasks = self._launcher(framework, config, environment)
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":

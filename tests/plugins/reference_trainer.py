@@ -79,10 +79,11 @@ class ReferenceTrainer:
             learning_rate=config.learning_rate,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
+            dropout=self.random,
         )[0]
 
     def gradients(self, batch):
-        return self.oracle.gradients(batch.images, batch.labels)[2]
+        return self.oracle.gradients(batch.images, batch.labels, dropout=self.random)[2]
 
     def read_losses(self, losses):
         return [float(loss) for loss in losses]

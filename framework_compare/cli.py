@@ -29,7 +29,7 @@ for _command in (cli_study.resume, cli_study.stability, cli_study.export):
     app.command()(_command)
 
 Comma = "comma-separated"
-QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 24
+QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 16
 
 
 def main() -> None:

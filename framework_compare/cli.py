@@ -188,7 +188,7 @@ def quickstart(
     ] = None,
     installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
 ) -> None:
-    """All four frameworks and networks on a few rendered pictures: minutes, after some 4 GB of downloads.
+    """All five frameworks and four networks on a few rendered pictures: minutes, after some 5 GB of downloads.
 
     It shows that everything works here. Its figures are from few, small steps: do not quote them.
     """

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from framework_compare import environments, planning, registry
 from framework_compare.environments import Environment
-from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph
 from framework_compare.parity import cache, pipelines
 from framework_compare.parity.divergence import first_divergence
@@ -78,12 +78,6 @@ def verify(
             for config in configs
             for framework in names
         ]
-
-
-def check_can_verify(config: TrainConfig) -> None:
-    """UsageError for a precision that a yardstick of float32 runs does not measure."""
-    if config.precision != "fp32":
-        raise UsageError(f"precision is {config.precision!r}; the yardstick of loss curves is float32: use fp32")
 
 
 @contextlib.contextmanager

@@ -274,8 +274,10 @@ def _transforms(paddle: Any, config: TrainConfig) -> Any:
         [
             crops[config.crop],
             *flips[config.flip],
-            transforms.ToTensor(),
-            transforms.Normalize(MEAN, STD),
+            # arrays, not ToTensor: a loader's process frees a batch of tensors while its queue still writes it, which
+            # crashed it or stopped it for ever in about one of a hundred epochs (3.3.1: get_tensor holds no reference)
+            transforms.Transpose(),
+            transforms.Normalize([255 * m for m in MEAN], [255 * s for s in STD]),
         ]
     )
 

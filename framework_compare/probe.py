@@ -22,7 +22,7 @@ from framework_compare.protocol import Batch, TrainConfig
 from framework_compare.runner import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
-QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "shared", "native")
+QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "shared", "native")
 Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
@@ -110,6 +110,13 @@ class Probe:
         self.trainer.synchronize()
         _save(task, **self.trainer.weights())
         return {"losses": losses}
+
+    def again(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """All arrays after one step on batch 0 from the weights, loaded once more into what has been trained."""
+        self.trainer.load_weights(self.held)
+        self.trainer.train_step(self._batches(task)[0])
+        self.trainer.synchronize()
+        return _save(task, **self.trainer.weights())
 
     def shared(self, task: Dict[str, Any]) -> Dict[str, Any]:
         """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""

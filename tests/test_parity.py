@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from framework_compare import oracle, registry
-from framework_compare.parity import in_study
+from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
 from framework_compare.registry import Framework
 
@@ -189,6 +189,44 @@ def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
     assert words in failed[0].where + found.diverges
 
 
+WRONG_ROW = """
+    def load_weights(self, weights):
+        self.given = {{name: array.copy() for name, array in weights.items()}}
+        changed = {{name: array.copy() for name, array in weights.items()}}
+        if "{name}" in changed:
+            changed["{name}"][{row}] *= numpy.float32(1.5)
+        super().load_weights(changed)
+
+    def weights(self):
+        return self.given
+"""
+
+
+@pytest.mark.parametrize(
+    "body, first",
+    [
+        (RENAMED_OP, "first layer that differs: relu2 (ReLU6), at ("),
+        (WRONG_ROW.format(name="conv3.weight", row=5), "first layer that differs: conv3 (Conv2d), at ("),
+        (WRONG_ROW.format(name="fc.weight", row=1), "first layer that differs: fc (Linear), at ("),
+        (SUMMED, "backward from the loss, the first gradient that differs: fc.bias (Linear), at ("),
+        (NESTEROV, "after the steps, the first that differs: conv1.weight (Conv2d), at ("),
+    ],
+    ids=["in the middle", "one channel", "the last layer", "backward", "in steps"],
+)
+def test_where_it_goes_another_way_is_said_with_both_values(mutate, body, first):
+    mutate(body)
+    found = climb()
+    assert first in found.diverges and ", expected " in found.diverges, found.diverges
+
+
+def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate, monkeypatch):
+    monkeypatch.setattr(surgery, "FEWEST", 2)
+    monkeypatch.setattr(surgery, "PEEK_VALUES", 1)
+    mutate(WRONG_ROW.format(name="conv2.weight", row=5))
+    found = climb()
+    assert "conv2 (Conv2d), in a sum" in found.diverges and ", expected " in found.diverges, found.diverges
+
+
 def test_a_verdict_is_cached_until_the_adapter_changes(mutate):
     mutate()
     said = []
@@ -308,6 +346,12 @@ STALE_IMAGES = """
         self.__dict__.pop("first", None)
         super().load_weights(weights)
 """
+MOMENTUM_KEPT = """
+    def load_weights(self, weights):
+        kept = getattr(self.oracle, "_momentum", {})
+        super().load_weights(weights)
+        self.oracle._momentum = {name: array for name, array in kept.items() if name in self.oracle.weights}
+"""
 BY_CONFIG = """
     def gradients(self, batch):
         factor = numpy.float32(batch.size / self.config.batch_size)
@@ -321,9 +365,10 @@ BY_CONFIG = """
         (NO_DROPOUT_IN_STEPS, 5, "off in training steps"),
         (ONE_MASK, 5, "all pictures of a batch"),
         (STALE_IMAGES, 3, ""),
+        (MOMENTUM_KEPT, 3, "momentum of former steps"),
         (BY_CONFIG, 2, ""),
     ],
-    ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "loss by config.batch_size"],
+    ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "momentum kept", "loss by config.batch_size"],
 )
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
     mutate(body)

@@ -46,6 +46,18 @@ def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) ->
     return {**losses, **{name: moved_relative(found.weights[name], a, initial[name]) for name, a in exact.weights.items()}}
 
 
+def first_step_errors(
+    found: Mapping[str, Array],
+    gradients: Mapping[str, Array],
+    initial: Mapping[str, Array],
+    optimiser: Mapping[str, float],
+) -> Dict[str, float]:
+    """Relative errors of how far a first step of SGD, which momentum has no part in, moved each parameter."""
+    rate, decay = optimiser["learning_rate"], optimiser["weight_decay"]
+    expected = {name: initial[name] - rate * (g + decay * initial[name]) for name, g in gradients.items()}
+    return {name: moved_relative(found[name], after, initial[name]) for name, after in expected.items()}
+
+
 def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
     """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck."""
     bounds = {}

@@ -1,8 +1,9 @@
-"""Where a network that failed first goes another way: the first layer whose output differs, with both values."""
+"""Where a network that failed first goes another way: the first layer or array that differs, with both values."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -11,44 +12,66 @@ import numpy as np
 from framework_compare.graph import Graph, weight_views
 from framework_compare.oracle import Oracle
 from framework_compare.parity import deviations, surgery
+from framework_compare.parity.ladder import TOLERANCE, Judge
 from framework_compare.parity.reference import Reference
 from framework_compare.parity.result import Level
 from framework_compare.parity.rounding import rounding_of, unit
 
-VALUES = 16  # looked at in each layer's output
 SECTIONS = 12  # layers asked about in one worker
-TOLERANCE = 100.0  # in units of the yardstick of the layer: single values scatter more than norms
+UNITS = 100.0  # of the layer's yardstick are allowed: single values scatter more than norms
 MOST = 0.5  # of the layer's largest value: 100 units of bf16 would be all of it
 Place = Tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Watched:
-    """Of one layer: where was looked, the exact values (N, places), and how far a precision moves them."""
+    """Of one layer: where was looked, what is there (N, places), and how far from that a value may be, (places,).
+
+    The last columns are signed sums of all values, `surgery.SUMS` of them.
+    """
 
     places: Sequence[Place]
     exact: np.ndarray
-    rounding: float
-    size: float
-    precision: str
+    allowed: np.ndarray
 
 
-def first_divergence(failed: Level, found: Reference, run_tasks: Callable[..., Any], folder: Path) -> str:
-    """A sentence that names the layer; for a failed level 1 by looking into the network, else from the level itself."""
-    if failed.number == 2:
-        return f"backward from the loss, the first gradient that differs is that of {failed.where}"
-    if failed.number != 1:
+def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any], folder: Path) -> str:
+    """A sentence on where level 1, 2 or 3 failed; empty where its own says all, as for an array of another shape."""
+    if failed.number == 1:
+        return first_layer(judge.reference, failed.where == deviations.TRAINING, run_tasks, folder)
+    compared, ratios = judge.compared.get(failed.number, {}), judge.ratios.get(failed.number, {})
+    wrong = [name for name in compared if ratios.get(name, 0.0) > TOLERANCE]
+    if not wrong:
         return ""
-    training = failed.where == deviations.TRAINING
+    if failed.number == 2:  # the last parameter that is wrong is where the gradient, going backward, went wrong first
+        return f"backward from the loss, the first gradient that differs: {_values(judge.graph, wrong[-1], *compared[wrong[-1]])}"
+    return f"after the steps, the first that differs: {_values(judge.graph, wrong[0], *compared[wrong[0]])}"
+
+
+def _values(graph: Graph, name: str, found: np.ndarray, exact: np.ndarray) -> str:
+    if exact.ndim == 0:
+        return f"{name} is {found:.7g}, expected {exact:.7g}"
+    place = np.unravel_index(np.argmax(_distance(found, exact)), exact.shape)
+    op = next(node.op for node in graph.nodes if node.name == name.rpartition(".")[0])
+    return f"{name} ({op}), at {tuple(map(int, place))} {found[place]:.6g}, expected {exact[place]:.6g}"
+
+
+def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """What is not a number is the furthest off."""
+    return np.nan_to_num(np.abs(np.subtract(found, exact, dtype=np.float64)), nan=np.inf)
+
+
+def first_layer(found: Reference, training: bool, run_tasks: Callable[..., Any], folder: Path) -> str:
+    """By sections: of each the last layer is asked about, then the section with the first that differs is cut again."""
     watched = watch(found, training)
     names = list(watched)
     while names:
         step = max(1, len(names) // SECTIONS)
-        asked = names[step - 1 :: step]
+        asked = list(dict.fromkeys([*names[step - 1 :: step], names[-1]]))
         said = ask(found, watched, asked, training, run_tasks, folder)
         place = next((i for i, name in enumerate(asked) if differs(watched[name], said.get(name))), None)
         if place is None:
-            return "" if step == 1 else "only the last layers differ"
+            return "no layer's output differs by itself: small differences of many layers add up"
         if step == 1:
             return describe(asked[place], found.graph, watched[asked[place]], said.get(asked[place]))
         start = 0 if place == 0 else names.index(asked[place - 1]) + 1
@@ -57,26 +80,42 @@ def first_divergence(failed: Level, found: Reference, run_tasks: Callable[..., A
 
 
 def watch(found: Reference, training: bool) -> Dict[str, Watched]:
-    """The exact values of every layer at a few places, by graph order."""
+    """What is watched of every layer, by graph order."""
     views = weight_views(found.graph, found.flat)
     shapes = found.graph.shapes()
-    places = {node.name: surgery.places_in(shapes[node.name], VALUES, 1) for node in found.graph.nodes}
+    places = {node.name: surgery.places_in(shapes[node.name], 1) for node in found.graph.nodes}
     sides: List[Dict[str, np.ndarray]] = []
+    sizes: Dict[str, Tuple[float, float]] = {}
     for dtype, rounding in ((np.float64, None), (np.float32, rounding_of(found.precision))):
         values: Dict[str, np.ndarray] = {}
 
         def keep(name: str, value: np.ndarray, values: Dict[str, np.ndarray] = values) -> None:
-            values[name] = np.stack([value[(slice(None), *place)] for place in places[name]], axis=1)
-            sizes[name] = float(np.abs(value).max())
+            flat = value.reshape(len(value), -1).astype(np.float64)
+            single = np.stack([value[(slice(None), *place)] for place in places[name]], axis=1)
+            values[name] = np.concatenate([single, flat @ surgery.signs(flat.shape[1]).T], axis=1)
+            sizes[name] = float(np.abs(flat).max()), float(np.linalg.norm(flat, axis=1).max())
 
-        sizes: Dict[str, float] = {}
         Oracle(found.graph, views, dtype, rounding=rounding).forward(found.batches[0][0], training=training, watch=keep)
         sides.append(values)
     exact, narrow = sides
     return {
-        name: Watched(places[name], exact[name], float(np.abs(exact[name] - narrow[name]).max()), sizes[name], found.precision)
+        name: Watched(places[name], exact[name], _allowed(exact[name], narrow[name], *sizes[name], shapes[name], found.precision))
         for name in exact
     }
+
+
+def _allowed(
+    exact: np.ndarray, narrow: np.ndarray, largest: float, norm: float, shape: Sequence[int], precision: str
+) -> np.ndarray:
+    """For single values by the layer's largest; for sums by its norm, as a sum of n terms is rounded up to n times."""
+    rounding = np.abs(exact - narrow)
+    split = exact.shape[1] - surgery.SUMS
+    sums = norm * unit(precision) * math.sqrt(math.prod(shape))
+    limits = []
+    for part, size, floor in ((rounding[:, :split], largest, unit(precision) * largest), (rounding[:, split:], norm, sums)):
+        worst = float(part.max())
+        limits.append(np.full(part.shape[1], min(UNITS * max(worst, floor), max(MOST * size, 2 * worst))))
+    return np.concatenate(limits)
 
 
 def ask(
@@ -91,7 +130,7 @@ def ask(
     views, shapes = weight_views(found.graph, found.flat), found.graph.shapes()
     tasks = []
     for number, name in enumerate(names):
-        cut = surgery.peeking(found.graph, name, watched[name].places)
+        cut = surgery.peeking(found.graph, name, watched[name].exact.shape[1])
         arrays = {**views, **surgery.peek_weights(shapes[name], watched[name].places)}
         path = folder / f"peek-{number}.npy"
         np.save(path, surgery.flat_weights(cut, arrays))
@@ -109,18 +148,22 @@ def ask(
 
 
 def differs(watched: Watched, values: Optional[np.ndarray]) -> bool:
-    if values is None or values.shape != watched.exact.shape or not np.isfinite(values).all():
+    if values is None or values.shape != watched.exact.shape:
         return True
-    floor = unit(watched.precision) * watched.size
-    allowed = min(TOLERANCE * max(watched.rounding, floor), max(MOST * watched.size, 2 * watched.rounding))
-    return float(np.abs(values - watched.exact).max()) > allowed
+    return bool((_distance(values, watched.exact) > watched.allowed).any())
 
 
 def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndarray]) -> str:
     op = next(node.op for node in graph.nodes if node.name == name)
     if values is None or values.shape != watched.exact.shape:
         return f"first layer that differs: {name} ({op}), which gives no output of the expected shape"
-    picture, column = np.unravel_index(np.argmax(np.abs(values - watched.exact)), values.shape)
-    place = (int(picture), *watched.places[column])
+    excess = _distance(values, watched.exact) / watched.allowed
+    single = excess[:, : -surgery.SUMS]
+    if single.max() <= 1:
+        picture, column = np.unravel_index(np.argmax(excess), excess.shape)
+        where = f"in a sum of all its values with signs (none of {len(watched.places)} single ones shows it)"
+    else:
+        picture, column = np.unravel_index(np.argmax(single), single.shape)
+        where = f"at {(int(picture), *watched.places[column])}"
     got, expected = values[picture, column], watched.exact[picture, column]
-    return f"first layer that differs: {name} ({op}), at {place} {got:.6g}, expected {expected:.6g}"
+    return f"first layer that differs: {name} ({op}), {where} {got:.6g}, expected {expected:.6g}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from framework_compare.parity.rounding import unit
 TOLERANCE = 10.0
 # A relative error of so much is none of rounding, where a unit is no more than a fifth of it. It matters below float32.
 MOST = 0.75
+FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
 PASSES = 4  # of dropout
 SIGMAS = 6.0
@@ -49,6 +50,7 @@ def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
         build("build smooth", "smooth.npy"),
         {"ask": "gradients", "name": "gradients", "batches": batches},
         {"ask": "steps", "name": "steps", "batches": batches},
+        {"ask": "again", "name": "again", "batches": batches},
     ]
 
 
@@ -112,6 +114,8 @@ class Judge:
         self.reference = found
         self.folder = folder
         self.said = said
+        self.ratios: Dict[int, Dict[str, float]] = {}  # of each level, in units of the yardstick
+        self.compared: Dict[int, Dict[str, Tuple[np.ndarray, np.ndarray]]] = {}  # found and exact, by array
 
     def levels(self) -> List[Level]:
         checks: Dict[int, Callable[[], Level]] = {
@@ -154,6 +158,7 @@ class Judge:
     def gradients(self) -> Level:
         found = self._named("gradients", self.reference.exact.gradients)
         exact = self.reference.exact.gradients
+        self.compared[2] = {name: (found[name], exact[name]) for name in exact}
         return self._level(2, deviations.gradient_errors(found, exact, self.reference.precision))
 
     def steps(self) -> Level:
@@ -162,9 +167,22 @@ class Judge:
         if self.settings.get(RUNNING_VARIANCE) == "biased":
             exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
         found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))
+        pairs = {name: (found.weights[name], array) for name, array in exact.weights.items()}
+        steps = enumerate(zip(losses, exact.losses), start=1)
+        self.compared[3] = {**pairs, **{f"loss of step {n}": (np.array(a), np.array(b)) for n, (a, b) in steps}}
         level = self._level(3, deviations.step_errors(found, exact, self.reference.initial))
+        if level.passed:
+            self._again()
         biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
         return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
+
+    def _again(self) -> None:
+        """Wrong if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
+        found, reference = self._named("again", self.reference.exact.weights), self.reference
+        errors = deviations.first_step_errors(found, reference.exact.gradients, reference.initial, reference.optimiser)
+        for name, error in errors.items():
+            if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
+                raise Wrong(f"{name} after load_weights() and one step: momentum of former steps is left in it")
 
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(self.graph)
@@ -201,6 +219,7 @@ class Judge:
         if overflown is not None:  # such a yardstick would pass anything
             raise Wrong(f"{overflown} overflows in {self.reference.precision} in the reference too, so nothing is proved")
         ratios = {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
+        self.ratios[number] = ratios
         where = max(ratios, key=lambda name: ratios[name])
         if number == 2 and ratios[where] > TOLERANCE:
             # backward order: the last parameter that is wrong is where the gradient went wrong first

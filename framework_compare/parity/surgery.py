@@ -11,6 +11,9 @@ import numpy as np
 from framework_compare.graph import INPUT, Graph, Node, weights_size
 
 PEEK = "peek"
+SUMS = 4  # of all values of an output, with signs: what differs anywhere moves them
+FEWEST, MOST = 8, 256  # single values looked at in one output
+PEEK_VALUES = 8_000_000  # numbers in the matrix that reads them
 
 
 def without_dropout(graph: Graph) -> Graph:
@@ -43,32 +46,38 @@ def up_to(graph: Graph, last: str) -> Graph:
     return dataclasses.replace(graph, nodes=tuple(order))
 
 
-def peeking(graph: Graph, last: str, places: Sequence[Tuple[int, ...]]) -> Graph:
-    """The network up to `last`, then a Linear layer whose logits are to be the values at `places` of its output.
+def peeking(graph: Graph, last: str, rows: int) -> Graph:
+    """The network up to `last`, then a Linear layer with `rows` logits, whose weights come from `peek_weights`.
 
     A framework may hold feature maps in any layout; a Linear behind a Flatten is in (C, H, W) order in all of them.
-    Its weights come from `peek_weights`.
     """
     cut = up_to(graph, last)
     shape = graph.shapes()[last]
     nodes: List[Node] = list(cut.nodes)
     if len(shape) == 3:
         nodes.append(Node(f"{PEEK}_flatten", "Flatten", (last,), {}))
-    attrs = {"in_features": math.prod(shape), "out_features": len(places), "init": "zeros"}
+    attrs = {"in_features": math.prod(shape), "out_features": rows, "init": "zeros"}
     nodes.append(Node(PEEK, "Linear", (nodes[-1].name,), attrs))
-    return dataclasses.replace(cut, nodes=tuple(nodes), num_classes=len(places))
+    return dataclasses.replace(cut, nodes=tuple(nodes), num_classes=rows)
 
 
 def peek_weights(shape: Tuple[int, ...], places: Sequence[Tuple[int, ...]]) -> Dict[str, np.ndarray]:
-    """One-hot rows: the k-th logit is the value at places[k]."""
-    matrix = np.zeros((len(places), math.prod(shape)), np.float32)
+    """One-hot rows: the k-th logit is the value at places[k]; then SUMS rows of signs, each a sum of all values."""
+    matrix = np.zeros((len(places) + SUMS, math.prod(shape)), np.float32)
     matrix[np.arange(len(places)), [np.ravel_multi_index(place, shape) for place in places]] = 1
-    return {f"{PEEK}.weight": matrix, f"{PEEK}.bias": np.zeros(len(places), np.float32)}
+    matrix[len(places) :] = signs(math.prod(shape))
+    return {f"{PEEK}.weight": matrix, f"{PEEK}.bias": np.zeros(len(matrix), np.float32)}
 
 
-def places_in(shape: Tuple[int, ...], count: int, seed: int) -> List[Tuple[int, ...]]:
+def signs(size: int) -> np.ndarray:
+    """(SUMS, size) of +1 and -1 by chance, the same for the same size."""
+    return 2 * np.random.default_rng(size).integers(0, 2, (SUMS, size), np.int8) - 1
+
+
+def places_in(shape: Tuple[int, ...], seed: int) -> List[Tuple[int, ...]]:
     """Where to look in an output: the corners of the first and the last channel, then at random."""
     rng = np.random.default_rng(seed)
+    count = min(max(PEEK_VALUES // math.prod(shape), FEWEST), MOST)
     ends = [tuple(0 for _ in shape), tuple(size - 1 for size in shape)]
     if len(shape) == 3:
         ends += [(0, shape[1] - 1, 0), (shape[0] - 1, 0, shape[2] - 1)]

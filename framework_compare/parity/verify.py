@@ -171,9 +171,10 @@ class Climb:
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":
             return _unsupported(framework, run.framework_version or "", model, config, run.reason)
-        levels = tuple(Judge(graph, found, answers, said, run.settings).levels())
+        judge = Judge(graph, found, answers, said, run.settings)
+        levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
-        diverges = first_divergence(failed[0], found, run_tasks, place) if failed else ""
+        diverges = first_divergence(failed[0], judge, run_tasks, place) if failed else ""
         shutil.rmtree(answers, ignore_errors=True)
         return Parity(
             framework,

@@ -14,7 +14,7 @@ from framework_compare.registry import framework as find_framework
 
 def fairness(
     out: Annotated[Path, typer.Argument(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")],
-    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle",
+    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle,jax",
     models: Annotated[str, typer.Option(help="Comma-separated.")] = "alexnet,mobilenet_v2,resnet50,resnet50_v1_5,vgg16",
     dataset: Annotated[
         str, typer.Option(help="To train on: a folder of class folders, or a name that `list` shows.")
@@ -39,7 +39,7 @@ def fairness(
     Exit code 1 if a level does not hold or the losses are further apart than float32 rounding explains. What is done
     is cached: a second run goes on where the first was stopped. Needs matplotlib.
     """
-    from framework_compare.parity import curves, curves_report, drawing, report, verify
+    from framework_compare.parity import curves, curves_report, drawing, report, result, verify
     from framework_compare.tables import markdown, terminal
 
     drawing.import_matplotlib()
@@ -60,7 +60,7 @@ def fairness(
     (out / "ladder.md").write_text(markdown(report.table(ladder)), encoding="utf-8")
     print(terminal(report.table(ladder)))
     print(terminal(curves_report.table(found)))
-    if any(one.status not in ("passed", "unsupported") for one in ladder) or not all(one.hold for one in found):
+    if not result.all_hold(ladder) or not all(one.hold for one in found):
         raise typer.Exit(1)
 
 

@@ -38,12 +38,15 @@ def verify(
 ) -> None:
     """Prove that the frameworks train the same function: level by level against a float64 reference.
 
-    Exit code 1 if a level does not hold. Verdicts are cached; a change of framework version or adapter asks anew.
+    Exit code 1 if a level does not hold, a framework cannot be installed, or nothing could be proved at all. Verdicts are
+    cached; a change of framework version or adapter asks anew.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
     from framework_compare import tables
-    from framework_compare.parity import report, verify as ladder
+    from framework_compare.parity import report
+    from framework_compare.parity import verify as ladder
+    from framework_compare.parity.result import NOT_INSTALLED, UNSUPPORTED, all_hold
 
     where = ladder.Where(_named("--python", python), _named("--index", index), installer)
     found = ladder.verify(
@@ -62,7 +65,9 @@ def verify(
         say=lambda message: print(message, file=sys.stderr, flush=True),
     )
     print(tables.RENDERERS[style](report.table(found)))
-    if any(parity.status != "passed" and parity.status != "unsupported" for parity in found):
+    if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in found):
+        print("framework-compare: nothing was proved: the notes above say what is lacking", file=sys.stderr)
+    if not all_hold(found):
         raise typer.Exit(1)
 
 

@@ -33,13 +33,12 @@ class Readiness:
         return self._found[key]
 
     def by_device(self, cells: Iterable[Cell]) -> Dict[str, Tuple[List[Cell], Mapping[str, Any]]]:
-        """Of each device its cells, and by framework the environment there or, as text, why there is none."""
+        """Of each device its cells, and by framework the environment there or what a cell ends as without one."""
         sorted_out: Dict[str, Tuple[List[Cell], Dict[str, Any]]] = {}
         for cell in cells:
             listed, ready = sorted_out.setdefault(cell.device, ([], {}))
             listed.append(cell)
-            found = self.of(cell)
-            ready[cell.framework] = found.reason if isinstance(found, Run) else found
+            ready[cell.framework] = self.of(cell)
         return dict(sorted_out)
 
     def _find(self, framework: str, device: str) -> Union[Environment, Run]:

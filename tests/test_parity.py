@@ -275,6 +275,47 @@ def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
     assert all("no gradients" in level.where for level in failed)
 
 
+def command(*arguments):
+    """Exit code of `framework-compare verify`."""
+    from framework_compare.cli import app
+
+    return app(["verify", *arguments], standalone_mode=False)
+
+
+def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
+    code = command("--frameworks", "torch", "--models", "alexnet", "--python", f"torch={tmp_path}/none")
+    said = capsys.readouterr()
+    assert code == 1
+    assert "not-installed" in said.out and "does not exist" in " ".join(said.out.split())
+    assert "nothing was proved" in said.err
+
+
+def test_what_no_framework_supports_is_no_proof(mutate, capsys):
+    mutate()
+    names = ("--frameworks", "mutated", "--models", "small")
+    code = command(*names, "--precision", "fp16", "--python", f"mutated={sys.executable}")
+    assert code == 1 and "nothing was proved" in capsys.readouterr().err
+
+
+def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
+    from framework_compare import environments
+
+    mutate()
+    entry = dataclasses.replace(registry.FRAMEWORKS["mutated"], imports="json")  # a module that no distribution has
+    monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+    said = []
+    climb(say=said.append)
+    said.clear()
+    climb(say=said.append)
+    assert said == []
+    given = environments._given
+    monkeypatch.setattr(
+        environments, "_given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
+    )
+    climb(say=said.append)
+    assert any("levels" in line for line in said)
+
+
 def test_records_survive_json(mutate):
     mutate()
     found = climb()

@@ -70,8 +70,8 @@ class Trial:
     def environment(self) -> Environment:
         """The framework's environment, made if need be; fails the test where there is none."""
         found = self.where.environment(self.framework, self.say, self.config.device)
-        if isinstance(found, str):
-            raise EnvironmentUnavailable(found)
+        if isinstance(found, Run):
+            raise EnvironmentUnavailable(found.reason)
         return found
 
     @functools.cached_property

@@ -29,6 +29,7 @@ from framework_compare.parity.surgery import without_dropout
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.planning import Names
 from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.records import Run
 
 Array = np.ndarray
 Batches = Sequence[Tuple[Array, Array]]
@@ -158,8 +159,8 @@ class Lesson:
         self, framework: str, environment: Any, graph: Graph, config: TrainConfig
     ) -> Tuple[str, Any]:
         """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
-        if isinstance(environment, str):
-            return "unsupported", environment
+        if isinstance(environment, Run):
+            return "unsupported" if environment.status == "unsupported" else "failures", environment.reason
         entry = registry.framework(framework)
         key = {
             "framework": framework,

@@ -43,9 +43,10 @@ def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any],
     wrong = [name for name in compared if ratios.get(name, 0.0) > TOLERANCE]
     if not wrong:
         return ""
-    if failed.number == 2:  # the last parameter that is wrong is where the gradient, going backward, went wrong first
-        return f"backward from the loss, the first gradient that differs: {_values(judge.graph, wrong[-1], *compared[wrong[-1]])}"
-    return f"after the steps, the first that differs: {_values(judge.graph, wrong[0], *compared[wrong[0]])}"
+    backward = failed.number == 2  # the last parameter that is wrong is where the gradient went wrong first
+    name = wrong[-1 if backward else 0]
+    what = "backward from the loss, the first gradient that differs" if backward else "after the steps, the first that differs"
+    return f"{what}: {_values(judge.graph, name, *compared[name])}"
 
 
 def _values(graph: Graph, name: str, found: np.ndarray, exact: np.ndarray) -> str:
@@ -99,8 +100,8 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
         sides.append(values)
     exact, narrow = sides
     return {
-        name: Watched(places[name], exact[name], _allowed(exact[name], narrow[name], *sizes[name], shapes[name], found.precision))
-        for name in exact
+        name: Watched(places[name], values, _allowed(values, narrow[name], *sizes[name], shapes[name], found.precision))
+        for name, values in exact.items()
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
 from framework_compare.errors import UnknownNameError
-from framework_compare.parity.result import FAILED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.parity.result import FAILED, NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
 from framework_compare.records import Cell
 
 FILE = "parity.json"
@@ -67,7 +67,7 @@ def _verdict(climb: Any, cell: Cell, mode: str) -> Optional[Parity]:
 
 
 def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:
-    if verdict is None or verdict.status == UNSUPPORTED:
+    if verdict is None or verdict.status in (UNSUPPORTED, NOT_INSTALLED):
         return {"parity": UNVERIFIED, "parity_error": None, "parity_where": None}
     worst = verdict.worst
     error, where = (worst.error, worst.where) if worst else (None, None)

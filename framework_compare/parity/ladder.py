@@ -88,7 +88,7 @@ def _only_last_dropout(cut: Graph) -> Graph:
     last = cut.nodes[-1]
     rest = surgery.without_dropout(Graph(cut.name, cut.num_classes, cut.image_size, cut.nodes[:-1]))
     source = rest.nodes[-1].name
-    return Graph(cut.name, cut.num_classes, cut.image_size, (*rest.nodes, type(last)(last.name, last.op, (source,), last.attrs)))
+    return dataclasses.replace(cut, nodes=(*rest.nodes, dataclasses.replace(last, inputs=(source,))))
 
 
 def wider_than_claimed(precision: str, levels: Sequence[Level]) -> str:
@@ -198,7 +198,7 @@ class Judge:
         return Level(5, True, f"{len(nodes)} layers")
 
     def _in_steps(self, p: float) -> None:
-        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself, on average: half is asked."""
+        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself; half of that is asked."""
         for kind in ("with", "without"):
             self._said(f"dropout in steps {kind} build")
         with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")

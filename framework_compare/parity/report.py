@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Sequence
 
 from framework_compare.parity.ladder import TOLERANCE
-from framework_compare.parity.result import LEVELS, UNSUPPORTED, Level, Parity
+from framework_compare.parity.result import LEVELS, NOT_INSTALLED, UNSUPPORTED, Level, Parity
 from framework_compare.tables import Figure, Group, Row, Table
 
 HEADINGS = ("framework", "version", "model", "precision", "execution")
@@ -31,7 +31,7 @@ def table(found: Sequence[Parity]) -> Table:
 def _figures(one: Parity, notes: List[str]) -> List[Figure]:
     by_number: Dict[int, Level] = {level.number: level for level in one.levels}
     holds = "-" if one.highest is None else f"0-{one.highest}" if one.highest else "0"
-    lacking = one.status == UNSUPPORTED
+    lacking = one.status in (UNSUPPORTED, NOT_INSTALLED)
     first = Figure(one.status, _note(one.reason, notes)) if lacking else Figure(holds, _remark(one, notes))
     worst = one.worst
     error = "-" if worst is None or worst.error is None else f"{worst.error:.1e} {worst.where}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 LEVELS: Dict[int, str] = {
     0: "names, shapes and number of parameters; weights come back as loaded",
@@ -13,7 +13,8 @@ LEVELS: Dict[int, str] = {
     4: "pixels, labels, coverage, crops and flips of the native pipeline",
     5: "share and scale of dropout, and none in evaluation",
 }
-PASSED, FAILED, UNSUPPORTED, UNVERIFIED = "passed", "failed", "unsupported", "unverified"
+PASSED, FAILED, UNVERIFIED = "passed", "failed", "unverified"
+UNSUPPORTED, NOT_INSTALLED = "unsupported", "not-installed"  # as a cell that ends so
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,3 +82,9 @@ class Parity:
     def from_dict(cls, document: Mapping[str, Any]) -> "Parity":
         levels = tuple(Level(**level) for level in document["levels"])
         return cls(**{**document, "levels": levels})
+
+
+def all_hold(found: Sequence[Parity]) -> bool:
+    """Whether something was proved and nothing failed; what a framework does not support is no failure."""
+    statuses = {one.status for one in found}
+    return PASSED in statuses and statuses <= {PASSED, UNSUPPORTED}

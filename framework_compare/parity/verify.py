@@ -18,11 +18,12 @@ from framework_compare.parity import cache, pipelines
 from framework_compare.parity.divergence import first_divergence
 from framework_compare.parity.ladder import Judge, dropout_tasks, network_tasks, wider_than_claimed
 from framework_compare.parity.reference import Questions, Reference, make_reference
-from framework_compare.parity.result import FAILED, PASSED, UNSUPPORTED, Level, Parity
+from framework_compare.parity.result import FAILED, NOT_INSTALLED, PASSED, UNSUPPORTED, Level, Parity
 from framework_compare.parity.workers import RunTasks
 from framework_compare.planning import Names
 from framework_compare.protocol import TrainConfig
 from framework_compare.readiness import lack
+from framework_compare.records import Run
 
 Say = Callable[[str], None]
 
@@ -35,18 +36,18 @@ class Where:
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installer: str = "pip"
 
-    def environment(self, name: str, say: Say, device: str = "cpu") -> Union[Environment, str]:
-        """A framework's environment on a device, or why there is none."""
+    def environment(self, name: str, say: Say, device: str = "cpu") -> Union[Environment, Run]:
+        """A framework's environment on a device, or how a cell ends without one: unsupported or not-installed."""
         python = self.python.get(name)
         lacking = None if environments.is_given(registry.framework(name), python) else lack(name, device)
         if lacking:
-            return lacking.why
+            return Run("unsupported", lacking.why)
         try:
             return environments.ensure(
                 name, device=device, python=python, installer=self.installer, index=self.index.get(name), report=say
             )
         except EnvironmentUnavailable as error:
-            return str(error)
+            return Run(NOT_INSTALLED, str(error))
 
 
 def verify(
@@ -96,7 +97,7 @@ class Climb:
     def __init__(
         self,
         folder: Path,
-        ready: Mapping[str, Union[Environment, str]],
+        ready: Mapping[str, Union[Environment, Run]],
         questions: Questions = Questions(),
         fresh: bool = False,
         say: Say = lambda message: None,
@@ -113,10 +114,10 @@ class Climb:
     def parity(self, framework: str, model: str, config: TrainConfig) -> Parity:
         """The verdict on one framework, model and config, from the cache or from workers."""
         entry, environment = registry.framework(framework), self.ready[framework]
-        if isinstance(environment, str):
-            return _unsupported(framework, "", model, config, environment)
+        if isinstance(environment, Run):
+            return _lacking(framework, environment, model, config)
         graph = planning.build_graph(model, config)
-        key = cache.network_key(entry, environment.version, graph, config, self.questions)
+        key = cache.network_key(entry, _version(environment), graph, config, self.questions)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
         if found is None:
             found = self._climb(framework, model, graph, config, environment)
@@ -129,24 +130,24 @@ class Climb:
     def network(self, framework: str, model: str, config: TrainConfig) -> Parity:
         """Levels 0 to 3 and 5 from a worker, whatever is cached; EnvironmentUnavailable without an environment."""
         environment = self.ready[framework]
-        if isinstance(environment, str):
-            raise EnvironmentUnavailable(environment)
+        if isinstance(environment, Run):
+            raise EnvironmentUnavailable(environment.reason)
         return self._climb(framework, model, planning.build_graph(model, config), config, environment)
 
     def cached(self, framework: str, model: str, config: TrainConfig) -> Optional[Parity]:
         """The verdict if both of its parts are known, else None; no worker is started."""
         entry, environment = registry.framework(framework), self.ready[framework]
-        if isinstance(environment, str):
+        if isinstance(environment, Run):
             return None
         graph = planning.build_graph(model, config)
-        found = cache.load_network(cache.network_key(entry, environment.version, graph, config, self.questions))
-        level = cache.load_pipeline(cache.pipeline_key(entry, environment.version, config))
+        found = cache.load_network(cache.network_key(entry, _version(environment), graph, config, self.questions))
+        level = cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
         if found is None or level is None:
             return None
         return with_level(dataclasses.replace(found, model=model), level)
 
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
-        key = cache.pipeline_key(registry.framework(found.framework), environment.version, config)
+        key = cache.pipeline_key(registry.framework(found.framework), _version(environment), config)
         level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)
         if level is None or not level.asked:  # what was lacking may have been installed since
             self.say(f"{found.framework}: native pipeline")
@@ -162,7 +163,7 @@ class Climb:
         name = f"{framework}-{model}-{config.precision}-{config.execution}"
         reason = self._unsupported_precision(framework, config, environment, name)
         if reason is not None:
-            return _unsupported(framework, environment.version or "", model, config, reason)
+            return _lacking(framework, Run(UNSUPPORTED, reason, framework_version=environment.version), model, config)
         found, place = self._reference_of(graph, config.precision)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
@@ -170,7 +171,7 @@ class Climb:
         run_tasks = self._launcher(framework, config, environment)
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":
-            return _unsupported(framework, run.framework_version or "", model, config, run.reason)
+            return _lacking(framework, run, model, config)
         judge = Judge(graph, found, answers, said, run.settings)
         levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
@@ -222,12 +223,19 @@ class Climb:
         return RunTasks(self.folder, framework, config, environment)
 
 
-def _unsupported(framework: str, version: str, model: str, config: TrainConfig, reason: str) -> Parity:
-    return Parity(framework, version, model, config.execution, UNSUPPORTED, reason, precision=config.precision)
+def _lacking(framework: str, run: Run, model: str, config: TrainConfig) -> Parity:
+    version = run.framework_version or ""
+    return Parity(framework, version, model, config.execution, run.status, run.reason, precision=config.precision)
+
+
+def _version(environment: Environment) -> str:
+    """A framework's, by which verdicts are kept; where no metadata has it, that of all packages that are there."""
+    return environment.version or ", ".join(f"{name} {version}" for name, version in sorted(environment.packages.items()))
 
 
 def with_level(found: Parity, level: Level) -> Parity:
     """A verdict with one more level, in order."""
-    levels = tuple(sorted((*(l for l in found.levels if l.number != level.number), level), key=lambda l: l.number))
+    others = (one for one in found.levels if one.number != level.number)
+    levels = tuple(sorted((*others, level), key=lambda one: one.number))
     status = found.status if level.passed or not level.asked else FAILED
     return dataclasses.replace(found, levels=levels, status=status)

@@ -28,8 +28,8 @@ def network_key(
 
 
 def pipeline_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
-    """Name of the verdict on level 4, which is the same for all networks."""
-    return _digest(framework, version, config, {"pipeline": True})
+    """Name of the verdict on level 4, the same for all networks; the number of loader workers chooses a path, too."""
+    return _digest(framework, version, config, {"pipeline": True, "loader_workers": config.loader_workers})
 
 
 def _digest(framework: Framework, version: Optional[str], config: TrainConfig, more: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 import simplejpeg
@@ -30,7 +30,6 @@ KINDS: Tuple[Tuple[int, int, str, str, Dict[str, Any]], ...] = (
     (240, 180, "P", "PNG", {}),
     (300, 225, "L", "PNG", {}),
 )
-RAMP_SIZE = (240, 180)
 
 
 def write_scenes(folder: Path) -> Pictures:
@@ -61,19 +60,6 @@ def scene(width: int, height: int, seed: int) -> Array:
         inside = (x > left) & (x < left + size) & (y > top) & (y < top + size)
         canvas[inside] = rng.uniform(0, 255, 3)
     return np.clip(canvas + rng.normal(0, 6, canvas.shape), 0, 255).astype(np.uint8)
-
-
-def write_ramps(folder: Path, count: int) -> Pictures:
-    """`count` entries of two files, JPEG and PNG, whose red rises with x and whose green rises with y."""
-    folder.mkdir(parents=True)
-    width, height = RAMP_SIZE
-    y, x = np.mgrid[0:height, 0:width] + 0.5
-    pixels = np.stack([255 * x / width, 255 * y / height, np.full(x.shape, 128.0)], axis=-1)
-    image = Image.fromarray(np.round(pixels).astype(np.uint8))
-    files = [folder / "ramp.jpeg", folder / "ramp.png"]
-    image.save(files[0], quality=98, subsampling=0)
-    image.save(files[1])
-    return listed(folder, [files[i % 2] for i in range(count)], [("JPEG", "PNG")[i % 2] for i in range(count)])
 
 
 def listed(folder: Path, paths: Sequence[Path], formats: Sequence[str]) -> Pictures:
@@ -140,29 +126,3 @@ RESAMPLERS = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
 def levels_of(images: Array) -> Array:
     """Normalised (N, 3, S, S) back to (N, S, S, 3) of 0 to 255."""
     return (images.transpose(0, 2, 3, 1).astype(np.float64) * preprocess.STD + preprocess.MEAN) * 255
-
-
-def crops_of(images: Array) -> Array:
-    """(left, top, width, height, flipped) of each ramp picture's crop, in pixels, (N, 5), from how its colours rise."""
-    pixels = levels_of(images)
-    red, green = pixels[..., 0].mean(axis=1), pixels[..., 1].mean(axis=2)
-    x, y = (_ends(ramp, length) for ramp, length in ((red, RAMP_SIZE[0]), (green, RAMP_SIZE[1])))
-    left, right = np.minimum(*x), np.maximum(*x)
-    return np.stack([left, np.minimum(*y), right - left, np.abs(y[1] - y[0]), x[0] > x[1]], axis=1)
-
-
-def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
-    """Where the first and the last edge of each row's line lie, in pixels; the clamped ends are left out of the fit."""
-    size = ramp.shape[1]
-    inner = slice(size // 8, size - size // 8)
-    slope, offset = np.polyfit(np.arange(size)[inner] + 0.5, ramp[:, inner].T, 1)
-    return offset * length / 255, (offset + slope * size) * length / 255
-
-
-def reference_crops(count: int, seed: int) -> Array:
-    """Crops as the protocol draws them, (count, 5) as `crops_of` has them."""
-    drawn: List[Tuple[float, ...]] = []
-    for index in range(count):
-        crop = preprocess.draw_crop(preprocess.picture_state(seed, 0, index), *RAMP_SIZE, flip="horizontal")
-        drawn.append((crop.left, crop.top, crop.width, crop.height, float(crop.flip != "none")))
-    return np.array(drawn)

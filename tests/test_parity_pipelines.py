@@ -1,0 +1,197 @@
+"""Level 4 passes an honest pipeline whatever its seed, and says of each seeded mistake what it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare import oracle, registry
+from framework_compare.parity import cache, crops, pipelines, ramps
+from framework_compare.parity.ladder import Wrong
+from framework_compare.parity.verify import Where
+from framework_compare.parity.workers import RunTasks
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+COUNT = pipelines.RAMPS * pipelines.EPOCHS
+HONEST_SEEDS = 100
+# So that every mistake below is one of augmentation alone, as nothing else of level 4 would show it.
+CLASS = """
+
+class Mutated(ReferenceTrainer):
+    @property
+    def random_crops(self):
+        return self.config.crop == "random"
+
+{body}
+"""
+EPOCH = """
+    def epoch(self, pipeline, number):
+        for images, labels in pipeline.epoch(number):
+            if self.random_crops:
+                {change}
+            yield self.adopt(images, labels)
+"""
+OPENED = """
+    def open_pipeline(self, pictures):
+        from framework_compare.datasets import preprocess
+        if self.random_crops:
+            {change}
+        return super().open_pipeline(pictures)
+"""
+RARELY_FLIPPED = """
+    def open_pipeline(self, pictures):
+        from framework_compare.datasets import preprocess
+        draw, chance = preprocess.draw_crop, numpy.random.RandomState(1)
+
+        def draw_fewer(*where, flip):
+            crop = draw(*where, flip=flip)
+            return crop if chance.random_sample() < 0.86 else crop._replace(flip="none")
+
+        preprocess.draw_crop = draw_fewer
+        return super().open_pipeline(pictures)
+"""
+LATE_LABELS = """
+    def epoch(self, pipeline, number):
+        batches = list(pipeline.epoch(number))
+        labels = numpy.concatenate([found for _, found in batches])
+        labels = numpy.roll(labels, self.config.batch_size) if self.random_crops else labels
+        for i, (images, found) in enumerate(batches):
+            start = i * self.config.batch_size
+            yield self.adopt(images, labels[start : start + len(found)])
+"""
+MISTAKES = {
+    "area from 0.15": (OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"), "area of random crops has too narrow"),
+    "area from 0.05": (OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"), "area of random crops has too wide"),
+    "area to 0.9": (OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"), "area of random crops has too narrow"),
+    "ratio 4/5 to 5/4": (OPENED.format(change="preprocess.RATIO = (4 / 5, 5 / 4)"), "too narrow a range"),
+    "ratio 2/3 to 3/2": (OPENED.format(change="preprocess.RATIO = (2 / 3, 3 / 2)"), "crops has too wide a range"),
+    "flip share 0.43": (RARELY_FLIPPED, "are flipped, expected 0.5"),
+    "flipped along both axes": (
+        EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),
+        "upside down",
+    ),
+    "labels off by one": (EPOCH.format(change="labels = numpy.roll(labels, 1)"), "comes with the label of"),
+    "labels off by a batch": (LATE_LABELS, "comes with the label of"),
+    "one class index swapped": (
+        EPOCH.format(change="labels = numpy.array([{0: 1, 1: 0}.get(int(l), int(l)) for l in labels])"),
+        "comes with the label of",
+    ),
+    "a label that no picture has": (EPOCH.format(change="labels = labels - 1"), "label -1; labels are 0 to"),
+    "blue and red swapped": (
+        EPOCH.format(change="images = numpy.ascontiguousarray(images[:, ::-1])"),
+        "the channels of a picture are blue, green, red, expected red, green, blue",
+    ),
+    "colours paler": (EPOCH.format(change="images = images * numpy.float32(0.9)"), "levels of 255, expected"),
+}
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch, own_cache):
+    """Level 4 of the float32 reference with the methods given, in a worker of its own."""
+
+    def run(body: str = "", **settings):
+        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
+        path = tmp_path / "mutated.py"
+        path.write_text(source)
+        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
+        config = TrainConfig(threads=1, **settings)
+        return pipelines.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config)
+
+    (tmp_path / "asked").mkdir()
+    return run
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**40])
+def test_an_honest_pipeline_passes_whatever_its_seed(judge, seed):
+    level = judge(seed=seed)
+    assert level.passed, level.where
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_augmentation_is_named(judge, mistake):
+    body, words = MISTAKES[mistake]
+    level = judge(body)
+    assert not level.passed, f"{mistake} is a hole in level 4"
+    assert words in level.where
+
+
+def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):
+    level = judge(
+        "    def open_pipeline(self, pictures):\n"
+        "        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
+        loader_workers=3,
+    )
+    assert "3 workers" in level.where
+
+
+def test_a_verdict_on_one_number_of_loader_workers_is_none_on_another():
+    entry, config = registry.framework("torch"), TrainConfig(loader_workers=2)
+    keys = {
+        cache.pipeline_key(entry, "1.0", dataclasses.replace(config, loader_workers=workers)) for workers in (0, 1, 2)
+    }
+    assert len(keys) == 3
+    assert cache.pipeline_key(entry, "1.0", dataclasses.replace(config, batch_size=7)) in keys
+
+
+def drawn_otherwise(count: int, seed: int, whole) -> np.ndarray:
+    """Crops of the protocol's distribution whose sides become whole pixels by another rule, (count, 5)."""
+    rng = np.random.default_rng(seed)
+    width, height = ramps.SIZE
+    area = width * height * rng.uniform(0.08, 1, 3 * count)
+    ratio = np.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3), 3 * count))
+    w, h = whole(np.sqrt(area * ratio)), whole(np.sqrt(area / ratio))
+    w, h = (side[(w <= width) & (h <= height)][:count] for side in (w, h))
+    step = 0 if whole is np.positive else 1
+    left, top = (whole(rng.random(count) * (full - side + step)) for full, side in ((width, w), (height, h)))
+    return np.stack([left, top, w, h, rng.random(count) < 0.5], axis=1)
+
+
+RULES = {"nearest": None, "downwards": np.floor, "not at all": np.positive}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_honest_crops_pass_with_every_seed_however_a_framework_rounds(rule):
+    noise = np.random.default_rng(0)
+    for seed in range(2, 2 + HONEST_SEEDS):
+        drawn = drawn_otherwise(COUNT, seed, RULES[rule]) if RULES[rule] else crops.reference(COUNT, seed)
+        drawn = drawn.astype(float)
+        drawn[:, :4] += noise.normal(0, 0.07, (COUNT, 4))
+        crops.check(drawn)
+
+
+def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
+    inner, outer = 40, 10
+    count = crops.least_beyond(inner, outer)
+    probability = math.comb(outer, count) / math.comb(inner + outer, count)  # the `count` largest are all of `outer`
+    assert probability < crops.ALPHA <= math.comb(outer, count - 1) / math.comb(inner + outer, count - 1)
+
+
+def test_a_picture_is_read_to_a_part_of_a_pixel(tmp_path):
+    from framework_compare.datasets import preprocess
+
+    listed = ramps.write(tmp_path / "ramps", ramps.FILES)
+    drawn = crops.reference(ramps.FILES, 3)
+    images = np.empty((ramps.FILES, 3, 64, 64), np.float32)
+    for image, path, (left, top, width, height, flipped) in zip(images, listed.paths, drawn):
+        crop = preprocess.Crop(int(left), int(top), int(width), int(height), "horizontal" if flipped else "none")
+        preprocess.normalise_into(image, preprocess.decode_crop_resize(Path(path).read_bytes(), crop, 64), "NCHW")
+    found = ramps.read(images)
+    ramps.check_channels(found)
+    ramps.check_labels(found, np.arange(ramps.FILES), listed)
+    assert np.abs(ramps.crops_of(found) - drawn).max() < 0.5
+
+
+def test_a_picture_that_is_padded_is_no_plain_crop():
+    images = np.zeros((1, 3, 64, 64), np.float32)
+    images[:, 2, :4] = 0.3
+    with pytest.raises(Wrong, match="no plain crop"):
+        ramps.check_channels(ramps.read(images))

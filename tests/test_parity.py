@@ -72,6 +72,21 @@ RENAMED_OP = """
         nodes = tuple(dataclasses.replace(n, op="ReLU") if n.op == "ReLU6" else n for n in graph.nodes)
         return dataclasses.replace(graph, nodes=nodes)
 """
+MOMENTUM_OFF = """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, momentum=config.momentum * 0.999))
+"""
+LESS_DECAY = """
+    def train_step(self, batch):
+        config, oracle = self.config, self.oracle
+        before = {name: array.copy() for name, array in oracle.weights.items()}
+        loss = super().train_step(batch)
+        for name, array in before.items():
+            if array.ndim == 1 and not name.endswith(("running_mean", "running_var")):
+                oracle.weights[name] += numpy.float32(config.learning_rate * config.weight_decay) * array
+        return loss
+"""
 SWAPPED_STRIDES = """
     def lower(self, graph):
         import dataclasses
@@ -167,6 +182,8 @@ MUTATIONS = {
     "BatchNorm momentum 0.9 for 0.1": (change("BatchNorm2d", momentum=0.9), 3, "bn1.running"),
     "biased running variance": (BIASED, 3, "running_var"),
     "Nesterov for plain momentum": (NESTEROV, 3, ""),
+    "momentum a thousandth too small": (MOMENTUM_OFF, 3, ""),
+    "no weight decay of biases and BatchNorm": (LESS_DECAY, 3, ""),
     "RGB for BGR": (BGR, 4, "pixels"),
     "one class index swapped": (SWAPPED_CLASS, 4, "pixels"),
     "last partial batch dropped": (DROPPED, 4, "pictures"),
@@ -208,8 +225,8 @@ WRONG_ROW = """
         (RENAMED_OP, "first layer that differs: relu2 (ReLU6), at ("),
         (WRONG_ROW.format(name="conv3.weight", row=5), "first layer that differs: conv3 (Conv2d), at ("),
         (WRONG_ROW.format(name="fc.weight", row=1), "first layer that differs: fc (Linear), at ("),
-        (SUMMED, "backward from the loss, the first gradient that differs: fc.bias (Linear), at ("),
-        (NESTEROV, "after the steps, the first that differs: conv1.weight (Conv2d), at ("),
+        (SUMMED, "backward from the loss, the first gradient that differs: fc.bias (Linear) at ("),
+        (NESTEROV, "after the steps, the first that differs: conv1.weight (Conv2d) at ("),
     ],
     ids=["in the middle", "one channel", "the last layer", "backward", "in steps"],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Mapping, Sequence
+from typing import Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from framework_compare.parity.rounding import unit
 Array = np.ndarray
 Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
 EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
+# Rounding scatters the numbers of an array and leaves little in such a sum of all; a wrong momentum or decay does not.
+ALONG = {"way": " along its way", "start": " along its start"}
+TINY = 1e-300
 SMALL, ZERO = 1e-6, 1e-12  # of the largest gradient: no more than rounding in float32, and in float64
 
 
@@ -40,10 +43,23 @@ def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precisi
 
 
 def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Dict[str, float]:
-    """Relative errors of each step's loss, and of how far the steps moved each array."""
+    """Relative errors of each step's loss, of how far the steps moved each array, and of parts of that (`ALONG`)."""
     steps = enumerate(zip(found.losses, exact.losses), start=1)
-    losses = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
-    return {**losses, **{name: moved_relative(found.weights[name], a, initial[name]) for name, a in exact.weights.items()}}
+    off = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
+    for name, array in exact.weights.items():
+        off[name], way, start = moved_relative(found.weights[name], array, initial[name])
+        if name in exact.gradients:
+            off.update({name + ALONG["way"]: way, name + ALONG["start"]: start})
+    return off
+
+
+def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
+    """What chance leaves of an array's error in a sum of its numbers; a few draws may have less by luck."""
+    return {
+        name + along: off[name] / float(np.sqrt(exact.weights[name].size))
+        for name in exact.gradients
+        for along in ALONG.values()
+    }
 
 
 def first_step_errors(
@@ -55,7 +71,7 @@ def first_step_errors(
     """Relative errors of how far a first step of SGD, which momentum has no part in, moved each parameter."""
     rate, decay = optimiser["learning_rate"], optimiser["weight_decay"]
     expected = {name: initial[name] - rate * (g + decay * initial[name]) for name, g in gradients.items()}
-    return {name: moved_relative(found[name], after, initial[name]) for name, after in expected.items()}
+    return {name: moved_relative(found[name], after, initial[name])[0] for name, after in expected.items()}
 
 
 def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
@@ -89,9 +105,14 @@ def gradient_errors(
     return {name: _ratio(difference, sizes[name]) for name, difference in differences.items()}
 
 
-def moved_relative(found: Array, exact: Array, initial: Array) -> float:
-    difference = np.linalg.norm(np.subtract(found, exact, dtype=np.float64))
-    return _ratio(difference, np.linalg.norm(np.subtract(exact, initial, dtype=np.float64)))
+def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, float, float]:
+    """How far off an array is, relative to how far it moved: in all, along its way, and along its initial value."""
+    difference = np.subtract(found, exact, dtype=np.float64).ravel()
+    way = np.subtract(exact, initial, dtype=np.float64).ravel()
+    start = initial.ravel().astype(np.float64)
+    moved = float(np.linalg.norm(way))
+    along = [abs(float(difference @ d)) / max(float(np.linalg.norm(d)), TINY) for d in (way, start)]
+    return _ratio(float(np.linalg.norm(difference)), moved), _ratio(along[0], moved), _ratio(along[1], moved)
 
 
 def _ratio(difference: float, size: float) -> float:

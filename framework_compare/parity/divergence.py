@@ -40,21 +40,26 @@ def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any],
     if failed.number == 1:
         return first_layer(judge.reference, failed.where == deviations.TRAINING, run_tasks, folder)
     compared, ratios = judge.compared.get(failed.number, {}), judge.ratios.get(failed.number, {})
-    wrong = [name for name in compared if ratios.get(name, 0.0) > TOLERANCE]
+    ends = ("", *deviations.ALONG.values())
+    wrong = [(name, end) for name in compared for end in ends if ratios.get(name + end, 0.0) > TOLERANCE]
     if not wrong:
         return ""
     backward = failed.number == 2  # the last parameter that is wrong is where the gradient went wrong first
-    name = wrong[-1 if backward else 0]
+    name, end = wrong[-1 if backward else 0]
     what = "backward from the loss, the first gradient that differs" if backward else "after the steps, the first that differs"
-    return f"{what}: {_values(judge.graph, name, *compared[name])}"
+    op = next((f" ({node.op})" for node in judge.graph.nodes if node.name == name.rpartition(".")[0]), "")
+    return f"{what}: {name}{op} {_values(end, *compared[name], judge.reference.initial.get(name))}"
 
 
-def _values(graph: Graph, name: str, found: np.ndarray, exact: np.ndarray) -> str:
+def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: Optional[np.ndarray]) -> str:
     if exact.ndim == 0:
-        return f"{name} is {found:.7g}, expected {exact:.7g}"
+        return f"is {found:.7g}, expected {exact:.7g}"
+    if end and initial is not None:
+        way = (initial if end == deviations.ALONG["start"] else exact - initial).ravel().astype(np.float64)
+        moved = [float((array - initial).ravel() @ way) / float(np.linalg.norm(way)) for array in (found, exact)]
+        return f"moved {moved[0]:.7g}{end}, expected {moved[1]:.7g}"
     place = np.unravel_index(np.argmax(_distance(found, exact)), exact.shape)
-    op = next(node.op for node in graph.nodes if node.name == name.rpartition(".")[0])
-    return f"{name} ({op}), at {tuple(map(int, place))} {found[place]:.6g}, expected {exact[place]:.6g}"
+    return f"at {tuple(map(int, place))} {found[place]:.6g}, expected {exact[place]:.6g}"
 
 
 def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:

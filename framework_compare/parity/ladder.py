@@ -251,7 +251,7 @@ def _unit(yardstick: float) -> float:
 
 def _kind(where: str) -> str:
     """Losses, running statistics and weights are rounded very differently; each is judged among its own."""
-    return next((kind for kind in ("loss of", "running_") if kind in where), "")
+    return next((kind for kind in ("loss of", "running_", *deviations.ALONG.values()) if kind in where), "")
 
 
 def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 from framework_compare.oracle import Oracle
 from framework_compare.parity import calibration
-from framework_compare.parity.deviations import Answers, Errors, errors, larger, loss_roundings
+from framework_compare.parity.deviations import Answers, Errors, errors, larger, loss_roundings, scatter
 from framework_compare.parity.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.surgery import without_dropout
 
@@ -109,6 +109,7 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
             )
         off = errors(said, found.exact, smooth, precision)
         off[3].update(loss_roundings(said, found.exact))
+        off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
         yardstick = larger(yardstick, off)
     return yardstick
 

@@ -53,13 +53,13 @@ def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any],
 
 def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: Optional[np.ndarray]) -> str:
     if exact.ndim == 0:
-        return f"is {found:.7g}, expected {exact:.7g}"
+        return f"is {found:.9g}, expected {exact:.9g}"
     if end and initial is not None:
         way = (initial if end == deviations.ALONG["start"] else exact - initial).ravel().astype(np.float64)
         moved = [float((array - initial).ravel() @ way) / float(np.linalg.norm(way)) for array in (found, exact)]
-        return f"moved {moved[0]:.7g}{end}, expected {moved[1]:.7g}"
+        return f"moved {moved[0]:.9g}{end}, expected {moved[1]:.9g}"
     place = np.unravel_index(np.argmax(_distance(found, exact)), exact.shape)
-    return f"at {tuple(map(int, place))} {found[place]:.6g}, expected {exact[place]:.6g}"
+    return f"at {tuple(map(int, place))} {found[place]:.9g}, expected {exact[place]:.9g}"
 
 
 def _distance(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
@@ -172,4 +172,4 @@ def describe(name: str, graph: Graph, watched: Watched, values: Optional[np.ndar
         picture, column = np.unravel_index(np.argmax(single), single.shape)
         where = f"at {(int(picture), *watched.places[column])}"
     got, expected = values[picture, column], watched.exact[picture, column]
-    return f"first layer that differs: {name} ({op}), {where} {got:.6g}, expected {expected:.6g}"
+    return f"first layer that differs: {name} ({op}), {where} {got:.9g}, expected {expected:.9g}"

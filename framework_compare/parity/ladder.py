@@ -1,4 +1,4 @@
-"""Levels 0 to 3 and 5: the questions to a worker about one network, and the judgement of its answers.
+"""Levels 0 to 3 and 5: the judgement of a worker's answers about one network.
 
 An error passes within TOLERANCE times the yardstick: what the precision's rounding does to the oracle itself, in the
 same place. No place's yardstick is taken to be smaller than the middle one of its level and kind: with a few draws some
@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph, weight_views
+from framework_compare.graph import Graph
 from framework_compare.parity import deviations, surgery
 from framework_compare.parity.reference import Reference
 from framework_compare.parity.result import Level
@@ -27,68 +27,11 @@ TOLERANCE = 10.0
 MOST = 0.75
 FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
-PASSES = 4  # of dropout
 SIGMAS = 6.0
 FEW = 40  # values: so many are not dropped alike in two pictures by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
 RUNNING_VARIANCE = "running_variance"
-
-
-def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
-    """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote."""
-    graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
-
-    def build(name: str, weights: str) -> Dict[str, Any]:
-        return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
-
-    return [
-        build("build", "weights.npy"),
-        {"ask": "weights", "name": "weights"},
-        {"ask": "forward", "name": "evaluation", "training": False, "batches": batches},
-        {"ask": "forward", "name": "training", "training": True, "batches": batches},
-        build("build smooth", "smooth.npy"),
-        {"ask": "gradients", "name": "gradients", "batches": batches},
-        {"ask": "steps", "name": "steps", "batches": batches},
-        {"ask": "again", "name": "again", "batches": batches},
-    ]
-
-
-def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str, Any]]:
-    """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
-    tasks = []
-    pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
-    if pairs:
-        pairs.append(("dropout off", graph, False))
-    for name, cut, training in pairs:
-        for kind, network in (("with", _only_last_dropout(cut) if training else cut), ("without", cut)):
-            network = surgery.without_dropout(network) if kind == "without" else network
-            path = folder / f"{name.replace(' ', '-')}.npy"
-            if not path.exists():
-                np.save(path, surgery.flat_weights(network, weight_views(found.graph, found.flat)))
-            ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
-            times = PASSES if training and kind == "with" else 1
-            tasks.append({"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)})
-            tasks.append({**ask, "name": f"{name} {kind}", "times": times})
-    return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
-
-
-def _in_steps_tasks(graph: Graph, folder: Path) -> List[Dict[str, Any]]:
-    """Gradients as a training step has them, with the network's dropout and without."""
-    tasks = []
-    for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):
-        name = f"dropout in steps {kind}"
-        weights = str(folder / "weights.npy")
-        tasks.append({"ask": "build", "name": f"{name} build", "graph": network.to_dict(), "weights": weights})
-        tasks.append({"ask": "gradients", "name": name, "batches": str(folder / "batches.npz")})
-    return tasks
-
-
-def _only_last_dropout(cut: Graph) -> Graph:
-    last = cut.nodes[-1]
-    rest = surgery.without_dropout(Graph(cut.name, cut.num_classes, cut.image_size, cut.nodes[:-1]))
-    source = rest.nodes[-1].name
-    return dataclasses.replace(cut, nodes=(*rest.nodes, dataclasses.replace(last, inputs=(source,))))
 
 
 def wider_than_claimed(precision: str, levels: Sequence[Level]) -> str:

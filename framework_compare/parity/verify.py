@@ -16,9 +16,10 @@ from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph
 from framework_compare.parity import cache, pipelines
 from framework_compare.parity.divergence import first_divergence
-from framework_compare.parity.ladder import Judge, dropout_tasks, network_tasks, wider_than_claimed
+from framework_compare.parity.ladder import Judge, wider_than_claimed
 from framework_compare.parity.reference import Questions, Reference, make_reference
 from framework_compare.parity.result import FAILED, NOT_INSTALLED, PASSED, UNSUPPORTED, Level, Parity
+from framework_compare.parity.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.workers import RunTasks
 from framework_compare.planning import Names
 from framework_compare.protocol import TrainConfig

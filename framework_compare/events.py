@@ -62,9 +62,23 @@ class EventReader:
             yield _parse(line)
 
 
+def parse(text: str) -> Any:
+    """A JSON document with text only that can be written down: JSON may name one half of a surrogate pair alone."""
+    document = json.loads(text)
+    return _whole_text(document) if "\\u" in text else document
+
+
+def _whole_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_whole_text(key): _whole_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_text(item) for item in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
 def _parse(line: bytes) -> Dict[str, Any]:
     try:
-        event = json.loads(line)
+        event = parse(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise ProtocolError(f"the worker sent {line[:80]!r}, which is no JSON") from None
     if not isinstance(event, dict) or event.get("event") not in KINDS or not isinstance(event.get("t_ns"), int):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
 from framework_compare import metrics
+from framework_compare.events import parse
 from framework_compare.metrics import METRICS, Measured
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
@@ -68,7 +68,7 @@ def read_runs(store: "Store") -> List[Row]:
 
 
 def _run_row(row: Row) -> Row:
-    config = json.loads(row.pop("config"))
+    config = parse(row.pop("config"))
     config["loss_function"] = config.pop("loss", None)
     # The cell's own device wins: it is what was asked for.
     return {**config, **row}
@@ -138,10 +138,10 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
 
 def _gauges(runs: List[Row]) -> Row:
     """How the readings of a cell's GPU were had, and each warning of its runs once, joined."""
-    documents = [json.loads(run["gauges"]).get("gpu") or {} for run in runs]
+    documents = [parse(run["gauges"]).get("gpu") or {} for run in runs]
     names = ("name", "memory_source", "energy_source")
     found = {f"gpu_{name}": next(filter(None, (d.get(name) for d in documents)), None) for name in names}
-    warnings = dict.fromkeys(text for run in runs for text in json.loads(run["warnings"]))
+    warnings = dict.fromkeys(text for run in runs for text in parse(run["warnings"]))
     return {**found, "warnings": "; ".join(warnings)}
 
 

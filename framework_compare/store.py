@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from framework_compare import __version__, reading, schema
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.events import parse
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
 
@@ -208,8 +209,8 @@ class Store:
 
     def _parsed(self, document: str) -> Any:
         try:
-            return json.loads(document)
-        except (TypeError, ValueError) as error:
+            return parse(document)
+        except (TypeError, ValueError, RecursionError) as error:
             raise schema.damaged(self.path, f"a document in it is no JSON: {error}") from None
 
     def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Optional
+import time
+from typing import Any, Dict, List, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT
@@ -17,7 +18,9 @@ MAX_PROFILE_ROWS = 300
 MAX_PROFILE_NAME = 300
 PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
 MAX_NAME = 100
+MAX_DEPTH = 20
 LARGEST = (1 << 63) - 1  # what SQLite holds
+MOST = 10**12  # pictures or steps of an epoch
 
 
 class Transcript:
@@ -25,6 +28,7 @@ class Transcript:
 
     def __init__(self, started_ns: int, epochs: int) -> None:
         self.asked_epochs = epochs
+        self._began_ns = started_ns
         self.open: Dict[str, int] = {"spawn": started_ns}
         self.phases: List[Phase] = []
         self.epochs: List[Epoch] = []
@@ -38,7 +42,7 @@ class Transcript:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
         try:
             getattr(self, "_" + event["event"])(event)
-        except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None
 
     @property
@@ -63,8 +67,8 @@ class Transcript:
 
     def _framework(self, event: Dict[str, Any]) -> None:
         settings = event["settings"]
-        if not isinstance(settings, dict):
-            raise TypeError("settings is no object")
+        if not isinstance(settings, dict) or not _is_shallow(settings):
+            raise TypeError(f"settings is no object, or one of more than {MAX_DEPTH} levels")
         self.framework = {"version": _text(event["version"], MAX_NAME), "settings": settings}
 
     def _phase(self, event: Dict[str, Any]) -> None:
@@ -74,10 +78,15 @@ class Transcript:
         elif name in self.open or len(self.phases) + len(self.open) >= MAX_PHASES:
             raise ValueError(f"phase {name!r} began twice, or is one too many")
         else:
-            self.open[name] = _whole(event["t_ns"])
+            self.open[name] = self._time(event["t_ns"])
 
-    def _close(self, name: str, t_ns: int) -> None:
-        self.phases.append(Phase(name, self.open.pop(name), _whole(t_ns)))
+    def _close(self, name: str, t_ns: Any) -> None:
+        start_ns, end_ns = self.open.pop(name), self._time(t_ns)
+        self.phases.append(Phase(name, start_ns, _within(end_ns, start_ns, LARGEST)))
+
+    def _time(self, t_ns: Any) -> int:
+        """CLOCK_MONOTONIC nanoseconds between the start of the run and now."""
+        return _within(t_ns, self._began_ns, time.monotonic_ns())
 
     def _memory(self, event: Dict[str, Any]) -> None:
         last = self.phases[-1]
@@ -94,18 +103,19 @@ class Transcript:
             self.warnings.append(_text(event["message"], MAX_TEXT))
 
     def _epoch(self, event: Dict[str, Any]) -> None:
-        p05, median, p95 = (_whole(ns) / 1e9 for ns in event["step_ns"])
         number = _whole(event["number"])
         if number != len(self.epochs) + 1 or number > self.asked_epochs:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
+        start_ns, end_ns = self._epoch_span(event)
+        p05, median, p95 = (_within(ns, 0, end_ns - start_ns) / 1e9 for ns in event["step_ns"])
         self.epochs.append(
             Epoch(
                 number=number,
-                start_ns=_whole(event["start_ns"]),
-                end_ns=_whole(event["end_ns"]),
-                data_wait_s=_whole(event["data_wait_ns"]) / 1e9,
-                images=_whole(event["images"]),
-                steps=_whole(event["steps"]),
+                start_ns=start_ns,
+                end_ns=end_ns,
+                data_wait_s=_within(event["data_wait_ns"], 0, end_ns - start_ns) / 1e9,
+                images=_within(event["images"], 1, MOST),
+                steps=_within(event["steps"], 1, MOST),
                 loss=_finite(event["loss"]),
                 step_s_median=median,
                 step_s_p05=p05,
@@ -114,6 +124,12 @@ class Transcript:
                 compute_s=_seconds(event.get("compute_ns")),
             )
         )
+
+    def _epoch_span(self, event: Dict[str, Any]) -> Tuple[int, int]:
+        """Start and end of an epoch: within the run, after the epoch before it, and not the same moment."""
+        start_ns, end_ns = self._time(event["start_ns"]), self._time(event["end_ns"])
+        last = self.epochs[-1].end_ns if self.epochs else 0
+        return _within(start_ns, last, end_ns - 1), end_ns
 
     def _profile(self, event: Dict[str, Any]) -> None:
         _whole(event["steps"])
@@ -130,6 +146,12 @@ class Transcript:
         self.outcome = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
 
 
+def _is_shallow(value: Any, levels: int = MAX_DEPTH) -> bool:
+    """Whether a document can be written again: what was read just so may be too deep for that."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_is_shallow(item, levels - 1) for item in items)
+
+
 def _text(value: Any, longest: int) -> str:
     return str(value)[:longest]
 
@@ -137,14 +159,20 @@ def _text(value: Any, longest: int) -> str:
 def _profile_row(kind: Any, name: Any, calls: Any, self_ns: Any) -> ProfileRow:
     if kind not in PROFILE_KINDS:
         raise ValueError(f"profile kind {_text(kind, MAX_NAME)!r}")
-    printable = _text(name, MAX_PROFILE_NAME).encode("utf-8", "replace").decode()
-    return ProfileRow(kind, printable, _whole(calls), _whole(self_ns) / 1e9)
+    return ProfileRow(kind, _text(name, MAX_PROFILE_NAME), _whole(calls), _whole(self_ns) / 1e9)
 
 
 def _whole(value: Any) -> int:
     """A count or a time: a whole number that SQLite can hold."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
         raise ValueError(f"{str(value)[:40]!r} is no count")
+    return value
+
+
+def _within(value: Any, least: int, most: int) -> int:
+    """A count or a time of a range, both ends in it."""
+    if not least <= _whole(value) <= most:
+        raise ValueError(f"{value} is not within {least} to {most}")
     return value
 
 

@@ -33,6 +33,18 @@ def test_long_text_is_cut():
     assert len(json.loads(written(message="x" * 10**6))["message"]) == MAX_TEXT
 
 
+@pytest.mark.parametrize("half", [b'"\\ud800"', b'"\xed\xa0\x80"'], ids=["escaped", "bytes"])
+def test_half_of_a_surrogate_pair_is_replaced_wherever_it_stands(half):
+    line = b'{"event": "warning", "t_ns": 1, "message": %s, "deeper": [{%s: %s}]}\n' % (half, half, half)
+    (event,) = EventReader().feed(line)
+    json.dumps(event, ensure_ascii=False).encode()
+
+
+def test_a_whole_surrogate_pair_is_the_character_it_stands_for():
+    (event,) = EventReader().feed(b'{"event": "warning", "t_ns": 1, "message": "\\ud83d\\udd25 and \\\\ud800"}\n')
+    assert event["message"] == "\U0001f525 and \\ud800"
+
+
 @pytest.mark.parametrize(
     "line",
     [b"Segmentation fault", b"[1]", b'{"event": "launch", "t_ns": 1}', b'{"event": "hello"}', b"\xff\xfe", b"[" * 9999],

@@ -12,6 +12,7 @@ import pytest
 from faulty import FAULTS
 
 from framework_compare import compare
+from framework_compare.exports import export
 from framework_compare.limits import KEPT_LOG_BYTES
 from framework_compare.store import Store
 
@@ -48,6 +49,8 @@ ENDINGS = {
     "deep-event": ({}, "failed", "which is no JSON", "build"),
     "huge-number": ({}, "failed", "malformed epoch event", "build"),
     "nan-in-event": ({}, "failed", "malformed epoch event", "build"),
+    "halves-of-pairs": ({}, "ok", "", None),
+    "epoch-without-length": ({}, "failed", "malformed epoch event", "build"),
     "epoch-twice": ({}, "failed", "malformed epoch event", "build"),
     "unknown-status": ({}, "failed", "malformed outcome event", "build"),
     "settings-no-object": ({}, "failed", "malformed framework event", "build"),
@@ -125,6 +128,14 @@ def test_a_failure_keeps_its_traceback_a_crash_the_end_of_its_log(study):
 def test_what_was_measured_before_a_crash_is_kept(study):
     result = study("crash-in-epoch-2")
     assert list(result.epochs.epoch) == [1] and result.frame.status[0] == "crashed"
+
+
+def test_half_of_a_surrogate_pair_hinders_neither_tables_nor_exports(study, tmp_path):
+    result = study("halves-of-pairs")
+    assert "half ? of a pair" in result.table() and "half ? of a pair" in result.frame.warnings[0]
+    assert list(result.phases.phase[result.phases.phase.str.startswith("half")]) == ["half ? of a pair"]
+    for kind in ("csv", "json"):
+        assert not export(result.folder, tmp_path / kind, kind).damage
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex", "csv"])

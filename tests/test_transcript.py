@@ -1,6 +1,8 @@
-"""What a worker tells of an epoch's device times, checked like all else it tells."""
+"""What a worker tells of its phases and epochs, each field checked for type and range."""
 
 from __future__ import annotations
+
+import time
 
 import pytest
 
@@ -35,3 +37,49 @@ def test_an_epoch_without_device_times_has_none(fields):
 def test_device_times_that_are_no_counts_are_malformed(name, value):
     with pytest.raises(ProtocolError, match="malformed epoch event"):
         told(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        dict(start_ns=8),
+        dict(start_ns=9),
+        dict(end_ns=(1 << 63) - 1),
+        dict(data_wait_ns=9),
+        dict(step_ns=[1, 2, 9]),
+        dict(images=0),
+        dict(images=1 << 62),
+        dict(steps=0),
+    ],
+    ids=lambda fields: "-".join(map(str, *fields.items())),
+)
+def test_an_epoch_that_cannot_have_been_is_malformed(fields):
+    with pytest.raises(ProtocolError, match="malformed epoch event"):
+        told(**fields)
+
+
+def test_an_epoch_may_not_begin_before_the_run_nor_before_the_last_one_ended():
+    now = time.monotonic_ns()
+    with pytest.raises(ProtocolError, match="malformed epoch event"):
+        Transcript(now, epochs=1).add(EPOCH)
+    transcript = Transcript(0, epochs=2)
+    transcript.add(EPOCH)
+    with pytest.raises(ProtocolError, match="malformed epoch event"):
+        transcript.add({**EPOCH, "number": 2, "start_ns": 7})
+    transcript.add({**EPOCH, "number": 2, "start_ns": 8, "end_ns": 20})
+
+
+@pytest.mark.parametrize("ends", [(9, 8), (9, 1 << 62)], ids=["backward", "later-than-now"])
+def test_a_phase_that_cannot_have_been_is_malformed(ends):
+    transcript = Transcript(0, epochs=1)
+    with pytest.raises(ProtocolError, match="malformed phase event"):
+        for edge, t_ns in zip(("start", "end"), ends):
+            transcript.add({"event": "phase", "name": "build", "edge": edge, "t_ns": t_ns})
+
+
+def test_settings_too_deep_to_be_written_again_are_malformed():
+    settings = {}
+    for _ in range(900):
+        settings = {"deeper": settings}
+    with pytest.raises(ProtocolError, match="malformed framework event: .* more than 20 levels"):
+        Transcript(0, epochs=1).add({"event": "framework", "t_ns": 1, "version": "1", "settings": settings})

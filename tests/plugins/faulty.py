@@ -37,8 +37,9 @@ def event(kind: str, **fields: Any) -> bytes:
 
 
 def epoch(number: Any, **changed: Any) -> bytes:
-    fields = dict(start_ns=1, end_ns=2, data_wait_ns=0, images=1, steps=1, loss=1.0, step_ns=[1, 1, 1], **changed)
-    return event("epoch", number=number, **fields)
+    end_ns = time.monotonic_ns()
+    fields = dict(start_ns=end_ns - 2, end_ns=end_ns, data_wait_ns=0, images=1, steps=1, loss=1.0, step_ns=[1, 1, 1])
+    return event("epoch", **{"number": number, **fields, **changed})
 
 
 def hang() -> None:
@@ -156,6 +157,15 @@ TORCH_SAYS = (
     "[enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried to allocate 411041792"
     " bytes. Error code 12 (Cannot allocate memory)"
 )
+HALF = "half \ud800 of a pair"
+
+
+def halves_of_pairs() -> None:
+    to_events(event("phase", name=HALF, edge="start") + event("phase", name=HALF, edge="end"))
+    to_events(event("warning", message=HALF))
+    to_events(event("framework", version=HALF, settings={HALF: HALF}))
+
+
 FAULTS: Dict[str, Callable[[], None]] = {
     "fine": lambda: None,
     "segfault": lambda: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
@@ -186,6 +196,8 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "deep-event": lambda: to_events(b"[" * 500_000 + b"\n"),
     "huge-number": lambda: to_events(epoch(1, extra=10**3000) + epoch(1).replace(b'"images": 1', b'"images": 1' + b"0" * 40)),
     "nan-in-event": lambda: to_events(epoch(1).replace(b'"loss": 1.0', b'"loss": NaN')),
+    "halves-of-pairs": halves_of_pairs,
+    "epoch-without-length": lambda: to_events(epoch(1, **dict.fromkeys(("start_ns", "end_ns"), time.monotonic_ns()), step_ns=[0, 0, 0])),
     "epoch-twice": lambda: to_events(epoch(1) + epoch(1)),
     "unknown-status": lambda: to_events(event("outcome", status="<script>", reason="")),
     "settings-no-object": lambda: to_events(event("framework", version=1, settings="x")),

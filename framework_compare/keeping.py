@@ -46,7 +46,8 @@ class EpochKeeper:
         with contextlib.suppress(sqlite3.Error):
             connection: Optional[sqlite3.Connection] = None
             try:
-                while (first := self._queue.get()) is not None and not self._ended.is_set():
+                # Asked before each wait: whoever gathers what is waiting may take the end's None with it.
+                while not self._ended.is_set() and (first := self._queue.get()) is not None:
                     connection = connection or connect(self._path)
                     store_epochs(connection, self._run_id, [first, *self._waiting()])
                     self._ended.wait(INTERVAL_S)

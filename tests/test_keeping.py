@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from framework_compare import keeping
@@ -50,6 +51,29 @@ def test_the_end_of_a_run_does_not_wait_for_its_epochs(tmp_path, monkeypatch):
             wait_for(tmp_path, [1])
             keeper.take(epoch(2))
         assert stored(tmp_path) == [1]
+
+
+def test_an_end_that_comes_while_epochs_are_gathered_is_not_lost(tmp_path, monkeypatch):
+    opening, go_on = threading.Event(), threading.Event()
+
+    def slowly(path):
+        opening.set()
+        go_on.wait()
+        return connect(path)
+
+    connect = keeping.connect
+    monkeypatch.setattr(keeping, "connect", slowly)
+    with Store.create(tmp_path, settings={}, machine={}, cells=CELLS, repeats=1) as store:
+        keeper = EpochKeeper(store.path, 1).__enter__()
+        keeper.take(epoch(1))
+        opening.wait()
+        ending = threading.Thread(target=keeper.__exit__, daemon=True)
+        ending.start()
+        while keeper._queue.empty():
+            time.sleep(0.001)
+        go_on.set()
+        ending.join(10)
+        assert not ending.is_alive()
 
 
 def test_what_cannot_be_stored_is_left_for_the_record_to_tell(tmp_path):

@@ -29,7 +29,8 @@ def resolve(
     """
     path, name = _locate(dataset, progress)
     index = folder.read_folder(path, classes=classes, on_bad_picture=on_bad_picture, progress=progress)
-    index = dataclasses.replace(index, name=name)
+    # A folder's name may be bytes that are no text, and then could be neither stored nor shown.
+    index = dataclasses.replace(index, name=os.fsencode(name).decode("utf-8", "replace"))
     return index if limit is None else folder.limit(index, limit, seed)
 
 

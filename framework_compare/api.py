@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -19,10 +17,9 @@ from framework_compare.interrupts import terminate_as_interrupt
 from framework_compare.limits import Limits, PhaseTimeout
 from framework_compare.parity.in_study import check_mode
 from framework_compare.paths import cache_dir
-from framework_compare.picture_lists import write_pictures
+from framework_compare.picture_lists import checksum, write_pictures
 from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
-from framework_compare.protocol import Pictures
 from framework_compare.registry import framework as find_framework
 from framework_compare.resumption import check_retry, check_same_machine, check_same_plan
 from framework_compare.store import FILE, Store
@@ -209,7 +206,7 @@ def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
                 "skipped_pictures": [list(pair) for pair in index.skipped],
                 "classes": list(index.pictures.classes),
                 "class_aliases": dict(index.found_aliases),
-                "checksum": _checksum(index.pictures),
+                "checksum": checksum(index.pictures),
             }
             for name, index in plan.datasets.items()
         },
@@ -219,11 +216,6 @@ def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
         "python": dict(how.python),
         "installer": how.installer,
     }
-
-
-def _checksum(pictures: Pictures) -> str:
-    """Of the list of pictures, not of their bytes."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(pictures)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def new_study_folder() -> Path:

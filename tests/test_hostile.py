@@ -15,6 +15,7 @@ from framework_compare import Comparison, compare
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, StudyError
 from framework_compare.frames import cell_frame
+from framework_compare.picture_lists import pictures_path
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store import FILE, Store
@@ -40,6 +41,34 @@ def test_names_that_mean_harm_are_names(tiny, pictures, own_cache, tmp_path):
     for style in ("markdown", "latex", "terminal", "csv"):
         assert "<u>" not in result.table(style=style) or style in ("terminal", "csv")
     assert not list(tmp_path.rglob("pwned"))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("my pics", "my_pics"), ("日本", "中国"), ("x" * 90, "x" * 90 + "y"), ("Pics", "pics")],
+    ids=["blank", "no-latin", "long", "case"],
+)
+def test_data_sets_whose_names_look_alike_keep_their_own_pictures(tiny, pictures, own_cache, tmp_path, names):
+    for name, number in zip(names, (1, 3)):
+        for label in ("fire", "smoke"):
+            (tmp_path / name / label).mkdir(parents=True)
+            for source in sorted((pictures / label).iterdir())[:number]:
+                shutil.copy(source, tmp_path / name / label)
+    result = compare(tiny, "linear", dataset=[tmp_path / name for name in names], out=tmp_path / "study", **QUICK)
+    assert dict(zip(result.epochs.dataset, result.epochs.images)) == dict(zip(names, (2, 6)))
+    paths = {pictures_path(tmp_path / "study", name).name.lower() for name in names}
+    assert len(paths) == 2 and max(map(len, paths)) < 100
+
+
+def test_a_data_set_whose_folder_has_a_name_that_is_no_text(tiny, pictures, own_cache, tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    try:
+        shutil.copytree(pictures, folder)
+    except OSError:
+        pytest.skip("needs a file system that takes any bytes as a name")
+    result = compare(tiny, "linear", dataset=folder, out=tmp_path / "study", **QUICK)
+    assert list(result.frame.status) == ["ok"] and list(result.frame.dataset) == ["caf\ufffd"]
+    assert "caf\ufffd" in result.table()
 
 
 def test_a_class_folder_of_fifty_thousand_entries_is_read(tmp_path, pictures, own_cache):

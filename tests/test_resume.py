@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import pytest
 
 from framework_compare import compare, resume
 from framework_compare.errors import DataError, StudyError, UsageError
+from framework_compare.picture_lists import pictures_path
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.resumption import check_same_machine
@@ -168,8 +170,6 @@ def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(st
 
 
 def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
-    import shutil
-
     shutil.copytree(pictures, tmp_path / "copy")
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
@@ -179,8 +179,6 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
 
 
 def test_a_picture_that_was_changed_is_named(study, pictures, tmp_path):
-    import shutil
-
     shutil.copytree(pictures, tmp_path / "copy")
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
@@ -198,6 +196,45 @@ def test_a_list_of_pictures_that_is_gone_is_told_and_written_again(study):
     with pytest.raises(StudyError, match="own list of the pictures of 'colours', .*colours.json, cannot be"):
         resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"paths": []}', '{"pa'])
+def test_a_list_of_pictures_that_is_not_the_studys_is_told_and_written_again(content, study):
+    folder = study("fine").folder
+    forget(folder, 1)
+    (folder / "pictures" / "colours.json").write_text(content)
+    with pytest.raises(StudyError, match="own list of the pictures of 'colours', .* cannot be used: .*; give the"):
+        resume(folder)
+    assert set(study("fine").frame.status) == {"ok"}
+
+
+@pytest.mark.parametrize("content", ["[]", '{"/a.jpg": "12', ""], ids=["list", "cut", "empty"])
+def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, study):
+    folder = study("fine").folder
+    forget(folder, 1)
+    path = folder / "pictures" / "colours.checksums"
+    path.write_text(content)
+    with pytest.raises(StudyError, match="colours.checksums says what .* cannot be read: .*; delete it if they are"):
+        resume(folder)
+    assert path.read_text() == content
+    path.unlink()
+    assert set(resume(folder).frame.status) == {"ok"}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its-own", "of-another"])
+def test_a_list_under_the_name_of_earlier_versions_is_used_where_it_is_the_data_sets_own(own, study, pictures, tmp_path):
+    shutil.copytree(pictures, tmp_path / "my pics")
+    folder = study("fine", dataset=tmp_path / "my pics").folder
+    forget(folder, 1)
+    now, earlier = pictures_path(folder, "my pics"), folder / "pictures" / "my_pics.json"
+    now.rename(earlier)
+    now.with_suffix(".checksums").rename(earlier.with_suffix(".checksums"))
+    if own:
+        assert set(resume(folder).frame.status) == {"ok"} and now.is_file()
+        return
+    earlier.write_text(earlier.read_text().replace("my pics", "my_pics"))
+    with pytest.raises(StudyError, match="own list of the pictures of 'my pics', "):
+        resume(folder)
 
 
 def test_a_resume_of_nothing_is_refused(tmp_path):

@@ -49,6 +49,6 @@ def test_level_4_crops_and_flips(ready):
     except Wrong as wrong:
         pytest.fail(
             f"{wrong}; wanted 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its logarithm uniformly, any"
-            " place, and every second picture flipped",
+            " place, every second picture flipped, red, green and blue in this order, and each picture's own label",
             pytrace=False,
         )

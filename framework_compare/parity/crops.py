@@ -1,6 +1,6 @@
 """Whether random crops are drawn as the protocol draws them: two-sample tests against crops that it drew itself.
 
-Each test fails an honest pipeline with probability ALPHA at most. There are 31 of them: of each of six statistics a
+Each test fails an honest pipeline with a probability of about ALPHA. There are 31 of them: of each of six statistics a
 Kolmogorov-Smirnov test and four of its edges, and one of flips. So one honest pipeline of 30,000 fails by chance.
 """
 

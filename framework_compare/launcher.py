@@ -18,6 +18,7 @@ from framework_compare.events import EventReader
 from framework_compare.limits import Clock, Limits, shorten_if_long
 from framework_compare.memory_limit import MemoryLimit
 from framework_compare.records import Epoch, Run
+from framework_compare.regular_files import make_way
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.supervision import SupervisedWorker, SupervisionError
@@ -73,6 +74,8 @@ def _prepare_folder(what: Launch) -> Path:
     job = what.folder / "job.json"
     with schema.told(what.folder):
         what.folder.mkdir(parents=True, exist_ok=True)
+        for path in (job, what.log):
+            make_way(path)
         job.write_text(json.dumps(what.job), encoding="utf-8")
         what.log.write_bytes(b"")
     return job

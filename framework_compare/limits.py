@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import os
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Tuple, Union
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.records import PHASES
+from framework_compare.regular_files import open_regular
 from framework_compare.statuses import Verdict
 
 PhaseTimeout = Union[None, float, Mapping[str, float]]
@@ -137,32 +140,31 @@ class Clock:
 
     def _look_at_log(self, now: float) -> None:
         self._log_due = now + LOG_CHECK_S
-        size = _size(self._log)
-        if size != self._log_size:
-            self._heard = now
+        with contextlib.suppress(OSError):
+            if self._log.lstat().st_size != self._log_size:
+                self._heard = now
         self._log_size = shorten_if_long(self._log)
 
 
 def shorten_if_long(log: Path) -> int:
     """Cut the middle out of a log of more than 16 MiB, so that its first and last MiB stay; its size.
 
-    It may be being appended to: what is written between the reading of its end and the cut is lost as well.
+    It may be being appended to: what is written between the reading of its end and the cut is lost as well. 0 for what
+    is no regular file any more.
     """
-    size = _size(log)
-    if size <= MAX_LOG_BYTES:
-        return size
-    with open(log, "r+b") as file:
-        file.seek(size - KEPT_LOG_BYTES)
-        end = file.read(KEPT_LOG_BYTES)
-        file.seek(KEPT_LOG_BYTES)
-        cut = f"\n[{size - 2 * KEPT_LOG_BYTES} bytes of this log were left out here]\n".encode()
-        file.truncate(KEPT_LOG_BYTES)
-        file.write(cut + end)
-        return file.tell()
-
-
-def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        with open_regular(log, os.O_RDWR) as file:
+            size = file.seek(0, os.SEEK_END)
+            return size if size <= MAX_LOG_BYTES else _shorten(file, size)
     except OSError:
         return 0
+
+
+def _shorten(file: BinaryIO, size: int) -> int:
+    file.seek(size - KEPT_LOG_BYTES)
+    end = file.read(KEPT_LOG_BYTES)
+    file.seek(KEPT_LOG_BYTES)
+    cut = f"\n[{size - 2 * KEPT_LOG_BYTES} bytes of this log were left out here]\n".encode()
+    file.truncate(KEPT_LOG_BYTES)
+    file.write(cut + end)
+    return file.tell()

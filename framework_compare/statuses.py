@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 from typing import Optional
 
+from framework_compare.regular_files import open_regular
 from framework_compare.supervision import signal_name
 
 # What a worker may say of itself; any other word in an outcome event is a malformed event.
@@ -143,9 +145,9 @@ def _line_of(match: "re.Match[str]") -> str:
 def log_tail(log: Path) -> str:
     """The last lines of a log, without blank ones and the list of C extensions; "" if empty or not to be read."""
     try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - READ_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+        with open_regular(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))
+            lines = file.read(READ_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return ""
     kept = [line for line in lines if line.strip() and not line.startswith(EXTENSIONS)]

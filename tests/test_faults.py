@@ -11,7 +11,7 @@ import psutil
 import pytest
 from faulty import FAULTS
 
-from framework_compare import compare
+from framework_compare import compare, resume
 from framework_compare.exports import export
 from framework_compare.limits import KEPT_LOG_BYTES
 from framework_compare.store import Store
@@ -93,8 +93,8 @@ def row_of(result: Any, number: int) -> Dict[str, Any]:
 
 
 def test_every_fault_has_its_ending():
-    after_the_epochs = {name for name in FAULTS if name.startswith("profile-")}  # those are in test_profile.py
-    assert set(ENDINGS) == set(FAULTS) - after_the_epochs - {"fine", "slow", "at-most-25"}
+    elsewhere = {name for name in FAULTS if name.startswith(("profile-", "log-"))}  # in test_profile.py, and below
+    assert set(ENDINGS) == set(FAULTS) - elsewhere - {"fine", "slow", "at-most-25"}
 
 
 @pytest.mark.parametrize("fault", ENDINGS)
@@ -152,6 +152,16 @@ def test_a_log_without_end_is_cut_in_its_middle(study):
     assert log.stat().st_size < 3 * KEPT_LOG_BYTES
     content = log.read_bytes()
     assert b"bytes of this log were left out" in content and b"the end of the flood" in content
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTS if name.startswith("log-")])
+def test_what_a_worker_puts_in_the_place_of_its_log_is_neither_waited_on_nor_followed(fault, study, tmp_path):
+    result = study(fault, timeout_s=30)
+    assert row_of(result, 0)["reason"].startswith("exited with code 3 in phase build")
+    (tmp_path / "study" / "precious.txt").write_text("precious")
+    again = resume(result.folder, retry=["crashed"])
+    assert row_of(again, 0)["reason"].startswith("exited with code 3 in phase build")
+    assert (tmp_path / "study" / "precious.txt").read_text() == "precious"
 
 
 def test_a_reason_is_bounded_however_long_the_exception(study):

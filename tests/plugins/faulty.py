@@ -166,6 +166,15 @@ def halves_of_pairs() -> None:
     to_events(event("framework", version=HALF, settings={HALF: HALF}))
 
 
+def replace_log(make: Callable[[str], Any]) -> Callable[[], None]:
+    def replace_it() -> None:
+        os.rename("log.txt", "before.txt")
+        make("log.txt")
+        os._exit(3)
+
+    return replace_it
+
+
 FAULTS: Dict[str, Callable[[], None]] = {
     "fine": lambda: None,
     "segfault": lambda: ctypes.string_at(0),  # type: ignore[dict-item,return-value]
@@ -196,6 +205,9 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "deep-event": lambda: to_events(b"[" * 500_000 + b"\n"),
     "huge-number": lambda: to_events(epoch(1, extra=10**3000) + epoch(1).replace(b'"images": 1', b'"images": 1' + b"0" * 40)),
     "nan-in-event": lambda: to_events(epoch(1).replace(b'"loss": 1.0', b'"loss": NaN')),
+    "log-is-a-pipe": replace_log(os.mkfifo),
+    "log-is-a-folder": replace_log(os.mkdir),
+    "log-is-a-link": replace_log(lambda name: os.symlink("../../precious.txt", name)),
     "halves-of-pairs": halves_of_pairs,
     "epoch-without-length": lambda: to_events(epoch(1, **dict.fromkeys(("start_ns", "end_ns"), time.monotonic_ns()), step_ns=[0, 0, 0])),
     "epoch-twice": lambda: to_events(epoch(1) + epoch(1)),

@@ -72,6 +72,8 @@ def read_folder(
     """
     if on_bad_picture not in ("fail", "skip"):
         raise DataError(f"on_bad_picture must be 'fail' or 'skip', not {on_bad_picture!r}")
+    if not isinstance(classes, (Sequence, type(None))):
+        raise DataError(f"classes must be a list of different class names, not {classes!r}")
     root = _existing_folder(path)
     folders = _class_folders(root)
     found = sorted({folder.name for folder in folders})

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
-from framework_compare import __version__, limits, machine, planning
+from framework_compare import __version__, limits, machine, planning, schema
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.installers import check_name as check_installer
@@ -20,8 +20,9 @@ from framework_compare.paths import cache_dir
 from framework_compare.picture_lists import checksum, write_pictures
 from framework_compare.planning import DataSets, Names, Plan
 from framework_compare.progress import Watcher, default_watcher
+from framework_compare.records import oversize
 from framework_compare.registry import framework as find_framework
-from framework_compare.resumption import check_retry, check_same_machine, check_same_plan
+from framework_compare.resumption import check_retry, check_same_machine, check_same_plan, of_sweep
 from framework_compare.store import FILE, Store
 from framework_compare.study import HowToRun, Study
 
@@ -57,7 +58,7 @@ def compare(
     dataset: names of the registry, or folders with one folder of pictures a class.
     out: study folder, empty or not there yet; by default one named by the time, in the cache folder. A study that is
         there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs
-        stay, the rest is run.
+        stay, the rest is run, with the limits, interpreters, index and installer given now.
     repeats: runs of each cell; runs of different cells take turns.
     limit: use that many pictures, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with a picture that does not decode, "skip" leaves it out and counts it.
@@ -84,7 +85,8 @@ def compare(
     planning.check_count("repeats", repeats, 1)
     held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     how = how_to_run(python, index, installer, held, sampling_hz)
-    how = dataclasses.replace(how, verify=check_mode(verify), profile=profile)
+    how = dataclasses.replace(how, verify=check_mode(verify), profile=check_flag("profile", profile))
+    folder = check_folder("out", new_study_folder() if out is None else out)
     plan = planning.plan(
         frameworks,
         models,
@@ -97,7 +99,6 @@ def compare(
         progress=watcher.count,
     )
     tell_of_datasets(plan, watcher)
-    folder = Path(out) if out is not None else new_study_folder()
     with open_or_create(folder, plan, how, repeats) as store, watcher:
         Study(store, how, watcher).run(retry)
     return Comparison.load(folder)
@@ -136,26 +137,38 @@ def resume(
     phase_timeout_s: PhaseTimeout = None,
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
+    verify: Optional[str] = None,
     watcher: Optional[Watcher] = None,
 ) -> Comparison:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
-    retry: statuses whose runs are run again as well. Limits given here take the place of the study's own for what is
-    run now; each run's record says which it had. StudyError where the study cannot be gone on with.
+    retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
+    for what is run now; each run's record says which limits it had. StudyError where the study cannot be gone on with.
     """
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     given = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    with Store.open(study, readonly=False) as store, watcher:
-        settings = store.settings()
-        if "stability" in settings:
-            raise UsageError(f"{study} is a stability sweep: give the `stability` request again, with this folder")
+    mode = None if verify is None else check_mode(verify)
+    with Store.open(check_folder("study", study), readonly=False) as store, watcher:
+        if "stability" in store.settings():
+            raise UsageError(of_sweep(store.folder, store.settings()))
         check_same_machine(store, machine.describe())
-        held = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
-        how = how_to_run(settings.get("python"), index, settings["installer"], held, settings["sampling_hz"])
-        how = dataclasses.replace(how, profile=bool(settings.get("profile")))
-        Study(store, how, watcher).run(retry)
+        how = _as_planned(store, given, index)
+        Study(store, dataclasses.replace(how, verify=mode or how.verify), watcher).run(retry)
     return Comparison.load(study)
+
+
+def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> HowToRun:
+    """How a study said that it is run, with the limits and the index given now."""
+    settings = store.settings()
+    try:
+        held = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
+        hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
+        how = how_to_run(settings.get("python"), index, installer, held, hz)
+        mode = check_mode(settings.get("verify", "warn"))
+    except TypeError as error:
+        raise schema.damaged(store.path, f"its settings: {error}") from None
+    return dataclasses.replace(how, profile=bool(settings.get("profile")), verify=mode)
 
 
 def how_to_run(
@@ -169,14 +182,30 @@ def how_to_run(
     check_installer(installer)
     if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
-    interpreters = _by_framework(python)
+    interpreters = _by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
             raise UsageError(f"python of {name} is {path!r}, which is not there; allowed: an interpreter or its folder")
-    return HowToRun(interpreters, _by_framework(index), installer, held, hz)
+    return HowToRun(interpreters, _by_framework("index", index, "a URL"), installer, held, hz)
 
 
-def _by_framework(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
+def check_folder(name: str, folder: Any) -> Path:
+    """A folder that a user names, there or not; UsageError for what is no path."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
+    return Path(folder)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """UsageError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: True or False")
+    return value
+
+
+def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
 
 
@@ -191,6 +220,9 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
             watcher.say(f"{name}: folder {folder!r} is read as class {label!r}")
         for path, reason in index.skipped:
             watcher.say(f"{name}: skipped {path!r}: {reason}")
+        sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
+        for remark in filter(None, (oversize(size, len(index.pictures), name) for size in sizes)):
+            watcher.say(remark)
         for folder in index.ignored_folders:
             watcher.say(f"{name}: folder {folder!r} is not among the classes asked for and is left out")
 
@@ -212,6 +244,7 @@ def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
         },
         "sampling_hz": how.hz,
         "profile": how.profile,
+        "verify": how.verify,
         "limits": how.limits.to_dict(),
         "python": dict(how.python),
         "installer": how.installer,

@@ -60,6 +60,9 @@ def resume(
     phase_timeout: PhaseTimeout = None,
     silence_timeout: SilenceTimeout = None,
     memory_limit: MemoryLimit = None,
+    verify: Annotated[
+        Optional[str], typer.Option(help="Parity: require it, warn (show what is known), or off; default: as planned.")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
 ) -> None:
     """Run what a study has not finished; finished cells stay, unless --retry names their status.
@@ -74,6 +77,7 @@ def resume(
             study,
             retry=statuses(retry),
             index=pairs("--index", index),
+            verify=verify,
             watcher=watcher,
             **held(timeout, phase_timeout, silence_timeout, memory_limit),
         )

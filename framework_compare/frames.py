@@ -13,7 +13,7 @@ from framework_compare.events import parse
 from framework_compare.metrics import METRICS, Measured
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Energy, Epoch, Phase, Sample
+from framework_compare.records import Energy, Epoch, Phase, Sample, oversize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,6 +127,7 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
         **worst,
         **figures,
         **_gauges(runs),
+        "warnings": "; ".join(filter(None, (*_warnings(runs), _oversize(worst, pictures)))),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -137,12 +138,20 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
 
 
 def _gauges(runs: List[Row]) -> Row:
-    """How the readings of a cell's GPU were had, and each warning of its runs once, joined."""
+    """How the readings of a cell's GPU were had."""
     documents = [parse(run["gauges"]).get("gpu") or {} for run in runs]
     names = ("name", "memory_source", "energy_source")
-    found = {f"gpu_{name}": next(filter(None, (d.get(name) for d in documents)), None) for name in names}
-    warnings = dict.fromkeys(text for run in runs for text in parse(run["warnings"]))
-    return {**found, "warnings": "; ".join(warnings)}
+    return {f"gpu_{name}": next(filter(None, (d.get(name) for d in documents)), None) for name in names}
+
+
+def _warnings(runs: List[Row]) -> List[str]:
+    """Each warning of the runs once."""
+    return list(dict.fromkeys(text for run in runs for text in parse(run["warnings"])))
+
+
+def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
+    pictures = _count(dataset.get("pictures"))
+    return oversize(cell["batch_size"], pictures, cell["dataset"]) if isinstance(pictures, int) else ""
 
 
 def _reason(run: Row, runs: int) -> str:

@@ -94,7 +94,9 @@ def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
 
 
 def _listed(kind: str, wanted: Any) -> List[Any]:
-    listed = [wanted] if isinstance(wanted, (str, int, os.PathLike)) else list(wanted)
+    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
+    listed = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
     if not listed:
         raise UsageError(f"no {kind} is given; at least one is needed")
     return listed
@@ -178,6 +180,8 @@ def _read_datasets(
         check_count("limit", limit, 1, ", or None for all pictures")
     read: Dict[str, FolderIndex] = {}
     for dataset in _listed("data set", datasets):
+        if not isinstance(dataset, (str, os.PathLike)):
+            raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
         tell = _counter(progress, f"pictures of {Path(dataset).name}")
         index = resolve(
             dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell

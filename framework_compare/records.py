@@ -164,3 +164,10 @@ class Run:
     samples: Tuple[Sample, ...] = ()
     energy: Tuple[Energy, ...] = ()
     profile: Tuple[ProfileRow, ...] = ()
+
+
+def oversize(batch_size: int, pictures: int, dataset: str) -> str:
+    """What to say of a batch size that is more than the pictures there are, "" of another."""
+    if batch_size <= pictures:
+        return ""
+    return f"batch size {batch_size} is more than the {pictures} pictures of {dataset}: each step is on {pictures}"

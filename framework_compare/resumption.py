@@ -1,11 +1,12 @@
-"""Whether a study can be gone on with as asked: same cells, pictures, machine and framework versions."""
+"""Whether a study can be gone on with as asked: same cells, pictures, request, machine and framework versions."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Sequence, Union
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Union
 
-from framework_compare.errors import StudyError, UnknownNameError
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell
 from framework_compare.store import TO_RUN, Store
@@ -14,12 +15,17 @@ from framework_compare.store import TO_RUN, Store
 SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quota_cores", "memory_limit_bytes")
 # Kernels keep a little of it for themselves, not always the same.
 SAME_MEMORY = 0.02
+# Of a request, beside its cells and pictures: what makes runs of one study unlike. Limits, interpreters and installers
+# may be others from one resume to the next.
+REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn"}
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 
 
 def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
     """Statuses to run again, one or several; UnknownNameError for one that no run ends with."""
+    if not isinstance(statuses, Iterable):
+        raise UsageError(f"retry is {statuses!r}; allowed: statuses, such as ['failed', 'timed-out']")
     statuses = (statuses,) if isinstance(statuses, str) else tuple(statuses)
     for status in statuses:
         if status not in FINISHED:
@@ -33,7 +39,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     found = _different_settings(planned, cells)
     if store.repeats() != repeats:
         found.append(f"repeats: {store.repeats()} in the study, {repeats} now")
-    found += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    found += _different_request(store.settings(), settings)
     if not found and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
         found.append(f"cells: {added} asked for are not in the study, {gone} of the study are not asked for")
@@ -53,9 +59,18 @@ def check_same_sweep(store: Store, cells: Sequence[Cell], settings: Mapping[str,
     ]
     planned = [Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in before["first_cells"]]
     found += [text for text in _different_settings(planned, cells) if not text.startswith("batch_size:")]
-    found += _different_datasets(store.settings().get("datasets") or {}, settings.get("datasets") or {})
+    found += _different_request(store.settings(), settings)
     found += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     _refuse(store, found, "name another folder, or give the sweep as it was begun")
+
+
+def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """What differs of pictures and of REQUEST; a study of an earlier version may not say what it had of that."""
+    return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
+        f"{name}: {before[name]} in the study, {now.get(name, default)} now"
+        for name, default in REQUEST.items()
+        if name in before and before[name] != now.get(name, default)
+    ]
 
 
 def _different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
@@ -102,6 +117,23 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> Li
     ]
 
 
+def of_sweep(folder: Path, settings: Mapping[str, Any]) -> str:
+    """What to do about a sweep, which cannot be resumed by its folder: where its pictures are is not in it."""
+    return (
+        f"{folder} is a stability sweep; to go on with it give the command that began it again, with the same data set "
+        f"and limits: framework-compare stability {_sweep_options(settings['stability'])}--out {folder}"
+    )
+
+
+def _sweep_options(asked: Any) -> str:
+    try:
+        names = {f"--{name}": [cell[name[:-1]] for cell in asked["first_cells"]] for name in ("frameworks", "models")}
+        options = {**names, "--batch-sizes": asked["batch_sizes"], "--search": [asked["search"]]}
+        return "".join(f"{name} {','.join(dict.fromkeys(map(str, values)))} " for name, values in options.items())
+    except (KeyError, TypeError):
+        return ""
+
+
 def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     """StudyError where what is measured now would be of another machine than what was."""
     before = store.machine()
@@ -115,7 +147,7 @@ def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
 
 
 def _same(name: str, before: Any, now: Any) -> bool:
-    if name == "memory_bytes" and before and now:
+    if name == "memory_bytes" and isinstance(before, int) and isinstance(now, int):
         return abs(before - now) <= SAME_MEMORY * before
     return bool(_models(before) == _models(now)) if name == "gpus" else bool(before == now)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from framework_compare import limits, machine, planning
-from framework_compare.api import describe, how_to_run, new_study_folder, tell_of_datasets
+from framework_compare.api import check_folder, describe, how_to_run, new_study_folder, tell_of_datasets
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.interrupts import terminate_as_interrupt
@@ -145,6 +145,9 @@ def stability(
     """
     watcher = watcher or default_watcher()
     sizes = _check_sizes(batch_sizes, search)
+    if "batch_size" in settings:
+        raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
+    folder = check_folder("out", new_study_folder() if out is None else out)
     held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     how = how_to_run(python, index, installer, held, sampling_hz)
     plan = planning.plan(
@@ -161,7 +164,6 @@ def stability(
     _check_enough_pictures(plan, sizes[-1])
     tell_of_datasets(plan, watcher)
     request = {"batch_sizes": sizes, "search": search, "first_cells": [dataclasses.asdict(cell) for cell in plan.cells]}
-    folder = Path(out) if out is not None else new_study_folder()
     with _open(folder, plan, {**describe(plan, how), "stability": request}) as store, watcher:
         sweep(store, how, watcher, plan.cells, sizes, search)
     return Stability(Comparison.load(folder))

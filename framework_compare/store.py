@@ -311,5 +311,8 @@ def _lock(folder: Path) -> FileLock:
             f"another process is writing the study in {folder}; wait for it, or open it for reading"
         ) from None
     except (OSError, NotImplementedError) as error:
-        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}") from error
+        remedy = "name a place that can be written"
+        if (folder / FILE).exists():
+            remedy = "copy the folder to a place that can be written; `show` and `export` read the study where it is"
+        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
     return lock

@@ -190,3 +190,40 @@ def test_a_run_says_how_its_readings_were_had(result):
         gauges = json.loads(store.select("SELECT gauges FROM run")[1][0][0])
     assert set(gauges) == {"host_energy"}
     assert bool(gauges["host_energy"]["source"]) != bool(gauges["host_energy"]["reason"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        dict(retry=5),
+        dict(python="x"),
+        dict(python=[1]),
+        dict(index=[1]),
+        dict(dataset=5),
+        dict(dataset=None),
+        dict(dataset=[5]),
+        dict(out=5),
+        dict(profile="x"),
+        dict(classes=5),
+        dict(device=None),
+        dict(models=None),
+        dict(frameworks=5),
+        dict(installer=[]),
+    ],
+    ids=str,
+)
+def test_what_is_of_another_kind_is_refused_before_anything_is_written(given, tiny, pictures, own_cache, tmp_path):
+    request = dict(frameworks=tiny, models="linear", dataset=pictures, out=tmp_path / "study", **QUICK)
+    with pytest.raises(UsageError, match="allowed|must be"):
+        compare(**{**request, **given})
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_in_the_table(
+    tiny, pictures, own_cache, tmp_path, capsys
+):
+    request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**9]})
+    result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
+    said = "batch size 1000000000 is more than the 13 pictures of colours: each step is on 13"
+    assert said in capsys.readouterr().err and said in " ".join(result.table().split())
+    assert list(result.frame.warnings) == ["", said]

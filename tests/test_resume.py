@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 
 import pytest
 
-from framework_compare import compare, resume
+from framework_compare import cli_study, compare, resume, schema, stability
 from framework_compare.errors import DataError, StudyError, UsageError
+from framework_compare.parity import in_study
 from framework_compare.picture_lists import pictures_path
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
@@ -95,6 +97,9 @@ def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
         (dict(batch_size=8), "batch_size: 4 in the study, 8 now"),
         (dict(epochs=3), "epochs: 2 in the study, 3 now"),
         (dict(batch_size=[4, 8]), "batch_size: 4 in the study, 4, 8 now"),
+        (dict(sampling_hz=0), "sampling_hz: 10.0 in the study, 0 now"),
+        (dict(profile=True), "profile: False in the study, True now"),
+        (dict(verify="off"), "verify: warn in the study, off now"),
         (dict(repeats=2), "repeats: 1 in the study, 2 now"),
         (dict(limit=6), "pictures of colours: 13 in the study, 6 now"),
         (dict(classes=["smoke", "fire", "no_fire"]), "pictures of colours: 13 in the study, 13 now, but not the same"),
@@ -107,6 +112,65 @@ def test_changed_settings_are_refused_with_the_difference(change, said, study):
     with pytest.raises(StudyError, match=said) as error:
         study("fine", **change)
     assert "\n" not in str(error.value) and runs(folder) == before
+
+
+@pytest.mark.parametrize("change", [dict(memory_limit="3GiB"), dict(timeout_s=90), dict(index={"torch": "x"})], ids=str)
+def test_what_a_request_may_change_is_as_it_says_now(change, study):
+    folder = study("fine").folder
+    forget(folder, 1)
+    assert list(study("fine", **change).frame.status) == ["ok"]
+    with Store.open(folder) as store:
+        limits = json.loads(store.select("SELECT limits FROM run")[1][0][0])
+    assert limits.pop("timeout_s", None) == change.get("timeout_s")
+    assert (limits.get("memory_bytes") == 3 << 30) == ("memory_limit" in change)
+
+
+def refusing(monkeypatch):
+    """Notes what parity is asked for of a study's cells, and refuses those where it is required."""
+    modes = []
+
+    def record(folder, cells, ready, mode, say):
+        modes.append(mode)
+        return {in_study.key(in_study.row_of(cell)): "parity is required" for cell in cells} if mode == "require" else {}
+
+    monkeypatch.setattr(in_study, "record", record)
+    return modes
+
+
+def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherwise(study, monkeypatch):
+    modes = refusing(monkeypatch)
+    folder = study("fine", verify="require").folder
+    resume(folder, retry=["failed"])
+    assert modes == ["require", "require"]
+    assert list(resume(folder, retry=["failed"], verify="warn").frame.status) == ["ok"]
+    with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
+        resume(folder, verify="x")
+    with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
+        cli_study.resume(folder, verify="x")
+
+
+@pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
+def test_a_study_of_an_older_schema_that_says_less_of_its_request_is_gone_on_with(version, study, tmp_path, monkeypatch):
+    now = study("fine").folder
+    with Store.open(now) as store:
+        cells, machine, settings = [cell for _, cell in store.cells()], store.machine(), store.settings()
+    older = {name: settings[name] for name in ("datasets", "python", "installer", "sampling_hz")}
+    for how, folder in (("resume", tmp_path / "older"), ("compare", tmp_path / "other")):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+            Store.create(folder, settings=older, machine=machine, cells=cells, repeats=1).close()
+        shutil.copytree(now / "pictures", folder / "pictures")
+        found = resume(folder) if how == "resume" else study("fine", out=folder, verify="off")
+        assert list(found.frame.status) == ["ok"]
+
+
+def test_a_sweep_is_not_resumed_by_its_folder_and_the_command_is_named(faulty, pictures, own_cache, tmp_path):
+    settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study"}
+    del settings["batch_size"]
+    stability(faulty, "fine", batch_sizes=[2, 4], **settings)
+    said = "framework-compare stability --frameworks faulty --models fine --batch-sizes 2,4 --search steps --out "
+    with pytest.raises(UsageError, match=said):
+        resume(tmp_path / "study")
 
 
 def test_other_models_are_refused_and_named(study):
@@ -240,6 +304,17 @@ def test_a_list_under_the_name_of_earlier_versions_is_used_where_it_is_the_data_
 def test_a_resume_of_nothing_is_refused(tmp_path):
     with pytest.raises(StudyError, match="holds no study"):
         resume(tmp_path)
+
+
+def test_a_study_that_cannot_be_written_says_how_to_run_the_rest_of_it(study, monkeypatch):
+    folder = study("fine").folder
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    with pytest.raises(StudyError, match="Read-only file system; copy the folder to a place that can be written"):
+        resume(folder)
 
 
 def test_a_second_writer_is_refused(study):

@@ -39,7 +39,7 @@ _REST = tuple(
     for field in dataclasses.fields(TrainConfig)
     if field.name not in SETTINGS
 )
-PARITY = ("parity", "parity_error", "parity_where")
+PARITY = in_study.COLUMNS
 GAUGES = ("gpu_name", "gpu_memory_source", "gpu_energy_source", "warnings")
 CELL_COLUMNS = (*_FIXED, *PARITY, *GAUGES, "pictures", "skipped_pictures", "trace_path", "log_path", *_REST)
 # The status of a cell with several runs is the first of these that a run of it has.

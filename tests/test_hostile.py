@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -69,6 +70,26 @@ def test_a_data_set_whose_folder_has_a_name_that_is_no_text(tiny, pictures, own_
     result = compare(tiny, "linear", dataset=folder, out=tmp_path / "study", **QUICK)
     assert list(result.frame.status) == ["ok"] and list(result.frame.dataset) == ["caf\ufffd"]
     assert "caf\ufffd" in result.table()
+
+
+def test_verdicts_on_parity_that_cannot_be_written_are_told(tiny, pictures, own_cache, tmp_path):
+    request = dict(dataset=pictures, out=tmp_path / "study", **QUICK)
+    folder = compare(tiny, "linear", **request).folder
+    (folder / "parity.json").unlink()
+    (folder / "parity.json").mkdir()
+    with Store.open(folder, readonly=False) as store:
+        store.record(1, Run("interrupted"))
+    with pytest.raises(StudyError, match="parity.json cannot be used: "):
+        compare(tiny, "linear", **request)
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"x": 3}', "[" * 100_000], ids=["list", "cut", "number", "deep"])
+def test_verdicts_on_parity_that_are_damaged_are_none(tiny, pictures, own_cache, tmp_path, content):
+    folder = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **QUICK).folder
+    found = json.loads((folder / "parity.json").read_text())
+    text = content.replace('"x"', json.dumps(next(iter(found))))
+    (folder / "parity.json").write_text(text)
+    assert list(Comparison.load(folder).frame.parity) == [None]
 
 
 def test_a_class_folder_of_fifty_thousand_entries_is_read(tmp_path, pictures, own_cache):

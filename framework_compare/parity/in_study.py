@@ -7,12 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
+from framework_compare import schema
 from framework_compare.errors import UnknownNameError
 from framework_compare.parity.result import FAILED, NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
 from framework_compare.records import Cell
 
 FILE = "parity.json"
 MODES = ("require", "warn", "off")
+COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame.
 _KEY = ("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes")
 
@@ -53,8 +55,15 @@ def record(
             known[name] = _shown(verdict)
             if mode == "require" and (verdict is None or verdict.status == FAILED):
                 refused[name] = f"parity is required: {known[name]['parity']}"
-    (folder / FILE).write_text(json.dumps(known, indent=1), encoding="utf-8")
+    _write(folder / FILE, known)
     return refused
+
+
+def _write(path: Path, known: Mapping[str, Any]) -> None:
+    half = path.with_suffix(".half")
+    with schema.told(path):
+        half.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        half.replace(path)
 
 
 def row_of(cell: Cell) -> Dict[str, Any]:
@@ -78,6 +87,7 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
     """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    verdicts = found.items() if isinstance(found, dict) else ()
+    return {name: verdict for name, verdict in verdicts if isinstance(verdict, dict) and set(verdict) == set(COLUMNS)}

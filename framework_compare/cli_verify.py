@@ -23,6 +23,9 @@ def verify(
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16; several, comma-separated.")] = "fp32",
     tuning: Annotated[str, typer.Option(help="recommended or none.")] = "recommended",
     threads: Annotated[Optional[int], typer.Option(help="Size of every compute pool; default: all cores.")] = None,
+    loader_workers: Annotated[
+        Optional[int], typer.Option(help="Processes or threads of the native pipeline; default: all cores.")
+    ] = None,
     image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
     num_classes: Annotated[int, typer.Option(help="Of the data set that will be trained on.")] = 3,
     fresh: Annotated[bool, typer.Option(help="Climb again, whatever is cached.")] = False,
@@ -57,6 +60,7 @@ def verify(
         precision=split(precision),
         tuning=tuning,
         threads=threads,
+        loader_workers=loader_workers,
         image_size=image_size,
         num_classes=num_classes,
         fresh=fresh,

@@ -57,6 +57,11 @@ RARELY_FLIPPED = """
         preprocess.draw_crop = draw_fewer
         return super().open_pipeline(pictures)
 """
+ALWAYS_HORIZONTAL = """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
+"""
 LATE_LABELS = """
     def epoch(self, pipeline, number):
         batches = list(pipeline.epoch(number))
@@ -77,6 +82,7 @@ MISTAKES = {
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),
         "upside down",
     ),
+    "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right"),
     "labels off by one": (EPOCH.format(change="labels = numpy.roll(labels, 1)"), "comes with the label of"),
     "labels off by a batch": (LATE_LABELS, "comes with the label of"),
     "one class index swapped": (

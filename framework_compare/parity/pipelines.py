@@ -15,6 +15,7 @@ from framework_compare.protocol import Pictures, TrainConfig
 Array = np.ndarray
 SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
 RAMPS, EPOCHS = 1290, 2  # the last batch of 32 is a rest of 10
+FEW = 62  # pictures flipped upside down
 # Beyond the decoder: 8-bit rounding after decoding and after resizing, 11-bit fixed-point weights in some resizers.
 ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0
 DECODERS = 2.0  # how many times the difference of two known decoders is allowed
@@ -35,6 +36,9 @@ def judge(run_tasks: Callable[..., Any], config: TrainConfig) -> Level:
         listed = ramps.write(folder / "ramps", RAMPS)
         asked = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
         check_crops(listed, _ask(run_tasks, listed, "ramps", **asked))
+        few = ramps.write(folder / "vertical", FEW)
+        asked = {"batch_size": 16, "image_size": RAMP_SIDE, "crop": "none", "flip": "vertical"}
+        check_vertical(few, _ask(run_tasks, few, "vertical", **asked))
         return Level(4, True, where, error, ratio)
     except Wrong as wrong:
         return Level(4, False, str(wrong))
@@ -120,3 +124,15 @@ def check_crops(listed: Pictures, drawn: Tuple[Array, Array]) -> None:
     ramps.check_channels(found)
     ramps.check_labels(found, labels, listed)
     crops.check(ramps.crops_of(found))
+
+
+def check_vertical(listed: Pictures, drawn: Tuple[Array, Array]) -> None:
+    """Wrong unless about half of whole pictures come upside down and none mirrored."""
+    images, labels = drawn
+    found = ramps.read(images)
+    ramps.check_channels(found)
+    ramps.check_labels(found, labels, listed)
+    mirrored, upside_down = ramps.turned(found)
+    if mirrored.any():
+        raise Wrong(f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} pictures are mirrored left to right")
+    crops.check_flips(upside_down)

@@ -99,6 +99,12 @@ def crops_of(ramps: Ramps) -> Array:
     return np.stack([left, y[0], right - left, y[1] - y[0], x[0] > x[1]], axis=1)
 
 
+def turned(ramps: Ramps) -> Tuple[Array, Array]:
+    """Which of N pictures, shown whole, are mirrored left to right, and which are upside down."""
+    x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
+    return x[0] > x[1], y[0] > y[1]
+
+
 def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
     """Where the first and the last edge of each row's line lie, in pixels; the clamped ends are left out of the fit."""
     size = ramp.shape[1]

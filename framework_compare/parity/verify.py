@@ -65,12 +65,12 @@ def verify(
     """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
 
     settings are fields of TrainConfig, as for `compare`: device, precision and execution (may be lists), tuning,
-    image_size, num_classes, threads. fresh: climb again whatever is cached. folder keeps what workers wrote; by
+    image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers wrote; by
     default nothing is.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
-    configs = planning.expand_configs({"threads": None, **settings})
+    configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings})
     with _folder(folder) as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
         climb = Climb(place, ready, questions, fresh, say)
@@ -143,6 +143,8 @@ class Climb:
         graph = planning.build_graph(model, config)
         found = cache.load_network(cache.network_key(entry, _version(environment), graph, config, self.questions))
         level = cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
+        if level is None and config.pipeline != "native":
+            level = Level(4, False, "this cell has no use for the native pipeline", asked=False)
         if found is None or level is None:
             return None
         return with_level(dataclasses.replace(found, model=model), level)

@@ -6,18 +6,20 @@ import dataclasses
 import functools
 import hashlib
 import json
+import tempfile
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from framework_compare import staging
 from framework_compare.graph import Graph
-from framework_compare.parity.result import Level, Parity
+from framework_compare.parity.result import FAILED, PASSED, Level, Parity
 from framework_compare.paths import cache_dir
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
 # Settings that choose a framework's code path; the others do not change what function is trained.
 PATHS = ("device", "precision", "execution", "tuning")
+Made = TypeVar("Made")
 
 
 def network_key(
@@ -54,29 +56,56 @@ def _ladder_checksum() -> str:
 
 
 def load_network(key: str) -> Optional[Parity]:
-    document = load(key)
-    return None if document is None else Parity.from_dict(document)
+    return _made(Parity.from_dict, load(key))
 
 
 def load_pipeline(key: str) -> Optional[Level]:
+    return _made(lambda document: Level(**document), load(key))
+
+
+def load_curve(key: str) -> Optional[Mapping[str, Any]]:
+    """What `parity.curves` keeps: {"value": ...}."""
     document = load(key)
-    return None if document is None else Level(**document)
+    return document if isinstance(document, dict) and "value" in document else None
+
+
+def _made(make: Callable[[Any], Made], document: Any) -> Optional[Made]:
+    """What a document describes, None for one of another form: it is sought anew."""
+    try:
+        found = make(document)
+    except (TypeError, KeyError, ValueError):
+        return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(found: Any) -> bool:
+    if isinstance(found, Parity):
+        words = (found.framework, found.version, found.model, found.execution, found.reason, found.diverges)
+        known = found.status in (PASSED, FAILED) and all(isinstance(word, str) for word in words)
+        return known and all(map(_is_sound, found.levels))
+    kinds = {"number": int, "passed": bool, "where": str, "asked": bool}
+    numbers = (found.error, found.ratio)
+    return all(type(getattr(found, name)) is kind for name, kind in kinds.items()) and all(
+        number is None or isinstance(number, (int, float)) for number in numbers
+    )
 
 
 def load(key: str) -> Any:
     """The document kept under a key, None where there is none that can be read."""
     try:
         return json.loads(_path(key).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
 def save(key: str, document: Mapping[str, Any]) -> None:
+    """Keep a document, whole at any moment whoever else keeps one under this key."""
     path = _path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".half")
-    half.write_text(json.dumps(document), encoding="utf-8")
-    half.replace(path)
+    with tempfile.TemporaryDirectory(prefix=".half-", dir=path.parent) as place:
+        half = Path(place, path.name)
+        half.write_text(json.dumps(document), encoding="utf-8")
+        half.replace(path)
 
 
 def _path(key: str) -> Path:

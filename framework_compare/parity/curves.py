@@ -194,7 +194,7 @@ class Lesson:
     def _kept(self, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
         name = f"curve-{hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]}"
-        found = cache.load(name)
+        found = cache.load_curve(name)
         if found is None:
             found = {"value": make()}
             cache.save(name, found)

@@ -238,6 +238,12 @@ def _print_tables(result: Any, style: str) -> None:
     width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
     for kind in ("time", "resources"):
         print(result.table(kind, style=style, **({"width": width} if width else {})))
+    _tell_damage(result)
+
+
+def _tell_damage(result: Any) -> None:
+    for line in result.damage:
+        print(f"framework-compare: {line}", file=sys.stderr)
 
 
 @app.command()
@@ -260,6 +266,7 @@ def show(
         _print_tables(result, style)
     else:
         print(result.table(table, style=style))
+        _tell_damage(result)
 
 
 @app.command("list")

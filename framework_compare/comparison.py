@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
-from framework_compare import schema
 from framework_compare.store import Store
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ class Comparison:
 
     def __init__(self, folder: Union[str, Path]) -> None:
         self.folder = Path(folder).absolute()
+        self._damage: Dict[str, Tuple[int, str]] = {}
 
     @classmethod
     def load(cls, folder: Union[str, Path]) -> "Comparison":
@@ -92,6 +91,15 @@ class Comparison:
         found = self.frame[self.frame["warnings"] != ""]
         return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in found.itertuples()]
 
+    @property
+    def damage(self) -> List[str]:
+        """What was left out of the frames read so far, as the file holds something else there: a sentence a table."""
+        return [
+            f"{self.folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out ({fault}); "
+            f"`framework-compare export {self.folder} --out FOLDER` saves what can be read"
+            for table, (rows, fault) in self._damage.items()
+        ]
+
     @functools.cached_property
     def environments(self) -> Dict[str, Dict[str, Any]]:
         """What each framework's environment held."""
@@ -99,10 +107,9 @@ class Comparison:
 
     def _read(self, reader: Callable[[Store], Any]) -> Any:
         with Store.open(self.folder) as store:
-            try:
-                return reader(store)
-            except json.JSONDecodeError as error:
-                raise schema.damaged(store.path, f"a document in it is no JSON: {error}") from None
+            found = reader(store)
+            self._damage.update(store.damage)
+            return found
 
     def table(
         self,

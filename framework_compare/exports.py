@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
 from framework_compare import salvage, schema, tables
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.picture_lists import file_name
 from framework_compare.store import FILE, Store
 
 if TYPE_CHECKING:
@@ -44,19 +44,28 @@ def export(
     folder, target = Path(study).absolute(), Path(out).absolute()
     if not (folder / FILE).is_file():
         raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+    told: List[str] = []
     if salvage.is_whole(folder):
-        with contextlib.suppress(schema.DamagedStudy):  # a document in it that is none
-            return Export(tuple(_write(target, _whole(folder), kind)))
+        parts, told = _whole(folder)
+        if not told:
+            return Export(tuple(_write(target, parts, kind)))
     found = list(salvage.salvage(folder))
-    files = _write(target, {part.table: _frame(part) for part in found}, kind)
-    return Export(tuple(files), tuple(_damage(found)))
+    files = _write(target, {file_name(part.table): _frame(part) for part in found}, kind)
+    return Export(tuple(files), tuple(_damage(found, told)))
 
 
-def _whole(folder: Path) -> Dict[str, Any]:
+def _whole(folder: Path) -> Tuple[Dict[str, Any], List[str]]:
+    """All frames of a study, and what is wrong with it, of which a file that SQLite finds whole can hold enough."""
+    study = Comparison(folder)
+    try:
+        return _frames(study, folder), study.damage
+    except schema.DamagedStudy as error:
+        return {}, [str(error)]
+
+
+def _frames(study: Comparison, folder: Path) -> Dict[str, Any]:
     import pandas as pd
 
-
-    study = Comparison.load(folder)
     with Store.open(folder) as store:
         names, rows = store.select("SELECT * FROM run ORDER BY run_id")
     frames = {"cells": study.frame, "epochs": study.epochs, "phases": study.phases, "samples": study.samples, "profile": study.profile}
@@ -68,13 +77,18 @@ def _whole(folder: Path) -> Dict[str, Any]:
 def _frame(part: salvage.Salvaged) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame(part.rows, columns=part.columns)
+    names = [name if name not in part.columns[:n] else f"{name}_{n}" for n, name in enumerate(part.columns)]
+    return pd.DataFrame([[_plain(value) for value in row] for row in part.rows], columns=names)
 
 
-def _damage(found: List[salvage.Salvaged]) -> List[str]:
+def _plain(value: Any) -> Any:
+    return repr(value) if isinstance(value, bytes) else value
+
+
+def _damage(found: List[salvage.Salvaged], told: List[str]) -> List[str]:
     missing = [f"table {name} cannot be read" for name in salvage.TABLES if name not in [part.table for part in found]]
     cut = [f"table {part.table}: {len(part.rows)} rows could be read, not all" for part in found if not part.complete]
-    return missing + cut or ["the file is damaged where no row is read; every row could be read"]
+    return missing + cut + told or ["the file is damaged where no row is read; every row could be read"]
 
 
 def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
@@ -101,7 +115,13 @@ def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
 
 
 def _parquet(frame: "pd.DataFrame", path: Path) -> None:
-    frame.to_parquet(path, engine="pyarrow", index=False)
+    _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False)
+
+
+def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
+    mixed = [name for name in frame.columns if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1]
+    return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 
 def _csv(frame: "pd.DataFrame", path: Path) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from framework_compare import metrics
-from framework_compare.events import parse
+from framework_compare import metrics, soundness
 from framework_compare.metrics import METRICS, Measured
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
@@ -62,14 +61,24 @@ _KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
 
 
 def read_runs(store: "Store") -> List[Row]:
-    """Every run with the settings of its cell, cells in the order of the plan."""
-    names, rows = store.select("SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) ORDER BY cell_id, repeat")
-    return [_run_row(dict(zip(names, row))) for row in rows]
+    """Every sound run with the settings of its cell, cells in the order of the plan."""
+    return _runs(store, "ORDER BY cell_id, repeat")
+
+
+def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
+    names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
+    found = []
+    for row in rows:
+        try:
+            found.append(_run_row(soundness.run_row(dict(zip(names, row)))))
+        except soundness.Unsound as error:
+            store.left_out("run", str(error))
+    return found
 
 
 def _run_row(row: Row) -> Row:
-    config = parse(row.pop("config"))
-    config["loss_function"] = config.pop("loss", None)
+    config = row.pop("config")
+    config["loss_function"] = config.pop("loss")
     # The cell's own device wins: it is what was asked for.
     return {**config, **row}
 
@@ -77,7 +86,16 @@ def _run_row(row: Row) -> Row:
 def _columns(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
     names = [field.name for field in dataclasses.fields(_KINDS[table])]
     _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
-    return dict(zip(names, map(list, zip(*rows)))) if rows else {name: [] for name in names}
+    return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
+
+
+def sound_columns(store: "Store", table: str, kind: Any, columns: Dict[str, Sequence[Any]]) -> Dict[str, List[Any]]:
+    """Stored columns of a record without the rows that are not sound, which the store is told of."""
+    faulty, fault = soundness.rows(kind, columns)
+    if faulty:
+        store.left_out(table, fault, len(faulty))
+    left = set(faulty)
+    return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
 
 
 def cell_frame(store: "Store") -> "pd.DataFrame":
@@ -97,12 +115,9 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
 
 def store_figures(store: "Store", run_id: int) -> None:
     """Compute the figures of the cell of a run that was recorded, and keep them for those who read the study."""
-    names, rows = store.select(
-        "SELECT cell.*, run.* FROM run JOIN cell USING (cell_id)"
-        " WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat",
-        (run_id,),
-    )
-    runs = [_run_row(dict(zip(names, row))) for row in rows]
+    runs = _runs(store, "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat", (run_id,))
+    if not runs:
+        return
     found = {**metrics.figures(_measured(store, runs)), EPOCHS: _epochs_measured(store, runs)}
     store.keep_figures(runs[0]["cell_id"], metrics.version(), found)
 
@@ -117,7 +132,7 @@ def _epochs_measured(store: "Store", runs: List[Row]) -> int:
 
 
 def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
-    figures = kept.get(runs[0]["cell_id"])
+    figures = soundness.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
         figures = {**metrics.figures(_measured(store, runs)), EPOCHS: _epochs_measured(store, runs)}
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
@@ -139,14 +154,19 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
 
 def _gauges(runs: List[Row]) -> Row:
     """How the readings of a cell's GPU were had."""
-    documents = [parse(run["gauges"]).get("gpu") or {} for run in runs]
+    documents = [run["gauges"].get("gpu") for run in runs]
+    documents = [document for document in documents if isinstance(document, dict)]
     names = ("name", "memory_source", "energy_source")
-    return {f"gpu_{name}": next(filter(None, (d.get(name) for d in documents)), None) for name in names}
+    return {f"gpu_{name}": next(filter(None, (_text(d.get(name)) for d in documents)), None) for name in names}
+
+
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
 
 
 def _warnings(runs: List[Row]) -> List[str]:
     """Each warning of the runs once."""
-    return list(dict.fromkeys(text for run in runs for text in parse(run["warnings"])))
+    return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
 
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
@@ -161,7 +181,9 @@ def _reason(run: Row, runs: int) -> str:
 
 
 def _count(value: Any) -> Any:
-    return len(value) if isinstance(value, (list, tuple, dict)) else value
+    if isinstance(value, (list, tuple, dict)):
+        return len(value)
+    return value if type(value) is int else None
 
 
 def epoch_frame(store: "Store") -> "pd.DataFrame":

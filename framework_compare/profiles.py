@@ -6,7 +6,7 @@ import dataclasses
 from itertools import groupby
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
-from framework_compare.frames import RUN_KEYS, SETTINGS, read_runs
+from framework_compare.frames import RUN_KEYS, SETTINGS, read_runs, sound_columns
 from framework_compare.kernels import api_name, classify
 from framework_compare.layout_parts import Notes, Record
 from framework_compare.records import ProfileRow
@@ -33,14 +33,19 @@ def profile_frame(store: "Store") -> "pd.DataFrame":
     """A row a name that a run's profiler counted, the largest of its kind first; share is of the run's time of it."""
     import pandas as pd
 
-    query = f"SELECT run_id, {', '.join(_FIELDS)} FROM profile ORDER BY run_id, kind, self_s DESC"
-    frame = pd.DataFrame(store.select(query)[1], columns=["run_id", *_FIELDS])
+    query = (
+        f"SELECT run_id, {', '.join(_FIELDS)} FROM profile WHERE typeof(run_id) = 'integer'"
+        " ORDER BY run_id, kind, self_s DESC"
+    )
+    names = ["run_id", *_FIELDS]
+    stored = dict(zip(names, zip(*store.select(query)[1]))) or {name: () for name in names}
+    frame = pd.DataFrame(sound_columns(store, "profile", ProfileRow, stored), columns=names).astype({"run_id": "int64"})
     whole = frame.groupby(["run_id", "kind"])["self_s"].transform("sum")
     frame["share"] = (frame["self_s"] / whole).where(whole > 0)
     kernel = frame["kind"] == "kernel"
     frame["kernel_class"] = frame["name"].map(classify).where(kernel, None)
     frame["name"] = frame["name"].where(frame["kind"] != "cuda-runtime", frame["name"].map(api_name))
-    keys = pd.DataFrame(read_runs(store), columns=list(RUN_KEYS))
+    keys = pd.DataFrame(read_runs(store), columns=list(RUN_KEYS)).astype({"run_id": "int64"})
     return keys.merge(frame, on="run_id")[[*RUN_KEYS, *FIGURES]]
 
 

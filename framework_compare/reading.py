@@ -42,9 +42,14 @@ def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
     return copy
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection that reads, also where nothing can be written and a writer that was killed left its journal."""
+def connect(path: Path, *, lenient: bool = False) -> sqlite3.Connection:
+    """A connection that reads, also where nothing can be written and a writer that was killed left its journal.
+
+    lenient: tables whose definition makes no sense are not there, and the others can be read.
+    """
     connection = schema.connect(path, "ro")
+    if lenient:
+        connection.execute("PRAGMA writable_schema = ON")
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return connection

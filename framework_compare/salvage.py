@@ -15,6 +15,7 @@ from framework_compare import reading, schema
 from framework_compare.store import FILE
 
 TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample", "energy", "profile")
+CACHE = "figures"
 MAX_GAP = 500_000  # rows of a gap that are tried one by one
 Rows = Dict[int, Tuple[Any, ...]]
 
@@ -35,7 +36,7 @@ def is_whole(folder: Path) -> bool:
         with contextlib.closing(reading.connect(folder / FILE)) as connection:
             reading.check(connection, folder / FILE)
             return True
-    except (sqlite3.Error, OSError):
+    except (*schema.UNREADABLE, OSError):
         return False
 
 
@@ -43,14 +44,30 @@ def salvage(folder: Path) -> Iterator[Salvaged]:
     """Every table that has anything left to read; StudyError where not even the list of tables can be."""
     path = folder / FILE
     nothing = "nothing of it can be read"
-    with schema.told(path, nothing), _padded(path) as whole, contextlib.closing(reading.connect(whole)) as connection:
-        connection.text_factory = lambda text: text.decode(errors="replace")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        for table in TABLES:
-            with contextlib.suppress(sqlite3.Error):
-                columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    with schema.told(path, nothing), _padded(path) as whole, _connected(whole) as connection:
+        for table in _tables(connection):
+            with contextlib.suppress(*schema.UNREADABLE):
+                columns = [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
                 if columns:
                     yield _read(connection, table, columns)
+
+
+@contextlib.contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(reading.connect(path, lenient=True)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        yield connection
+
+
+def _tables(connection: sqlite3.Connection) -> List[str]:
+    """TABLES, then what else is there: a table of which the name is damaged."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    there = [str(name) for (name,) in connection.execute(query)]
+    return [*TABLES, *(name for name in there if name not in (*TABLES, CACHE))]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 @contextlib.contextmanager
@@ -77,8 +94,8 @@ def _read(connection: sqlite3.Connection, table: str, columns: List[str]) -> Sal
         low, high = max(rows, default=0), min(backward, default=0)
         rows.update(backward)
         for rowid in range(low + 1, min(high, low + MAX_GAP)):
-            with contextlib.suppress(sqlite3.Error):
-                found = connection.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,)).fetchone()
+            with contextlib.suppress(*schema.UNREADABLE):
+                found = connection.execute(f"SELECT * FROM {_quoted(table)} WHERE rowid = ?", (rowid,)).fetchone()
                 if found:
                     rows[rowid] = found
     return Salvaged(table, columns, [rows[rowid] for rowid in sorted(rows)], whole)
@@ -88,10 +105,10 @@ def _scan(connection: sqlite3.Connection, table: str, order: str, known: Rows) -
     """Rows by rowid until the damage or one that is known; whether the end was reached."""
     rows: Rows = {}
     try:
-        for rowid, *values in connection.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}"):
+        for rowid, *values in connection.execute(f"SELECT rowid, * FROM {_quoted(table)} ORDER BY rowid {order}"):
             if rowid in known:
                 break
             rows[rowid] = tuple(values)
-    except sqlite3.Error:
+    except schema.UNREADABLE:
         return rows, False
     return rows, True

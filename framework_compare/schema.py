@@ -10,7 +10,7 @@ import contextlib
 import errno
 import sqlite3
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Set
 
 from framework_compare.errors import StudyError
 
@@ -91,9 +91,9 @@ ALTER TABLE run ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE run ADD COLUMN log_tail TEXT;
 """
 # What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
-_FIGURES = """
-CREATE TABLE figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL);
-"""
+_FIGURES_TABLE = "figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL)"
+_FIGURES_SINCE = 3
+_FIGURES = f"CREATE TABLE {_FIGURES_TABLE};"
 _GAUGES = """
 ALTER TABLE run ADD COLUMN gauges TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE epoch ADD COLUMN copy_s REAL;
@@ -128,7 +128,13 @@ MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
 # What to do about an error of the system or, which gives no number, of SQLite.
 _FULL = "free some space there and give the same command again; what was recorded stays"
 _PLACE = "name a place that can be written"
+# What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
+_OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
 _REMEDIES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _PLACE, errno.EACCES: _PLACE}
+
+
+# What reading a damaged file raises.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 class DamagedStudy(StudyError):
@@ -143,13 +149,19 @@ def told(path: Path, remedy: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
-        # SQLite keeps the base class for a file that it cannot make sense of.
-        if type(error) is sqlite3.DatabaseError or "decode" in str(error):
+    except (*UNREADABLE, OSError) as error:
+        if _is_damage(error):
             raise damaged(path, error, remedy) from error
         full = "disk is full" in str(error)
         known = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
         raise StudyError(f"{path} cannot be used: {error}" + (f"; {known}" if known else "")) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    if isinstance(error, sqlite3.OperationalError):  # of a table or a column that is not there, say
+        return not any(text in str(error) for text in _OF_THE_PLACE)
+    # SQLite keeps the base class for a file that it cannot make sense of; its words may hold bytes of that file.
+    return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
 
 
 def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
@@ -170,6 +182,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     found = version(connection, path)
     quick_check(connection)
     migrate(connection, found)
+    if found >= _FIGURES_SINCE:
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES_TABLE}")  # one that is lost is filled again
     connection.execute("PRAGMA journal_mode = WAL")
 
 
@@ -183,6 +197,8 @@ def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
 def version(connection: sqlite3.Connection, path: Path) -> int:
     """The schema version of a study; StudyError for a newer one, or what is no study."""
     found = _stamp(connection)
+    if found is None and {"run", "cell"} <= _tables(connection):
+        raise sqlite3.DatabaseError("it does not say of which schema it is")
     if found is None:
         raise StudyError(f"{path} is no study of framework_compare; it is left as it is")
     if found > len(MIGRATIONS):
@@ -194,12 +210,15 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _stamp(connection: sqlite3.Connection) -> Optional[int]:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]
     try:
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
-        return int(connection.execute(query).fetchone()[0]) if tables else None
+        return int(connection.execute(query).fetchone()[0]) if "meta" in _tables(connection) else None
     except (TypeError, ValueError, sqlite3.OperationalError):
         return None
+
+
+def _tables(connection: sqlite3.Connection) -> Set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:

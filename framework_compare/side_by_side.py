@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from framework_compare.bootstrap import median_ratio_interval
-from framework_compare.frames import CELL_COLUMNS, SETTINGS
+from framework_compare.frames import CELL_COLUMNS, SETTINGS, read_runs
 from framework_compare.metrics import digits
 from framework_compare.tables import Figure, Group, Row, Table
 
@@ -67,7 +67,7 @@ def _cell_numbers(study: "Comparison") -> Dict[int, int]:
     from framework_compare.store import Store
 
     with Store.open(study.folder) as store:
-        _, rows = store.select("SELECT run_id, cell_id FROM run")
+        rows = [(run["run_id"], run["cell_id"]) for run in read_runs(store)]
     order = {cell_id: n for n, cell_id in enumerate(sorted({cell_id for _, cell_id in rows}))}
     return {run_id: order[cell_id] for run_id, cell_id in rows}
 

@@ -17,9 +17,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from filelock import FileLock, Timeout
 
-from framework_compare import __version__, reading, schema
+from framework_compare import __version__, reading, schema, soundness
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.events import parse
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
 
@@ -44,6 +43,7 @@ class Store:
         self.path = folder / FILE
         self._connection = connection
         self._lock = lock
+        self.damage: Dict[str, Tuple[int, str]] = {}
 
     @classmethod
     def create(
@@ -162,27 +162,37 @@ class Store:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
 
+    def left_out(self, table: str, fault: str, rows: int = 1) -> None:
+        """Note that a reader met rows of a table that are not sound, and what is wrong with one of them."""
+        count, first = self.damage.get(table, (0, fault))
+        self.damage[table] = (count + rows, first)
+
     def keep_figures(self, cell_id: int, version: str, figures: Dict[str, Any]) -> None:
         """Store what was computed of a cell's runs, until one of them changes."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", (cell_id, version, _json(figures)))
 
     def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
-        """By cell_id, the figures that were computed in this version."""
-        rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
-        return {cell_id: self._parsed(document) for cell_id, document in rows}
+        """By cell_id, the figures that were computed in this version; none where they are damaged."""
+        try:
+            rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
+            return {cell_id: self._parsed(document) for cell_id, document in rows}
+        except schema.DamagedStudy:
+            return {}
 
     def settings(self) -> Dict[str, Any]:
         """What the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
-        return self._parsed(rows[0][0] if rows else "")
+        with self._sound():
+            return soundness.settings(rows[0][0] if rows else "")
 
     def machine(self) -> Dict[str, Any]:
         return {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
 
     def environments(self) -> Dict[str, Dict[str, Any]]:
         rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
-        return {framework: self._parsed(document) for framework, document in rows}
+        with self._sound():
+            return {framework: soundness.document(text, dict, "environment") for framework, text in rows}
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
         """Column names and rows of a query."""
@@ -208,14 +218,21 @@ class Store:
         self.close()
 
     def _parsed(self, document: str) -> Any:
+        with self._sound():
+            return soundness.document(document, object, "document")
+
+    @contextlib.contextmanager
+    def _sound(self) -> Iterator[None]:
         try:
-            return parse(document)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise schema.damaged(self.path, f"a document in it is no JSON: {error}") from None
+            yield
+        except soundness.Unsound as error:
+            raise schema.damaged(self.path, error) from None
 
     def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:
         try:
-            return Cell(framework, model, dataset, device, TrainConfig.from_dict(self._parsed(config)))
+            with self._sound():
+                fields = soundness.config(config)
+            return Cell(framework, model, dataset, device, TrainConfig.from_dict(fields))
         except TypeError as error:
             raise StudyError(f"{self.path} was planned by another framework_compare: {error}") from None
 

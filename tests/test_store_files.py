@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -253,15 +255,129 @@ def test_damage_among_the_samples_of_a_small_study_is_told(tmp_path):
         Comparison.load(tmp_path)
 
 
-@pytest.mark.parametrize("query", ["UPDATE figures SET document = ''", "UPDATE cell SET config = '{'"])
-def test_a_document_that_is_none_is_damage_and_the_rest_is_exported(tmp_path, query):
+def change(folder, *queries):
+    """What damage, or another program, may have made of a study that SQLite finds whole."""
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as connection:
+        for query in queries:
+            connection.execute(query)
+        connection.commit()
+
+
+# query -> what is said of it; the other run, of another cell, is shown
+UNSOUND_RUNS = {
+    "UPDATE run SET status = 'bogus' WHERE run_id = 1": "1 row is left out .its status is 'bogus'",
+    "UPDATE run SET gauges = '3' WHERE run_id = 1": "its gauges is 3",
+    "UPDATE run SET gauges = '{' WHERE run_id = 1": "its gauges is no JSON",
+    "UPDATE run SET warnings = '[1]' WHERE run_id = 1": "its warnings are not text",
+    "UPDATE run SET wall_s = 'x' WHERE run_id = 1": "its wall_s is 'x'",
+    "UPDATE run SET wall_s = 9e999 WHERE run_id = 1": "its wall_s is inf",
+    "UPDATE run SET reason = x'ff' WHERE run_id = 1": "its reason is b'.xff'",
+    "UPDATE cell SET config = '{' WHERE cell_id = 1": "its config is no JSON",
+    "UPDATE cell SET config = '[]' WHERE cell_id = 1": "its config is \\[\\]",
+    """UPDATE cell SET config = '{"batch_size": "x"}' WHERE cell_id = 1""": "its batch_size is 'x'",
+    """UPDATE cell SET config = '{"batch_sise": 4}' WHERE cell_id = 1""": "its config has no batch_size but 'batch_sise'",
+}
+
+
+@pytest.mark.parametrize(("query", "said"), UNSOUND_RUNS.items())
+def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tmp_path, query, said):
     recorded(tmp_path / "study")
-    with sqlite3.connect(tmp_path / "study" / FILE) as connection:
-        connection.execute(query)
-    connection.close()
-    with pytest.raises(StudyError, match="is damaged .*a document in it is no JSON"):
-        Comparison.load(tmp_path / "study").table()
-    assert export(tmp_path / "study", tmp_path / "out", "csv").damage
+    change(tmp_path / "study", query)
+    study = Comparison.load(tmp_path / "study")
+    assert list(study.frame.framework) == ["paddle"] and "paddle" in study.table()
+    (sentence,) = study.damage
+    assert re.search(f"is damaged: of table run .*{said}.*; `framework-compare export ", sentence), sentence
+    done = export(tmp_path / "study", tmp_path / "out", "csv")
+    assert done.damage == (sentence,) and "run.csv" in [path.name for path in done.files]
+    with Store.open(tmp_path / "study", readonly=False) as store, contextlib.suppress(StudyError):
+        store.plan(["ok"])
+
+
+@pytest.mark.parametrize(
+    ("query", "table", "left"),
+    [
+        ("UPDATE epoch SET loss = 'x'", "epochs", 0),
+        ("UPDATE epoch SET end_ns = start_ns", "epochs", 0),
+        ("UPDATE epoch SET step_s_median = 9e999", "epochs", 0),
+        ("UPDATE phase SET name = x'ff' WHERE name = 'build'", "phases", 1),
+        ("UPDATE phase SET end_ns = -1 WHERE name = 'build'", "phases", 1),
+        ("UPDATE sample SET rss_bytes = 'x' WHERE rowid = 1", "samples", 3999),
+        ("UPDATE energy SET energy_j = 'x' WHERE rowid = 1", "energy", 1),
+        ("UPDATE profile SET self_s = 'x'", "profile", 0),
+    ],
+)
+def test_a_row_of_a_run_that_is_not_as_it_was_stored_is_left_out_and_told(tmp_path, query, table, left):
+    recorded(tmp_path)
+    change(tmp_path, "INSERT INTO profile VALUES (1, 'kernel', 'gemm', 3, 0.5)", query, "DELETE FROM figures")
+    study = Comparison.load(tmp_path)
+    assert len(study.frame) == 2 and study.table("profile") and len(getattr(study, table)) == left
+    assert any("of table " + table.rstrip("s") in sentence for sentence in study.damage)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DROP TABLE figures",
+        "UPDATE figures SET document = ''",
+        "UPDATE figures SET document = '[1]'",
+        """UPDATE figures SET document = '{"epoch_s": 1}'""",
+        "ALTER TABLE figures RENAME COLUMN document TO x",
+    ],
+)
+def test_figures_that_are_lost_are_computed_again(tmp_path, query):
+    recorded(tmp_path)
+    change(tmp_path, query)
+    study = Comparison.load(tmp_path)
+    assert study.frame.epoch_s[0] == 2.0 and not study.damage
+    assert not export(tmp_path, tmp_path / "out", "csv").damage
+
+
+def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
+    recorded(tmp_path)
+    change(tmp_path, "DROP TABLE figures")
+    with Store.open(tmp_path, readonly=False) as store:
+        store.record(2, RUN)
+        store_figures(store, 2)
+        assert len(rows(store, "figures")) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DROP TABLE epoch",
+        "ALTER TABLE epoch RENAME TO epocg",
+        "ALTER TABLE run RENAME COLUMN died_in TO died_io",
+        "UPDATE meta SET value = '[]' WHERE key = 'settings'",
+        """UPDATE meta SET value = '{"datasets": [1]}' WHERE key = 'settings'""",
+        "UPDATE meta SET value = 'x' WHERE key = 'schema_version'",
+        "UPDATE environment SET document = '3'",
+    ],
+)
+def test_of_a_study_that_cannot_be_shown_every_table_that_can_be_read_is_exported(tmp_path, query):
+    recorded(tmp_path / "study")
+    with Store.open(tmp_path / "study", readonly=False) as store:
+        store.environment("torch", {})
+    change(tmp_path / "study", query)
+    done = export(tmp_path / "study", tmp_path / "out", "csv")
+    names = {path.stem for path in done.files}
+    assert names >= {"meta", "cell", "run", "phase", "sample"} and done.damage
+    assert (("epoch" in names) or ("epocg" in names)) == (query != "DROP TABLE epoch")
+    study = Comparison(tmp_path / "study")
+    for part in ("frame", "epochs", "settings", "environments"):
+        with contextlib.suppress(StudyError):  # and nothing else
+            getattr(study, part)
+
+
+def test_a_schema_that_is_no_text_any_more_is_told_and_the_rest_exported(tmp_path):
+    content = recorded(tmp_path / "study")
+    place = content.index(b"CREATE TABLE energy") + 8
+    content[place] ^= 0x80
+    (tmp_path / "study" / FILE).write_bytes(content)
+    with pytest.raises(StudyError, match="is damaged"):
+        Comparison.load(tmp_path / "study")
+    done = export(tmp_path / "study", tmp_path / "out", "csv")
+    assert "table energy cannot be read" in done.damage
+    assert {path.stem for path in done.files} >= {"meta", "cell", "run", "phase", "epoch", "sample"}
 
 
 def test_a_study_of_the_third_schema_is_read_and_resumed(tmp_path, monkeypatch):

@@ -1,0 +1,127 @@
+"""What a study's file gives, checked for the kinds that were stored: damage, or another program, may have changed it.
+
+A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from framework_compare.events import parse
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import STATUSES, Cell, Run
+
+_NONE = type(None)
+_KINDS: Dict[str, FrozenSet[type]] = {
+    "str": frozenset({str}),
+    "int": frozenset({int}),
+    "float": frozenset({float, int}),
+    "Optional[str]": frozenset({str, _NONE}),
+    "Optional[int]": frozenset({int, _NONE}),
+    "Optional[float]": frozenset({float, int, _NONE}),
+}
+_INFINITE = (math.inf, -math.inf)
+# Of a span in time, how its end must stand to its start.
+_SPANS = {"Phase": operator.ge, "Epoch": operator.gt}
+Columns = Dict[str, Sequence[Any]]
+
+
+class Unsound(ValueError):
+    """A row or a document is not what was stored; the message says what of it."""
+
+
+def _kinds(record: Any) -> Dict[str, FrozenSet[type]]:
+    fields = {field.name: str(field.type) for field in dataclasses.fields(record)}
+    return {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
+
+
+_CONFIG = _kinds(TrainConfig)
+_RUN = {**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"])}
+
+
+def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
+    """A row of a run and its cell, with `config`, `gauges` and `warnings` read; Unsound for one that was not stored so."""
+    _check(row, _RUN)
+    if row["status"] not in STATUSES:
+        raise Unsound(f"its status is {_shown(row['status'])}")
+    warnings = document(row.get("warnings"), list, "warnings")
+    if not all(isinstance(text, str) for text in warnings):
+        raise Unsound("its warnings are not text")
+    gauges = document(row.get("gauges"), dict, "gauges")
+    return {**row, "config": config(row.get("config")), "gauges": gauges, "warnings": warnings}
+
+
+def config(text: Any) -> Dict[str, Any]:
+    """The fields of a TrainConfig from how they are stored; those that an earlier version did not have by default."""
+    found = document(text, dict, "config")
+    missing, unknown = set(_CONFIG) - set(found), set(found) - set(_CONFIG)
+    if missing and unknown:
+        raise Unsound(f"its config has no {min(missing)} but {_shown(min(unknown))}")
+    found = {**TrainConfig().to_dict(), **found}
+    _check(found, _CONFIG)
+    return found
+
+
+def document(text: Any, kind: type, what: str) -> Any:
+    """A stored JSON document, a dict or a list; Unsound for anything else."""
+    try:
+        found = parse(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unsound(f"its {what} is no JSON: {error}") from None
+    if not isinstance(found, kind):
+        raise Unsound(f"its {what} is {_shown(found)}")
+    return found
+
+
+def settings(text: Any) -> Dict[str, Any]:
+    """What a study was created with; Unsound where a part of it is not of its kind."""
+    found = document(text, dict, "settings")
+    for name in ("datasets", "limits", "python", "stability"):
+        if not isinstance(found.get(name) or {}, dict):
+            raise Unsound(f"{name} of its settings is {_shown(found[name])}")
+    for name, dataset in (found.get("datasets") or {}).items():
+        if not isinstance(dataset, dict):
+            raise Unsound(f"the data set {name} of its settings is {_shown(dataset)}")
+    memory = (found.get("limits") or {}).get("memory_bytes")
+    if type(memory) not in _KINDS["Optional[int]"]:
+        raise Unsound(f"the memory limit of its settings is {_shown(memory)}")
+    return found
+
+
+def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
+    """Of the stored columns of a record which rows are unsound, and what of the first one."""
+    faults: Dict[int, str] = {}
+    for name, allowed in _kinds(record).items():
+        values = columns[name]
+        if float in allowed:
+            allowed = allowed | {_NONE}  # SQLite has no NaN
+        if not set(map(type, values)) <= allowed or (float in allowed and any(x in values for x in _INFINITE)):
+            found = {n: value for n, value in enumerate(values) if type(value) not in allowed or value in _INFINITE}
+            faults.update({n: f"its {name} is {_shown(value)}" for n, value in found.items() if n not in faults})
+    holds = _SPANS.get(record.__name__)
+    for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"]) if holds else ()):
+        if n not in faults and not holds(end, start):
+            faults[n] = "it ends before it begins"
+    return sorted(faults), faults[min(faults)] if faults else ""
+
+
+def numbers(found: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
+    """A document of numbers under these names, each perhaps None; None for anything else."""
+    kinds = _KINDS["Optional[float]"]
+    whole = isinstance(found, dict) and set(found) == set(names) and all(type(v) in kinds for v in found.values())
+    return found if whole else None
+
+
+def _check(row: Mapping[str, Any], kinds: Mapping[str, FrozenSet[type]]) -> None:
+    for name, allowed in kinds.items():
+        if name not in row:
+            raise Unsound(f"it has no {name}")
+        if type(row[name]) not in allowed or row[name] in _INFINITE:
+            raise Unsound(f"its {name} is {_shown(row[name])}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]

@@ -22,7 +22,7 @@ from framework_compare.protocol import Batch, TrainConfig
 from framework_compare.runner import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
-QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "shared", "native")
+QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "train", "shared", "native")
 Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
@@ -117,6 +117,35 @@ class Probe:
         self.trainer.train_step(self._batches(task)[0])
         self.trainer.synchronize()
         return _save(task, **self.trainer.weights())
+
+    def train(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Train on held batches or, as a cell does, on all epochs of the native pipeline; what each step saw and left.
+
+        Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
+        differs from the weights after they were loaded once more.
+        """
+        losses, held = [], {}
+        sizes: List[int] = []
+        for batch in self._epochs(task):
+            step = len(losses)
+            held[f"images{step}"], held[f"labels{step}"] = self._read(batch)
+            losses += self.trainer.read_losses([self.trainer.train_step(batch)])
+            self.trainer.synchronize()
+            sizes.append(batch.size)
+            held.update({f"{name}@{step + 1}": array for name, array in self.trainer.weights().items()})
+        self.trainer.load_weights(self.held)
+        after = self.trainer.weights()
+        reloaded = [name for name in after if not np.array_equal(after[name], self.held[name])]
+        _save(task, **held)
+        return {"losses": losses, "sizes": sizes, "reloaded": reloaded}
+
+    def _epochs(self, task: Dict[str, Any]) -> Iterator[Batch]:
+        if "batches" in task:
+            yield from self._batches(task)
+            return
+        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        for number in range(1, self.config.epochs + 1):
+            yield from self.trainer.epoch(pipeline, number)
 
     def shared(self, task: Dict[str, Any]) -> Dict[str, Any]:
         """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""

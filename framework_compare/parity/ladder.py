@@ -141,7 +141,7 @@ class Judge:
         return Level(5, True, f"{len(nodes)} layers")
 
     def _in_steps(self, p: float) -> None:
-        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself; half of that is asked."""
+        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked."""
         for kind in ("with", "without"):
             self._said(f"dropout in steps {kind} build")
         with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
@@ -156,12 +156,7 @@ class Judge:
         return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
-        yardstick = self.reference.yardstick[number]
-        least = _middles(yardstick)
-        overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
-        if overflown is not None:  # such a yardstick would pass anything
-            raise Wrong(f"{overflown} overflows in {self.reference.precision} in the reference too, so nothing is proved")
-        ratios = {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
+        ratios = ratios_of(errors, self.reference.yardstick[number], self.reference.precision)
         self.ratios[number] = ratios
         where = max(ratios, key=lambda name: ratios[name])
         if number == 2 and ratios[where] > TOLERANCE:
@@ -185,6 +180,15 @@ class Judge:
         if missing:
             raise Wrong(f"{missing[0]} is missing from the {name}")
         return {key: _shaped(held[key], array, key) for key, array in exact.items()}
+
+
+def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], precision: str) -> Dict[str, float]:
+    """Errors in units of the yardstick, place by place; Wrong where that is not finite, as it would pass anything."""
+    overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
+    if overflown is not None:
+        raise Wrong(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
+    least = _middles(yardstick)
+    return {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
 
 
 def _unit(yardstick: float) -> float:

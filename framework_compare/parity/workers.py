@@ -38,7 +38,7 @@ class RunTasks:
         shutil.rmtree(folder, ignore_errors=True)
         job = {
             "kind": self.kind,
-            "config": dataclasses.replace(self.config, epochs=0, **changed).to_dict(),
+            "config": dataclasses.replace(self.config, **{"epochs": 0, **changed}).to_dict(),
             "trainer": staging.trainer_target(entry),
             "tasks": list(tasks),
         }

@@ -1,0 +1,166 @@
+"""A small network, trained as a cell trains, is gone over step by step: seeded mistakes that a whole network's levels miss."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_compare import oracle, registry
+from framework_compare.parity import practice
+from framework_compare.parity.verify import Where
+from framework_compare.parity.workers import RunTasks
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
+
+TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+CLASS = """
+
+class Mutated(ReferenceTrainer):
+    def step(self, batch, dropout=True, **other):
+        config = self.config
+        settings = {{name: getattr(config, name) for name in ("learning_rate", "momentum", "weight_decay")}}
+        chance = self.random if dropout else None
+        return self.oracle.train_step(batch.images, batch.labels, **{{**settings, **other}}, dropout=chance)[0]
+
+{body}
+"""
+STEP = """
+    def train_step(self, batch):
+        {body}
+"""
+MISTAKES = {
+    "decay where none was asked": (STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 1e-3)"), 3),
+    "momentum of its own": (STEP.format(body="return self.step(batch, momentum=0.9)"), 3),
+    "rate halved in real epochs": (
+        STEP.format(body="return self.step(batch, learning_rate=self.config.learning_rate / (2 if self.config.epochs else 1))"),
+        3,
+    ),
+    "rate that falls from epoch to epoch": (
+        """
+    def epoch(self, pipeline, number):
+        self.rate = self.config.learning_rate * 0.5 ** (number - 1)
+        return super().epoch(pipeline, number)
+"""
+        + STEP.format(body="return self.step(batch, learning_rate=getattr(self, 'rate', self.config.learning_rate))"),
+        3,
+    ),
+    "rate that falls after four steps": (
+        STEP.format(
+            body="self.steps = getattr(self, 'steps', 0) + 1; "
+            "return self.step(batch, learning_rate=self.config.learning_rate * (0.5 if self.steps > 4 else 1))"
+        ),
+        3,
+    ),
+    "rate by the batch's size": (
+        STEP.format(body="return self.step(batch, learning_rate=self.config.learning_rate * max(1, batch.size / 2))"),
+        3,
+    ),
+    "small batches padded": (
+        STEP.format(
+            body="""
+        missing = self.config.batch_size - batch.size
+        images = numpy.concatenate([batch.images, numpy.zeros((missing, *batch.images.shape[1:]), numpy.float32)])
+        labels = numpy.concatenate([batch.labels, numpy.zeros(missing, numpy.int64)])
+        return self.step(batch._replace(images=images, labels=labels))"""
+        ),
+        3,
+    ),
+    "small batches left out": (
+        STEP.format(
+            body="""
+        if batch.size < self.config.batch_size:
+            return self.oracle.gradients(batch.images, batch.labels)[0]
+        return self.step(batch)"""
+        ),
+        3,
+    ),
+    "other pixels trained than shown": (
+        """
+    def epoch(self, pipeline, number):
+        self.native = True
+        return super().epoch(pipeline, number)
+
+    def train_step(self, batch):
+        darker = numpy.float32(0.9) if getattr(self, "native", False) else numpy.float32(1)
+        return self.step(batch._replace(images=batch.images * darker))
+""",
+        3,
+    ),
+    "other labels trained than shown": (
+        """
+    def read_batch(self, batch):
+        return batch.images, numpy.roll(batch.labels, 1)
+""",
+        3,
+    ),
+    "running statistics not loaded again": (
+        """
+    def load_weights(self, weights):
+        kept = {} if self.oracle is None else self.oracle.weights
+        super().load_weights(weights)
+        self.oracle.weights.update({n: a for n, a in kept.items() if "running" in n and n in self.oracle.weights})
+""",
+        3,
+    ),
+    "no dropout in steps": (STEP.format(body="return self.step(batch, dropout=False)"), 5),
+    "the same mask in every step": (
+        STEP.format(body="self.random = numpy.random.default_rng(self.config.seed); return self.step(batch)"),
+        5,
+    ),
+    "another share in steps": (
+        STEP.format(body="self.oracle = self.oracle if hasattr(self, 'less') else self.lessen(); return self.step(batch)")
+        + """
+    def lessen(self):
+        import dataclasses
+        nodes = [dataclasses.replace(n, attrs={"p": 0.6}) if n.op == "Dropout" else n for n in self.graph.nodes]
+        self.less = True
+        return Oracle(dataclasses.replace(self.graph, nodes=tuple(nodes)), self.oracle.weights, numpy.float32)
+""",
+        5,
+    ),
+}
+
+
+@pytest.fixture
+def judge(tmp_path, monkeypatch, own_cache):
+    """What the float32 reference with the methods given comes to."""
+
+    def run(body: str = "", **settings):
+        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
+        path = tmp_path / "mutated.py"
+        path.write_text(source)
+        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
+        config = TrainConfig(threads=1, **settings)
+        return practice.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config)
+
+    (tmp_path / "asked").mkdir()
+    return run
+
+
+@pytest.mark.parametrize("seed", [1, 2**40])
+def test_an_honest_training_passes(judge, seed):
+    levels = judge(seed=seed)
+    assert [level.passed for level in levels] == [True, True], levels
+    assert levels[0].ratio < 5
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_training_is_seen(judge, mistake):
+    body, number = MISTAKES[mistake]
+    levels = judge(body)
+    failed = [level for level in levels if not level.passed]
+    assert failed and failed[0].number == number, levels
+    assert failed[0].where.startswith("as a cell trains, "), failed
+
+
+def test_without_a_native_pipeline_held_batches_are_gone_over(judge):
+    levels = judge(
+        "    def open_pipeline(self, pictures):\n"
+        "        from framework_compare.errors import Unsupported\n"
+        "        raise Unsupported('its loader is not installed')\n"
+    )
+    assert all(level.passed for level in levels) and "held batches" in levels[0].where

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ QUICK_BATCH, QUICK_EPOCHS, QUICK_PICTURES = 4, 2, 16
 
 def main() -> None:
     """Entry of the console script: one clear line and exit code 2 for a wrong request, 1 for other failures."""
+    _print_any_text()
     try:
         code = app(standalone_mode=False)  # a typer.Exit is returned, not raised
         if code == 130:  # typer's own answer to a KeyboardInterrupt that nobody took
@@ -53,6 +55,13 @@ def main() -> None:
         _usage_of_click(error)
         raise
     sys.exit(code)
+
+
+def _print_any_text() -> None:
+    """Paths that are no text, and what a terminal's own encoding lacks, are shown with question marks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _usage_of_click(error: Exception) -> None:

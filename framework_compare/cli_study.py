@@ -161,25 +161,29 @@ def export(
 
 def show_sweep(study: Path, style: str) -> bool:
     """Print the tables of a stability sweep; False where the study is none."""
+    from framework_compare import cli
     from framework_compare.comparison import Comparison
     from framework_compare.stability_sweep import Stability
 
     result = Comparison.load(study)
     if "stability" in result.settings:
         print(Stability(result).table(style))
+        cli._tell_damage(result)
     return "stability" in result.settings
 
 
 def show_two(first: Path, second: Path, style: str) -> None:
     """Print two studies side by side."""
-    from framework_compare import side_by_side, tables
+    from framework_compare import cli, side_by_side, tables
     from framework_compare.comparison import Comparison
     from framework_compare.errors import UnknownNameError
 
     a, b = Comparison.load(first), Comparison.load(second)
     if style == "csv":
         print(tables.csv(side_by_side.side_by_side(a, b)))
-        return
-    if style not in tables.RENDERERS:
+    elif style in tables.RENDERERS:
+        print(tables.RENDERERS[style](side_by_side.table(a, b)))
+    else:
         raise UnknownNameError("style", style, (*tables.RENDERERS, "csv"))
-    print(tables.RENDERERS[style](side_by_side.table(a, b)))
+    for result in (a, b):
+        cli._tell_damage(result)

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Union
 
+from framework_compare import schema
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell
@@ -51,17 +52,22 @@ def check_same_sweep(store: Store, cells: Sequence[Cell], settings: Mapping[str,
     before, now = store.settings().get("stability") or {}, settings["stability"]
     if not before:
         raise StudyError(f"{store.folder} holds a study that is no stability sweep; name another folder")
-    sizes = ("batch_sizes", "search")
     found = [
-        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
-        for name in sizes
-        if before[name] != now[name]
+        f"{name}: {_shown(before.get(name))} in the study, {_shown(now[name])} now"
+        for name in ("batch_sizes", "search")
+        if before.get(name) != now[name]
     ]
-    planned = [Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in before["first_cells"]]
-    found += [text for text in _different_settings(planned, cells) if not text.startswith("batch_size:")]
+    found += [text for text in _different_settings(_first_cells(store, before), cells) if not text.startswith("batch_size:")]
     found += _different_request(store.settings(), settings)
     found += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     _refuse(store, found, "name another folder, or give the sweep as it was begun")
+
+
+def _first_cells(store: Store, asked: Mapping[str, Any]) -> List[Cell]:
+    try:
+        return [Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in asked["first_cells"]]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise schema.damaged(store.path, f"what its sweep was asked for: {error!r}") from None
 
 
 def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
@@ -101,8 +107,8 @@ def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
 
 
 def _shown(values: Any) -> str:
-    if isinstance(values, str):
-        return values
+    if not isinstance(values, (list, tuple)):
+        return str(values)
     more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
     return ", ".join(map(str, values[:MAX_SHOWN])) + more
 

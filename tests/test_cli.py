@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
 from framework_compare.store import Store
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -46,6 +48,24 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, 
     done = run("run", *arguments, "--out", tmp_path / "study", check=2)
     assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert not done.stdout and not (tmp_path / "study").exists()
+
+
+def test_a_table_is_printed_where_the_terminal_has_no_letters_for_it(tmp_path, monkeypatch):
+    cells = [Cell("torch", "alexnet", "日本", "cpu", TrainConfig())]
+    Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1).close()
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert "planned" in run("show", tmp_path / "study").stdout
+
+
+def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
+    cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
+    with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
+        store._connection.execute("UPDATE run SET status = 'bogus' WHERE run_id = 1")
+    for arguments in ([], ["--table", "time"], [tmp_path / "study"]):
+        done = run("show", tmp_path / "study", *arguments)
+        assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout
+    done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
+    assert "its status is 'bogus'" in done.stderr and "run.csv" in done.stdout
 
 
 def test_an_empty_and_a_missing_folder_are_told_apart(tmp_path, own_cache):

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from framework_compare import oracle, registry
-from framework_compare.parity import cache, crops, pipelines, ramps
+from framework_compare.environments import Environment
+from framework_compare.parity import cache, crops, in_study, pipelines, ramps
 from framework_compare.parity.ladder import Wrong
-from framework_compare.parity.verify import Where
+from framework_compare.parity.result import PASSED, Level, Parity
+from framework_compare.parity.verify import Climb, Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
@@ -146,6 +148,29 @@ def test_a_verdict_on_one_number_of_loader_workers_is_none_on_another():
     }
     assert len(keys) == 3
     assert cache.pipeline_key(entry, "1.0", dataclasses.replace(config, batch_size=7)) in keys
+
+
+@pytest.fixture
+def known(tmp_path, own_cache, monkeypatch):
+    """A climb that knows of levels 0 to 3 and 5 that they hold, and of the native pipeline that it does not."""
+    held = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=tuple(Level(n, True) for n in (0, 1, 2, 3, 5)))
+    monkeypatch.setattr(cache, "load_network", lambda key: held)
+    monkeypatch.setattr(cache, "load_pipeline", lambda key: Level(4, False, "blue, green, red"))
+    monkeypatch.setattr(pipelines, "judge", lambda run_tasks, config: Level(4, False, "blue, green, red"))
+    return Climb(tmp_path, {"torch": Environment("torch", Path(sys.executable), "1.0", False, "3.11", {})})
+
+
+@pytest.mark.parametrize("ask", ["parity", "cached"])
+@pytest.mark.parametrize("pipeline, shown", [("native", "0-3, not 4: blue"), ("shared", "0-3, 5, not asked: 4")])
+def test_a_native_pipeline_that_is_wrong_is_no_matter_of_a_cell_without_it(known, ask, pipeline, shown):
+    verdict = getattr(known, ask)("torch", "alexnet", TrainConfig(pipeline=pipeline))
+    assert verdict.column().startswith(shown)
+
+
+@pytest.mark.parametrize("changed", [{"pipeline": "shared"}, {"loader_workers": 2}], ids=["pipeline", "loader workers"])
+def test_a_study_keeps_verdicts_on_other_pipelines_apart(changed):
+    row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
+    assert in_study.key(row) != in_study.key({**row, **changed})
 
 
 def drawn_otherwise(seed: int, whole=np.round, area=(0.08, 1.0), widest=4 / 3, flips=0.5) -> np.ndarray:

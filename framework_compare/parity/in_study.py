@@ -16,7 +16,10 @@ FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame.
-_KEY = ("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes")
+_KEY = (
+    *("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes"),
+    *("pipeline", "loader_workers"),  # of level 4
+)
 
 
 def check_mode(mode: str) -> str:

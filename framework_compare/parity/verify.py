@@ -142,14 +142,15 @@ class Climb:
             return None
         graph = planning.build_graph(model, config)
         found = cache.load_network(cache.network_key(entry, _version(environment), graph, config, self.questions))
-        level = cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
-        if level is None and config.pipeline != "native":
-            level = Level(4, False, "this cell has no use for the native pipeline", asked=False)
+        level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
         if found is None or level is None:
             return None
         return with_level(dataclasses.replace(found, model=model), level)
 
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
+        needless = _no_use(config)
+        if needless is not None:
+            return with_level(found, needless)
         key = cache.pipeline_key(registry.framework(found.framework), _version(environment), config)
         level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)
         if level is None or not level.asked:  # what was lacking may have been installed since
@@ -229,6 +230,13 @@ class Climb:
 def _lacking(framework: str, run: Run, model: str, config: TrainConfig) -> Parity:
     version = run.framework_version or ""
     return Parity(framework, version, model, config.execution, run.status, run.reason, precision=config.precision)
+
+
+def _no_use(config: TrainConfig) -> Optional[Level]:
+    """Level 4 where a cell is fed by another pipeline than the framework's own, which is the same for all; else None."""
+    if config.pipeline == "native":
+        return None
+    return Level(4, False, f"pipeline {config.pipeline!r} has no use for the native one", asked=False)
 
 
 def _version(environment: Environment) -> str:

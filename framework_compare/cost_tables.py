@@ -107,7 +107,7 @@ def energy_table(cells: Sequence[Record], caption: str) -> Table:
 def _energy(cell: Record, groups: Sequence[Any], notes: Notes) -> Tuple[Figure, ...]:
     names = [name for _, columns in groups for _, name in columns]
     shown = [Figure(METRICS[name].show(getattr(cell, name))) for name in names]
-    return tuple(shown) if cell.status == "ok" else (notes.figure(cell), *shown[1:])
+    return (notes.first(cell, shown[0].text), *shown[1:])
 
 
 def _sources(cells: Sequence[Record]) -> List[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import tables
 from framework_compare.frames import CELL_COLUMNS, SETTINGS
 from framework_compare.metrics import decimals
+from framework_compare.parity.result import UNVERIFIED
 from framework_compare.tables import Figure
 
 # A table is of one value of each of these; num_classes goes with the data set.
@@ -15,6 +16,10 @@ SHARED = (*SETTINGS, *(name for name in CELL_COLUMNS[CELL_COLUMNS.index("log_pat
 # Named in a caption only where tables of one study differ in them.
 QUIET = ("learning_rate", "momentum", "weight_decay", "image_size", "seed", "flip", "optimizer", "loss_function")
 MAX_NOTE = 400
+HOW_TO_PROVE = (
+    "verdicts are taken when a study runs: run `framework-compare verify` with these settings and then the study anew, "
+    "or the study with `--verify require`"
+)
 Record = Any  # a row of the cell frame, as itertuples gives it
 
 
@@ -33,18 +38,35 @@ class Notes:
             return Figure(cell.status)
         return Figure(cell.status, self.number(shorten(reason)))
 
+    def first(self, cell: Record, text: str) -> Figure:
+        """The first figure of a cell's row, which has the note for all of them: why it did not work, or its parity."""
+        return Figure(text, self.parity(cell)) if cell.status == "ok" else self.figure(cell)
+
     def number(self, text: str) -> int:
         """The number under which a sentence stands below the table."""
         if text not in self.texts:
             self.texts.append(text)
         return self.texts.index(text) + 1
 
-    def parity(self, cell: Record) -> int:
-        """The number of the note that says that a network is not proved equal, 0 where it is, or was not asked."""
-        verdict = getattr(cell, "parity", None)
-        if not isinstance(verdict, str) or verdict.startswith("0-5"):
-            return 0
-        return self.number(tables.clean(f"parity {verdict}; `framework-compare verify` proves it"))
+    def parity(self, cell: Record, base: Optional[Record] = None, also: str = "") -> int:
+        """The number of the note that says that a network is not proved equal, 0 where it is, or was not asked.
+
+        base is the cell that the figure is held against; also is what else is to be said of the figure.
+        """
+        return self.verdict(cell.parity, None if base is None else base.parity, also)
+
+    def verdict(self, verdict: Any, other: Any = None, also: str = "") -> int:
+        """The same for verdicts as a frame's column `parity` has them."""
+        own, other = unproved(verdict), unproved(other)
+        said = [f"parity {own}"] * bool(own) + [f"it is held against a cell of parity {other}"] * bool(other)
+        how = [HOW_TO_PROVE] if UNVERIFIED in (own, other) else []
+        sentences = [*filter(None, [also]), *said, *how]
+        return self.number(tables.clean("; ".join(sentences))) if sentences else 0
+
+
+def unproved(verdict: Any) -> str:
+    """A verdict on parity that proves too little; "" for one that proves all, or where none was asked."""
+    return verdict if isinstance(verdict, str) and not verdict.startswith("0-5") else ""
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
@@ -104,6 +126,12 @@ def warned(cells: Sequence[Record]) -> List[str]:
         if isinstance(cell.warnings, str) and cell.warnings:
             told.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
     return [f"Warning, {', '.join(dict.fromkeys(who))}: {text}" for text, who in told.items()]
+
+
+def unsure(fastest: Sequence[Record]) -> List[str]:
+    """Which of the cells that are marked as the fastest are not proved equal."""
+    names = ", ".join(dict.fromkeys(cell.framework for cell in fastest if unproved(cell.parity)))
+    return [f"Not proved to train the same function: {names}, marked as the fastest."] if names else []
 
 
 def shorten(text: str) -> str:

@@ -18,6 +18,8 @@ from framework_compare.layout_parts import (
     caption,
     names_of,
     row_names,
+    unproved,
+    unsure,
     warned,
     with_interval,
 )
@@ -71,13 +73,14 @@ def time_table(cells: Sequence[Record], caption: str) -> Table:
     for framework in frameworks:
         picked = [(found.get((framework, *column)), winners[column][0] == framework) for column in columns]
         rows.append(Row((framework,), tuple(_time(cell, best, notes) for cell, best in picked)))
+    best = [found[winner, *column] for column, (winner, _) in winners.items() if winner]
     return Table(
         f"Mean epoch time in seconds, ± its 95 % interval. {caption}",
         ("framework",),
         _networks(columns),
         tuple(rows),
         tuple(notes.texts),
-        tuple(_remarks({_heading(column, columns): winner for column, winner in winners.items()})),
+        (*_remarks({_heading(column, columns): winner for column, winner in winners.items()}), *unsure(best)),
     )
 
 
@@ -109,9 +112,11 @@ def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
     if any(math.isnan(cell.epoch_s_ci_high) for cell in worked):
         return None, "fewer than 3 epochs"
     first, *others = sorted(worked, key=lambda cell: cell.epoch_s)
-    if first.epoch_s_ci_high < min(cell.epoch_s_ci_low for cell in others):
-        return first.framework, ""
-    return None, "intervals overlap"
+    if first.epoch_s_ci_high >= min(cell.epoch_s_ci_low for cell in others):
+        return None, "intervals overlap"
+    if ", not " in unproved(first.parity):
+        return None, f"{first.framework} is ahead and fails parity"
+    return first.framework, ""
 
 
 def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
@@ -153,7 +158,7 @@ def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure
         for _, columns in groups
         for _, names in columns
     ]
-    return shown if cell.status == "ok" else [notes.figure(cell), *shown[1:]]
+    return [notes.first(cell, shown[0].text), *shown[1:]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +241,7 @@ def render(
 
 def _long(frame: "pd.DataFrame", kind: Kind, runs: Callable[[], Runs]) -> "pd.DataFrame":
     """The figures of a kind, a row a cell, with what each is held against."""
-    found = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", *kind.figures]]
+    found = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
     if not kind.ratios:
         return found
     held = kind.ratios(list(frame.itertuples()), runs())

@@ -72,7 +72,7 @@ def profile_table(rows: Sequence[Record], caption: str) -> Table:
     if names:
         rest = (1 - sum(found.get(name, 0) for name in names) if found else None for found in shares.values())
         body.append(Row((f"below {LEAST:.0%} everywhere",), tuple(map(_percent, rest))))
-        body[0] = Row(body[0].names, _with_failures(body[0].figures, rows, notes))
+        body[0] = Row(body[0].names, _with_notes(body[0].figures, rows, notes))
     return Table(
         f"{what}, % of all of it, in a few steps under each framework's own profiler after the measured epochs."
         f" {caption}",
@@ -123,10 +123,10 @@ def _ranked(shares: Dict[Column, Dict[str, float]]) -> List[str]:
     return sorted(sums, key=lambda name: -sums[name])
 
 
-def _with_failures(figures: Sequence[Figure], rows: Sequence[Record], notes: Notes) -> Tuple[Figure, ...]:
-    """The first row's figures, with the status of a cell that did not work in place of a figure."""
+def _with_notes(figures: Sequence[Figure], rows: Sequence[Record], notes: Notes) -> Tuple[Figure, ...]:
+    """The first row's figures, which have the notes of their cells: why one did not work, or its parity."""
     cells = [_cells(rows)[column] for column in _shares(rows)]
-    return tuple(old if cell.status == "ok" else notes.figure(cell) for old, cell in zip(figures, cells))
+    return tuple(notes.first(cell, old.text) for old, cell in zip(figures, cells))
 
 
 def _percent(share: Optional[float]) -> Figure:

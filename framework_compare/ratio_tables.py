@@ -37,10 +37,10 @@ def _speedup(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Tuple[Figu
     if cell is None:
         return (Figure("-"),) * 3
     found = ratios[cell.Index]
-    note = 0
-    if found.base.threads != cell.threads:
-        note = notes.number(f"{found.base.threads} threads on the CPU, {cell.threads} beside the device")
-    return _median(found.base, notes), _median(cell, notes), _times(found, note)
+    threads = f"{found.base.threads} threads on the CPU, {cell.threads} beside the device"
+    differ = threads if found.base.threads != cell.threads else ""
+    medians = _median(found.base, notes), _median(cell, notes)
+    return (*medians, _times(found, notes.parity(cell, found.base, differ)))
 
 
 def _median(cell: Record, notes: Notes) -> Figure:
@@ -95,7 +95,7 @@ def _rung(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Figure:
         return Figure("-", notes.number(f"fp32 eager, which it is held against, is {found.base.status}"))
     if found.base.Index == cell.Index:
         return Figure("1", notes.parity(cell))
-    return _times(found, notes.parity(cell))
+    return _times(found, notes.parity(cell, found.base))
 
 
 def _rows(cells: Sequence[Record], headings: Sequence[str], column: Any) -> Dict[Tuple[str, ...], Dict[Any, Record]]:

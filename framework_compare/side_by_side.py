@@ -8,6 +8,7 @@ import numpy as np
 
 from framework_compare.bootstrap import median_ratio_interval
 from framework_compare.frames import CELL_COLUMNS, SETTINGS, read_runs
+from framework_compare.layout_parts import Notes
 from framework_compare.metrics import digits
 from framework_compare.tables import Figure, Group, Row, Table
 
@@ -23,6 +24,8 @@ COLUMNS = (
     *KEY,
     "status_a",
     "status_b",
+    "parity_a",
+    "parity_b",
     "epoch_s_median_a",
     "epoch_s_median_b",
     "ratio",
@@ -80,6 +83,8 @@ def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], epochs: Any
         **dict(zip(KEY, key)),
         "status_a": a["status"],
         "status_b": b["status"],
+        "parity_a": a["parity"],
+        "parity_b": b["parity"],
         "epoch_s_median_a": medians[0],
         "epoch_s_median_b": medians[1],
         "ratio": medians[1] / medians[0],
@@ -99,7 +104,8 @@ def table(a: "Comparison", b: "Comparison") -> Table:
     """The same to read, with what only one of the two has told below."""
     frame = side_by_side(a, b)
     varying = [name for name in SETTINGS if frame[name].nunique() > 1]
-    rows = tuple(_table_row(row, varying) for row in frame.to_dict("records"))
+    notes = Notes()
+    rows = tuple(_table_row(row, varying, notes) for row in frame.to_dict("records"))
     remarks = [f"A: {a.folder}", f"B: {b.folder}"]
     for name, alone in (("A", len(a.frame) - len(frame)), ("B", len(b.frame) - len(frame))):
         if alone:
@@ -109,17 +115,20 @@ def table(a: "Comparison", b: "Comparison") -> Table:
         (*NAMES, *varying),
         (Group("", ("A", "B", "B / A", "95 % interval", "verdict")),),
         rows,
-        (),
+        tuple(notes.texts),
         tuple(remarks),
     )
 
 
-def _table_row(row: Dict[str, Any], varying: List[str]) -> Row:
-    medians = [
-        digits(row[f"epoch_s_median_{side}"]) if row[f"status_{side}"] == "ok" else str(row[f"status_{side}"])
-        for side in "ab"
-    ]
+def _table_row(row: Dict[str, Any], varying: List[str], notes: Notes) -> Row:
+    medians = [_median(row, side, notes) for side in "ab"]
     ratio = "-" if np.isnan(row["ratio"]) else f"{row['ratio']:.3f}"
     interval = "-" if np.isnan(row["ratio_ci_low"]) else f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}"
-    texts = [*medians, ratio, interval, VERDICTS[row["verdict"]]]
-    return Row(tuple(str(row[name]) for name in (*NAMES, *varying)), tuple(Figure(text) for text in texts))
+    texts = (ratio, interval, VERDICTS[row["verdict"]])
+    return Row(tuple(str(row[name]) for name in (*NAMES, *varying)), (*medians, *map(Figure, texts)))
+
+
+def _median(row: Dict[str, Any], side: str, notes: Notes) -> Figure:
+    if row[f"status_{side}"] != "ok":
+        return Figure(str(row[f"status_{side}"]))
+    return Figure(digits(row[f"epoch_s_median_{side}"]), notes.verdict(row[f"parity_{side}"]))

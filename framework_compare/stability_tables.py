@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import tables
 from framework_compare.errors import UnknownNameError
+from framework_compare.layout_parts import unproved
 from framework_compare.layouts import Notes
 from framework_compare.metrics import METRICS
 from framework_compare.tables import Figure, Group, Row, Table
@@ -44,6 +45,20 @@ def largest_table(sweep: "Stability") -> Table:
 
 
 def _remarks(sweep: "Stability") -> Tuple[str, ...]:
+    return (*_limit(sweep), *_parity(sweep))
+
+
+def _parity(sweep: "Stability") -> List[str]:
+    """The cells that worked and are not proved equal, by their verdict."""
+    found: Dict[str, List[str]] = {}
+    for cell in sweep.probes.itertuples(index=False):
+        verdict = unproved(cell.parity)
+        if verdict and cell.status == "ok":
+            found.setdefault(tables.clean(verdict), []).append(f"{cell.framework} {cell.model}")
+    return [f"Parity {verdict}: {', '.join(dict.fromkeys(cells))}." for verdict, cells in found.items()]
+
+
+def _limit(sweep: "Stability") -> Tuple[str, ...]:
     limit = (sweep.comparison.settings.get("limits") or {}).get("memory_bytes")
     if limit is None:
         return ()

@@ -1,0 +1,130 @@
+"""No table shows a figure of a cell whose network is not proved equal without saying so."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from framework_compare import side_by_side, stability_tables, tables
+from framework_compare.comparison import Comparison
+from framework_compare.layout_parts import Notes
+from framework_compare.layouts import KINDS
+from framework_compare.parity import in_study
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Energy, Epoch, ProfileRow, Run, Sample
+from framework_compare.stability_sweep import Stability
+from framework_compare.store import Store
+
+SECOND = 1_000_000_000
+PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
+
+
+def ok(*seconds):
+    ends = [SECOND * int(1000 * sum(seconds[: n + 1])) // 1000 for n in range(len(seconds))]
+    epochs = [
+        Epoch(n + 1, ends[n] - int(length * SECOND), ends[n], 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1)
+        for n, length in enumerate(seconds)
+    ]
+    energy = (Energy("gpu", 0, 0.0, "counter"), Energy("gpu", ends[-1], 90.0, "counter"))
+    profile = (ProfileRow("operator", "conv", 3, 1.0),)
+    return Run("ok", epochs=tuple(epochs), samples=(Sample(SECOND, rss_bytes=2**31),), energy=energy, profile=profile)
+
+
+def study(folder, outcomes):
+    """`outcomes` are (framework, settings, Run, parity), all of AlexNet."""
+    cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _, _ in outcomes]
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
+        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), outcomes):
+            store.record(run_id, run)
+    verdicts = {
+        in_study.key(in_study.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
+        for cell, (_, _, _, parity) in zip(cells, outcomes)
+    }
+    (folder / in_study.FILE).write_text(json.dumps(verdicts))
+    return Comparison.load(folder)
+
+
+def pair(folder, parity):
+    """One framework on the CPU and on a GPU, in fp32 and bf16 there."""
+    settings = ({}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"})
+    return study(folder, [("torch", {"execution": "eager", **one}, ok(1, 1.1, 1.2), parity) for one in settings])
+
+
+def rows(text):
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:] if ":---" not in line]
+
+
+@pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, kind, parity):
+    text = pair(tmp_path, parity).table(kind, "markdown")
+    assert f"parity {parity}" in text
+    assert all(any("(" in figure for figure in row) for row in rows(text) if row[0] in ("torch", "conv"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_table_marks_a_cell_that_is_proved(tmp_path, kind):
+    assert "parity" not in pair(tmp_path, PROVED).table(kind, "markdown")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_csv_of_every_table_has_the_verdict(tmp_path, kind):
+    found = list(csv.DictReader(io.StringIO(pair(tmp_path, FAILED).table(kind, "csv"))))
+    assert found and all(row["parity"] == FAILED for row in found)
+
+
+def test_a_rung_says_that_what_it_is_held_against_is_not_proved(tmp_path):
+    steps = (("fp32", FAILED), ("bf16", PROVED))
+    outcomes = [("torch", {"execution": "eager", "precision": p}, ok(2, 2.1, 2.2), found) for p, found in steps]
+    text = study(tmp_path, outcomes).table("ladder", "markdown")
+    ((_, _, _, base, rung),) = rows(text)
+    assert base == "1 (1)" and rung.endswith("(2)")
+    assert f"(2) it is held against a cell of parity {FAILED}" in text
+
+
+def test_a_speed_up_says_that_the_cpus_side_is_not_proved(tmp_path):
+    outcomes = [("torch", {}, ok(2, 2.1, 2.2), UNKNOWN), ("torch", {"device": "cuda"}, ok(1, 1.1, 1.2), PROVED)]
+    text = study(tmp_path, outcomes).table("speedup", "markdown")
+    ((_, _, cpu, gpu, times),) = rows(text)
+    assert "(" in cpu and "(" not in gpu and "(" in times
+    assert f"it is held against a cell of parity {UNKNOWN}" in text
+
+
+def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
+    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), FAILED)]
+    text = study(tmp_path, outcomes).table("time", "markdown")
+    assert "**" not in text and "None marked, mxnet is ahead and fails parity" in text
+
+
+def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
+    outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), UNKNOWN)]
+    text = study(tmp_path, outcomes).table("time", "markdown")
+    assert "**1.01" in text and "Not proved to train the same function: mxnet" in text
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
+def test_two_studies_side_by_side_are_marked(tmp_path, style):
+    sides = [study(tmp_path / one, [("torch", {}, ok(1, 1.1, 1.2), one)]) for one in (PROVED, FAILED)]
+    frame = sides[0].beside(sides[1])
+    assert (frame["parity_a"].tolist(), frame["parity_b"].tolist()) == ([PROVED], [FAILED])
+    text = tables.RENDERERS[style](side_by_side.table(*sides))
+    assert f"parity {FAILED}" in text and text.count("(1)") + text.count("{1}") >= 1
+
+
+def test_a_sweep_names_what_is_not_proved(tmp_path):
+    outcomes = [("torch", {"batch_size": size}, ok(1, 1.1, 1.2), UNKNOWN) for size in (1, 2)]
+    outcomes.append(("mxnet", {"batch_size": 1}, ok(1, 1.1, 1.2), PROVED))
+    sweep = Stability(study(tmp_path, outcomes))
+    for table in (stability_tables.largest_table(sweep), stability_tables.memory_table(sweep)):
+        assert "Parity unverified: torch alexnet." in table.remarks
+
+
+def test_a_verdict_that_fails_is_not_said_to_be_provable():
+    notes = Notes()
+    assert [notes.verdict(one) for one in (FAILED, UNKNOWN, PROVED, None)] == [1, 2, 0, 0]
+    assert notes.texts[0] == f"parity {FAILED}"
+    assert "`framework-compare verify`" in notes.texts[1] and "the study anew" in notes.texts[1]

@@ -76,7 +76,8 @@ def event_lines(epochs: int, seconds: int) -> bytes:
     for n in range(2 * seconds):
         lines.append({"event": "progress", "t_ns": n, "epoch": 1, "steps": n})
     for n in range(epochs):
-        fields = dict(start_ns=n, end_ns=n + 1, data_wait_ns=1, images=791, steps=50, loss=1.0, step_ns=[1, 2, 3])
+        times = dict(start_ns=10 * n, end_ns=10 * n + 9, data_wait_ns=1, step_ns=[1, 2, 3])
+        fields = dict(**times, images=791, steps=50, loss=1.0)
         lines.append({"event": "epoch", "t_ns": n, "number": n + 1, **fields})
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 

@@ -88,11 +88,15 @@ class Epoch:
         return (self.end_ns - self.start_ns) / 1e9
 
 
+# Operators are the host's, CUDA functions what it calls of that API, kernels the device's.
+PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
+
+
 @dataclasses.dataclass(frozen=True)
 class ProfileRow:
     """What the profiled steps of a run spent under one name, without what others called from it spent."""
 
-    kind: str  # "operator" (host), "cuda-runtime" (host calls of the CUDA API) or "kernel" (device)
+    kind: str  # of PROFILE_KINDS
     name: str
     calls: int
     self_s: float

@@ -6,13 +6,14 @@ A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.events import parse
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Run
+from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run
 
 _NONE = type(None)
 _KINDS: Dict[str, FrozenSet[type]] = {
@@ -25,7 +26,7 @@ _KINDS: Dict[str, FrozenSet[type]] = {
 }
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
-_SPANS = {"Phase": operator.ge, "Epoch": operator.gt}
+_SPANS = {Phase: operator.ge, Epoch: operator.gt}
 Columns = Dict[str, Sequence[Any]]
 
 
@@ -38,8 +39,17 @@ def _kinds(record: Any) -> Dict[str, FrozenSet[type]]:
     return {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
 
 
-_CONFIG = _kinds(TrainConfig)
-_RUN = {**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"])}
+class Kinds:
+    """What the fields of a row may be."""
+
+    def __init__(self, kinds: Dict[str, FrozenSet[type]]) -> None:
+        self.of = kinds
+        self.floats = [name for name, allowed in kinds.items() if float in allowed]
+
+
+_DEFAULTS = TrainConfig().to_dict()
+_CONFIG = Kinds(_kinds(TrainConfig))
+_RUN = Kinds({**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"])})
 
 
 def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
@@ -57,10 +67,10 @@ def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
 def config(text: Any) -> Dict[str, Any]:
     """The fields of a TrainConfig from how they are stored; those that an earlier version did not have by default."""
     found = document(text, dict, "config")
-    missing, unknown = set(_CONFIG) - set(found), set(found) - set(_CONFIG)
+    missing, unknown = _DEFAULTS.keys() - found.keys(), found.keys() - _DEFAULTS.keys()
     if missing and unknown:
         raise Unsound(f"its config has no {min(missing)} but {_shown(min(unknown))}")
-    found = {**TrainConfig().to_dict(), **found}
+    found = {**_DEFAULTS, **found}
     _check(found, _CONFIG)
     return found
 
@@ -101,10 +111,13 @@ def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
         if not set(map(type, values)) <= allowed or (float in allowed and any(x in values for x in _INFINITE)):
             found = {n: value for n, value in enumerate(values) if type(value) not in allowed or value in _INFINITE}
             faults.update({n: f"its {name} is {_shown(value)}" for n, value in found.items() if n not in faults})
-    holds = _SPANS.get(record.__name__)
+    holds = _SPANS.get(record)
     for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"]) if holds else ()):
         if n not in faults and not holds(end, start):
             faults[n] = "it ends before it begins"
+    for n, kind in enumerate(columns["kind"] if record is ProfileRow else ()):
+        if kind not in PROFILE_KINDS:
+            faults.setdefault(n, f"its kind is {_shown(kind)}")
     return sorted(faults), faults[min(faults)] if faults else ""
 
 
@@ -115,12 +128,21 @@ def numbers(found: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
     return found if whole else None
 
 
-def _check(row: Mapping[str, Any], kinds: Mapping[str, FrozenSet[type]]) -> None:
-    for name, allowed in kinds.items():
-        if name not in row:
-            raise Unsound(f"it has no {name}")
-        if type(row[name]) not in allowed or row[name] in _INFINITE:
-            raise Unsound(f"its {name} is {_shown(row[name])}")
+def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
+    name = _unlike(tuple(row), tuple(map(type, row.values())), kinds)
+    if name is not None and name not in row:
+        raise Unsound(f"it has no {name}")
+    name = name or next((number for number in kinds.floats if row[number] in _INFINITE), None)
+    if name:
+        raise Unsound(f"its {name} is {_shown(row[name])}")
+
+
+# Thousands of rows are of one kind.
+@functools.lru_cache(maxsize=64)
+def _unlike(names: Tuple[str, ...], types: Tuple[type, ...], kinds: "Kinds") -> Optional[str]:
+    """The first field that a row lacks, or has of another kind."""
+    found = dict(zip(names, types))
+    return next((name for name, allowed in kinds.of.items() if found.get(name) not in allowed), None)
 
 
 def _shown(value: Any) -> str:

@@ -9,14 +9,13 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT
-from framework_compare.records import Epoch, Phase, ProfileRow
+from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow
 from framework_compare.statuses import TOLD, Verdict
 
 MAX_WARNINGS = 100
 MAX_PHASES = 100
 MAX_PROFILE_ROWS = 300
 MAX_PROFILE_NAME = 300
-PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
 MAX_NAME = 100
 MAX_DEPTH = 20
 LARGEST = (1 << 63) - 1  # what SQLite holds

@@ -304,6 +304,7 @@ def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tm
         ("UPDATE sample SET rss_bytes = 'x' WHERE rowid = 1", "samples", 3999),
         ("UPDATE energy SET energy_j = 'x' WHERE rowid = 1", "energy", 1),
         ("UPDATE profile SET self_s = 'x'", "profile", 0),
+        ("UPDATE profile SET kind = 'bogus'", "profile", 0),
     ],
 )
 def test_a_row_of_a_run_that_is_not_as_it_was_stored_is_left_out_and_told(tmp_path, query, table, left):

@@ -147,6 +147,7 @@ def _resolve_threads(settings: Mapping[str, Any]) -> Dict[str, Any]:
 
 def check_config(config: TrainConfig) -> None:
     """UsageError for the first field whose value is not allowed."""
+    check_device(config.device)
     for name, allowed in CHOICES.items():
         if getattr(config, name) not in allowed:
             raise UnknownNameError(name, getattr(config, name), allowed)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 
 import pytest
 
-from framework_compare.parity import cache
+from framework_compare.errors import UnknownNameError
+from framework_compare.parity import cache, curves
+from framework_compare.parity import verify as ladder
 from framework_compare.parity.result import PASSED, Level, Parity
 
 HELD = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=(Level(0, True), Level(1, True, "fc", 1e-7, 0.5)))
@@ -54,3 +58,17 @@ def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
     cache.save("key", {})
     (own_cache / "parity" / "key.json").write_text(content)
     assert load("key") is None
+
+
+def test_an_unknown_device_is_a_wrong_request(own_cache):
+    command = [sys.executable, "-m", "framework_compare.cli", "verify", "--device", "gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown device 'gpu'; allowed: cpu, cuda, cuda:N" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("ask", [ladder.verify, lambda *names, **more: curves.train_curves(*names, ".", **more)])
+def test_an_unknown_device_is_told_before_anything_is_made(own_cache, ask):
+    with pytest.raises(UnknownNameError, match="unknown device 'gpu'"):
+        ask("torch", "alexnet", device="gpu")
+    assert not own_cache.exists()

@@ -149,13 +149,14 @@ def resume(
     retry = check_retry(retry)
     given = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     mode = None if verify is None else check_mode(verify)
-    with Store.open(check_folder("study", study), readonly=False) as store, watcher:
+    folder = check_folder("study", study)
+    with Store.open(folder, readonly=False) as store, watcher:
         if "stability" in store.settings():
             raise UsageError(of_sweep(store.folder, store.settings()))
         check_same_machine(store, machine.describe())
         how = _as_planned(store, given, index)
         Study(store, dataclasses.replace(how, verify=mode or how.verify), watcher).run(retry)
-    return Comparison.load(study)
+    return Comparison.load(folder)
 
 
 def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> HowToRun:

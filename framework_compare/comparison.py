@@ -95,8 +95,8 @@ class Comparison:
     def damage(self) -> List[str]:
         """What was left out of the frames read so far, as the file holds something else there: a sentence a table."""
         return [
-            f"{self.folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out ({fault}); "
-            f"`framework-compare export {self.folder} --out FOLDER` saves what can be read"
+            f"{self.folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out "
+            f"({fault}); `framework-compare export {self.folder} --out FOLDER` saves what can be read"
             for table, (rows, fault) in self._damage.items()
         ]
 

@@ -89,7 +89,7 @@ def _columns(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
     return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
 
 
-def sound_columns(store: "Store", table: str, kind: Any, columns: Dict[str, Sequence[Any]]) -> Dict[str, List[Any]]:
+def sound_columns(store: "Store", table: str, kind: Any, columns: soundness.Columns) -> Dict[str, List[Any]]:
     """Stored columns of a record without the rows that are not sound, which the store is told of."""
     faulty, fault = soundness.rows(kind, columns)
     if faulty:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
-    """Open a file, unbuffered, for what `flags` say; OSError for a link, or a pipe, which would be waited on for ever."""
+    """Open a file, unbuffered, for what `flags` say; OSError for a link, or a pipe, which may be waited on for ever."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

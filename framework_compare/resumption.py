@@ -57,7 +57,8 @@ def check_same_sweep(store: Store, cells: Sequence[Cell], settings: Mapping[str,
         for name in ("batch_sizes", "search")
         if before.get(name) != now[name]
     ]
-    found += [text for text in _different_settings(_first_cells(store, before), cells) if not text.startswith("batch_size:")]
+    planned = _first_cells(store, before)
+    found += [text for text in _different_settings(planned, cells) if not text.startswith("batch_size:")]
     found += _different_request(store.settings(), settings)
     found += _different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     _refuse(store, found, "name another folder, or give the sweep as it was begun")

@@ -27,7 +27,7 @@ _KINDS: Dict[str, FrozenSet[type]] = {
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
 _SPANS = {Phase: operator.ge, Epoch: operator.gt}
-Columns = Dict[str, Sequence[Any]]
+Columns = Mapping[str, Sequence[Any]]
 
 
 class Unsound(ValueError):
@@ -53,7 +53,7 @@ _RUN = Kinds({**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id
 
 
 def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
-    """A row of a run and its cell, with `config`, `gauges` and `warnings` read; Unsound for one that was not stored so."""
+    """A row of a run and its cell, with `config`, `gauges` and `warnings` read; Unsound where it was not stored so."""
     _check(row, _RUN)
     if row["status"] not in STATUSES:
         raise Unsound(f"its status is {_shown(row['status'])}")
@@ -111,10 +111,10 @@ def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
         if not set(map(type, values)) <= allowed or (float in allowed and any(x in values for x in _INFINITE)):
             found = {n: value for n, value in enumerate(values) if type(value) not in allowed or value in _INFINITE}
             faults.update({n: f"its {name} is {_shown(value)}" for n, value in found.items() if n not in faults})
-    holds = _SPANS.get(record)
-    for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"]) if holds else ()):
-        if n not in faults and not holds(end, start):
-            faults[n] = "it ends before it begins"
+    if record in _SPANS:
+        for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"])):
+            if n not in faults and not _SPANS[record](end, start):
+                faults[n] = "it ends before it begins"
     for n, kind in enumerate(columns["kind"] if record is ProfileRow else ()):
         if kind not in PROFILE_KINDS:
             faults.setdefault(n, f"its kind is {_shown(kind)}")

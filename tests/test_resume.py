@@ -131,7 +131,8 @@ def refusing(monkeypatch):
 
     def record(folder, cells, ready, mode, say):
         modes.append(mode)
-        return {in_study.key(in_study.row_of(cell)): "parity is required" for cell in cells} if mode == "require" else {}
+        refused = cells if mode == "require" else ()
+        return {in_study.key(in_study.row_of(cell)): "parity is required" for cell in refused}
 
     monkeypatch.setattr(in_study, "record", record)
     return modes
@@ -150,7 +151,7 @@ def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherw
 
 
 @pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
-def test_a_study_of_an_older_schema_that_says_less_of_its_request_is_gone_on_with(version, study, tmp_path, monkeypatch):
+def test_an_older_study_that_says_less_of_its_request_is_gone_on_with(version, study, tmp_path, monkeypatch):
     now = study("fine").folder
     with Store.open(now) as store:
         cells, machine, settings = [cell for _, cell in store.cells()], store.machine(), store.settings()
@@ -286,7 +287,7 @@ def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, st
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its-own", "of-another"])
-def test_a_list_under_the_name_of_earlier_versions_is_used_where_it_is_the_data_sets_own(own, study, pictures, tmp_path):
+def test_a_list_under_its_earlier_name_is_used_where_it_is_the_data_sets_own(own, study, pictures, tmp_path):
     shutil.copytree(pictures, tmp_path / "my pics")
     folder = study("fine", dataset=tmp_path / "my pics").folder
     forget(folder, 1)

@@ -435,6 +435,19 @@ def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words
     assert [one.number for one in failed][:1] == [level] and words in failed[0].where, found.column()
 
 
+def test_a_mistake_that_only_other_settings_show_fails_level_3(mutate):
+    mutate(
+        """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, weight_decay=config.weight_decay or 1e-3))
+"""
+    )
+    found = climb()
+    assert (found.status, found.highest) == ("failed", 2) and "as a cell trains" in found.worst.where
+    assert climb().status == "failed"
+
+
 def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     mark = tmp_path / "killed"
     body = f"""

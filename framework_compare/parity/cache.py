@@ -8,7 +8,7 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, TypeVar
+from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
 from framework_compare import staging
 from framework_compare.graph import Graph
@@ -32,6 +32,12 @@ def network_key(
 def pipeline_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
     """Name of the verdict on level 4, the same for all networks; the number of loader workers chooses a path, too."""
     return _digest(framework, version, config, {"pipeline": True, "loader_workers": config.loader_workers})
+
+
+def practice_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
+    """Name of the verdict on the small network's training, the same for all networks."""
+    native = config.loader_workers if config.pipeline == "native" else None
+    return _digest(framework, version, config, {"practice": True, "native": native})
 
 
 def _digest(framework: Framework, version: Optional[str], config: TrainConfig, more: Mapping[str, Any]) -> str:
@@ -63,6 +69,10 @@ def load_pipeline(key: str) -> Optional[Level]:
     return _made(lambda document: Level(**document), load(key))
 
 
+def load_levels(key: str) -> Optional[List[Level]]:
+    return _made(lambda document: [Level(**level) for level in document["levels"]], load(key))
+
+
 def load_curve(key: str) -> Optional[Mapping[str, Any]]:
     """What `parity.curves` keeps: {"value": ...}."""
     document = load(key)
@@ -79,6 +89,8 @@ def _made(make: Callable[[Any], Made], document: Any) -> Optional[Made]:
 
 
 def _is_sound(found: Any) -> bool:
+    if isinstance(found, list):
+        return all(map(_is_sound, found))
     if isinstance(found, Parity):
         words = (found.framework, found.version, found.model, found.execution, found.reason, found.diverges)
         known = found.status in (PASSED, FAILED) and all(isinstance(word, str) for word in words)

@@ -54,9 +54,9 @@ def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) ->
 
 
 def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
-    """What chance leaves of an array's error in a sum of its numbers; a few draws may have less by luck."""
+    """What chance leaves of an array's error in a sum of its numbers, four deviations; draws may have less by luck."""
     return {
-        name + along: off[name] / float(np.sqrt(exact.weights[name].size))
+        name + along: off[name] * min(1.0, 4 / float(np.sqrt(exact.weights[name].size)))
         for name in exact.gradients
         for along in ALONG.values()
     }

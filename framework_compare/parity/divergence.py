@@ -46,9 +46,9 @@ def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any],
         return ""
     backward = failed.number == 2  # the last parameter that is wrong is where the gradient went wrong first
     name, end = wrong[-1 if backward else 0]
-    what = "backward from the loss, the first gradient that differs" if backward else "after the steps, the first that differs"
+    what = "backward from the loss, the first gradient" if backward else "after the steps, the first"
     op = next((f" ({node.op})" for node in judge.graph.nodes if node.name == name.rpartition(".")[0]), "")
-    return f"{what}: {name}{op} {_values(end, *compared[name], judge.reference.initial.get(name))}"
+    return f"{what} that differs: {name}{op} {_values(end, *compared[name], judge.reference.initial.get(name))}"
 
 
 def _values(end: str, found: np.ndarray, exact: np.ndarray, initial: Optional[np.ndarray]) -> str:

@@ -73,11 +73,12 @@ def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> 
     given = _held_batches(graph)
     ramps.write(folder / "pictures", CLASSES)
     plain = {"ask": "train", "name": "train", "batches": str(_save(given, folder / "held.npz"))}
-    heavy = {"ask": "train", "name": "train", "pictures": str(folder / "pictures" / "pictures.json")}
-    found = [
-        _steps(run_tasks, [build, plain], graph, config, "held batches", PLAIN, given),
-        _steps(run_tasks, [build, heavy], graph, config, "the native pipeline", {**HEAVY, "pipeline": "native"}),
-    ]
+    found = [_steps(run_tasks, [build, plain], graph, config, "held batches", PLAIN, given)]
+    if config.pipeline == "native":
+        heavy = {"ask": "train", "name": "train", "pictures": str(folder / "pictures" / "pictures.json")}
+        found.append(_steps(run_tasks, [build, heavy], graph, config, "the native pipeline", HEAVY))
+    else:
+        found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", HEAVY, given))
     return max((one for one in found if one), key=lambda one: one[2])
 
 

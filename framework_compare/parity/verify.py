@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from framework_compare import environments, planning, registry
 from framework_compare.environments import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph
-from framework_compare.parity import cache, pipelines
+from framework_compare.parity import cache, pipelines, practice
 from framework_compare.parity.divergence import first_divergence
 from framework_compare.parity.ladder import Judge, wider_than_claimed
 from framework_compare.parity.reference import Questions, Reference, make_reference
@@ -65,8 +65,8 @@ def verify(
     """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
 
     settings are fields of TrainConfig, as for `compare`: device, precision and execution (may be lists), tuning,
-    image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers wrote; by
-    default nothing is.
+    image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers
+    wrote; by default nothing is.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
@@ -126,7 +126,9 @@ class Climb:
             if found.status != UNSUPPORTED and not found.reason:  # what was lacking, or killed, need not be next time
                 cache.save(key, found.to_dict())
         found = dataclasses.replace(found, model=model)
-        return found if found.status == UNSUPPORTED else self._with_pipeline(found, config, environment)
+        if found.status == UNSUPPORTED:
+            return found
+        return self._with_pipeline(self._with_practice(found, config, environment), config, environment)
 
     def network(self, framework: str, model: str, config: TrainConfig) -> Parity:
         """Levels 0 to 3 and 5 from a worker, whatever is cached; EnvironmentUnavailable without an environment."""
@@ -136,16 +138,28 @@ class Climb:
         return self._climb(framework, model, planning.build_graph(model, config), config, environment)
 
     def cached(self, framework: str, model: str, config: TrainConfig) -> Optional[Parity]:
-        """The verdict if both of its parts are known, else None; no worker is started."""
+        """The verdict if all of its parts are known, else None; no worker is started."""
         entry, environment = registry.framework(framework), self.ready[framework]
         if isinstance(environment, Run):
             return None
         graph = planning.build_graph(model, config)
         found = cache.load_network(cache.network_key(entry, _version(environment), graph, config, self.questions))
         level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
-        if found is None or level is None:
+        practised = cache.load_levels(cache.practice_key(entry, _version(environment), config))
+        if found is None or level is None or practised is None:
             return None
-        return with_level(dataclasses.replace(found, model=model), level)
+        return with_level(with_practice(dataclasses.replace(found, model=model), practised), level)
+
+    def _with_practice(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
+        key = cache.practice_key(registry.framework(found.framework), _version(environment), config)
+        levels = None if self.fresh and key not in self._climbed else self._climbed.get(key) or cache.load_levels(key)
+        if levels is None:
+            self.say(f"{found.framework} {config.precision} {config.execution}: training as cells train")
+            levels = practice.judge(self._launcher(found.framework, config, environment), config)
+            self._climbed[key] = levels
+            if all(level.passed for level in levels):  # a worker may have been killed
+                cache.save(key, {"levels": [dataclasses.asdict(level) for level in levels]})
+        return with_practice(found, levels)
 
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         needless = _no_use(config)
@@ -242,6 +256,15 @@ def _no_use(config: TrainConfig) -> Optional[Level]:
 def _version(environment: Environment) -> str:
     """A framework's, by which verdicts are kept; where no metadata has it, that of all packages that are there."""
     return environment.version or ", ".join(f"{name} {version}" for name, version in sorted(environment.packages.items()))
+
+
+def with_practice(found: Parity, levels: Sequence[Level]) -> Parity:
+    """A verdict with what failed in the small network's training, where its own level held."""
+    held = {level.number for level in found.levels if level.passed}
+    for level in levels:
+        if not level.passed and level.number in held:
+            found = with_level(found, level)
+    return found
 
 
 def with_level(found: Parity, level: Level) -> Parity:

@@ -107,6 +107,18 @@ def test_of_a_damaged_study_what_can_be_read_is_exported_and_the_file_left_alone
     assert rows["cell"] == 40 and rows["sample"] > 39 * 200 * 0.8, rows
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_a_column_that_damage_made_of_several_kinds_is_exported(study, tmp_path, kind):
+    if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        pytest.skip("needs pyarrow: pip install 'framework-compare[parquet]'")
+    with Store.open(study, readonly=False) as store:
+        store._connection.execute("UPDATE run SET wall_s = 'x', reason = x'ff', exit_code = 3 WHERE run_id = 1")
+    done = export(study, tmp_path / "out", kind)
+    assert any("of table run 1 row is left out" in line for line in done.damage)
+    first = read(tmp_path / "out" / f"run.{kind}").iloc[0]
+    assert (first.wall_s, first.reason, int(first.exit_code)) == ("x", "b'\\xff'", 3)
+
+
 def test_a_file_without_anything_to_read_is_told(study, tmp_path):
     (study / FILE).write_bytes(b"\xff" * 100_000)
     with pytest.raises(StudyError, match="damaged or no SQLite file"):

@@ -120,7 +120,8 @@ def _parquet(frame: "pd.DataFrame", path: Path) -> None:
 
 def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
-    mixed = [name for name in frame.select_dtypes(object) if frame[name].dropna().map(type).nunique() > 1]
+    texts = [name for name in frame.columns if frame[name].dtype.kind == "O"]
+    mixed = [name for name in texts if frame[name].dropna().map(type).nunique() > 1]
     return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import tempfile
@@ -34,15 +35,17 @@ from framework_compare.records import Run
 Array = np.ndarray
 Batches = Sequence[Tuple[Array, Array]]
 VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
-DRAWS = 2  # float32 runs: the first sums in blocks, the other one by one and from pictures moved by a unit
+# Float32 runs: the first sums in blocks, the others one by one and from pictures moved by a unit. With the exact one they
+# are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
+DRAWS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
     """Losses before each step of one model: in float64, of each framework, and what float32 rounding explains.
 
-    yardstick: for each step, the most that rounding of the logits may have moved a loss up to then, in any float32
-    run of the oracle; with the rounding of a loss itself, and the spacing of float32 numbers there. failures,
+    yardstick: for each step, the most that rounding of the logits may have set the losses of two runs of the oracle
+    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers there. failures,
     unsupported: why a framework has no curve.
     """
 
@@ -202,8 +205,12 @@ class Lesson:
 
 
 def yardstick(exact: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], labels: Sequence[Array]) -> List[float]:
-    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step."""
-    moves = [[_most_moved(*pair) for pair in zip(run["logits"], exact["logits"])] for run in runs]
+    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
+
+    Any two of the runs count, the exact one included, as any two frameworks are compared.
+    """
+    pairs = itertools.combinations([exact, *runs], 2)
+    moves = [[_most_moved(*logits) for logits in zip(first["logits"], second["logits"])] for first, second in pairs]
     own = [
         abs(loss - float(oracle.cross_entropy(np.array(logits), found)[0]))
         for run in runs

@@ -40,6 +40,7 @@ class Transcript:
     def add(self, event: Dict[str, Any]) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
         try:
+            self._time(event["t_ns"])
             getattr(self, "_" + event["event"])(event)
         except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None

@@ -77,6 +77,12 @@ def test_a_phase_that_cannot_have_been_is_malformed(ends):
             transcript.add({"event": "phase", "name": "build", "edge": edge, "t_ns": t_ns})
 
 
+@pytest.mark.parametrize("t_ns", [-5, 1 << 62, True, 1.5])
+def test_an_event_of_another_time_is_malformed(t_ns):
+    with pytest.raises(ProtocolError, match="malformed progress event"):
+        Transcript(0, epochs=1).add({"event": "progress", "t_ns": t_ns, "epoch": 1, "steps": 1})
+
+
 def test_settings_too_deep_to_be_written_again_are_malformed():
     settings = {}
     for _ in range(900):

@@ -42,7 +42,7 @@ def verify(
     """Prove that the frameworks train the same function: level by level against a float64 reference.
 
     Exit code 1 if a level does not hold, a framework cannot be installed, or nothing could be proved at all. Verdicts are
-    cached; a change of framework version or adapter asks anew.
+    cached; another state of the worker's source, the environment's packages or the GPU asks anew.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")

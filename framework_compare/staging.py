@@ -46,24 +46,28 @@ ENTRY = "import sys\n\nfrom framework_compare.worker import main\n\nif __name__ 
 def stage(framework: Framework) -> Path:
     """Folder whose `run_worker.py` runs this framework's jobs; made once for each state of the source."""
     files = _files(framework)
-    digest = hashlib.sha256()
-    for name, content in sorted(files.items()):
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    folder = cache_dir() / "worker" / f"{framework.name}-{digest.hexdigest()[:16]}"
+    folder = cache_dir() / "worker" / f"{framework.name}-{_digest(files)[:16]}"
     if not folder.is_dir():
         _write(folder, files)
     return folder
+
+
+def checksum(framework: Framework) -> str:
+    """SHA-256 of all that `stage` would give a worker now; nothing is written."""
+    return _digest(_files(framework))
+
+
+def _digest(files: Dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
 
 
 def trainer_target(framework: Framework) -> str:
     """ "module:Class" under which the staged worker finds the adapter."""
     module, _, name = framework.trainer.rpartition(":")
     return f"framework_compare.adapters.{_source(module).stem}:{name}"
-
-
-def adapter_checksum(framework: Framework) -> str:
-    """SHA-256 of the adapter's file, by which a verdict on it is kept."""
-    return hashlib.sha256(_source(framework.trainer.rpartition(":")[0]).read_bytes()).hexdigest()
 
 
 def _files(framework: Framework) -> Dict[str, bytes]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from framework_compare import gpu_support, oracle, registry, staging
+from framework_compare.environments import Environment
 from framework_compare.errors import UnknownNameError
 from framework_compare.parity import cache, curves
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.result import PASSED, Level, Parity
+from framework_compare.parity.state import requirements, state
+from framework_compare.parity.workers import RunTasks
+from framework_compare.protocol import TrainConfig
+from framework_compare.registry import Framework
 
+PLUGINS = Path(__file__).parent / "plugins"
 HELD = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=(Level(0, True), Level(1, True, "fc", 1e-7, 0.5)))
 
 
@@ -72,3 +81,115 @@ def test_an_unknown_device_is_told_before_anything_is_made(own_cache, ask):
     with pytest.raises(UnknownNameError, match="unknown device 'gpu'"):
         ask("torch", "alexnet", device="gpu")
     assert not own_cache.exists()
+
+
+THERE = {"torch": "2.13.0", "torchvision": "0.28.0", "pillow": "13.0.0", "numpy": "2.4.6", "pytest": "9.0"}
+
+
+def environment(managed: bool = True, version: "str | None" = "2.13.0", **packages: str) -> Environment:
+    return Environment("torch", Path(sys.executable), version, managed, "3.11.2", {**THERE, **packages})
+
+
+def key(where: Environment, device: str = "cpu", framework: str = "torch") -> str:
+    entry = registry.framework(framework)
+    return cache.pipeline_key(entry, state(entry, where, device), TrainConfig(device=device))
+
+
+@pytest.mark.parametrize("managed", [True, False], ids=["managed", "own"])
+@pytest.mark.parametrize("name", ["torchvision", "pillow", "simplejpeg", "numpy", "nvidia-cudnn-cu12"])
+def test_another_version_of_what_computes_asks_anew(managed, name):
+    assert key(environment(managed)) != key(environment(managed, **{name: "0.1"}))
+
+
+def test_what_computes_nothing_in_a_users_own_interpreter_changes_nothing():
+    assert key(environment(False)) == key(environment(False, pytest="10.0"))
+
+
+def test_in_a_managed_environment_all_packages_count():
+    assert key(environment()) != key(environment(pytest="10.0"))
+
+
+def test_without_a_version_of_the_framework_all_packages_count():
+    assert key(environment(False, None)) != key(environment(False, None, pytest="10.0"))
+
+
+@pytest.mark.parametrize(
+    "framework, some",
+    [
+        ("torch", {"torch", "torchvision"}),
+        ("jax", {"jax", "jaxlib", "optax", "grain", "jax-cuda13-plugin"}),
+        ("tensorflow", {"tensorflow", "tensorflow-cpu", "keras"}),
+        ("paddle", {"paddlepaddle", "paddlepaddle-gpu"}),
+        ("mxnet", {"mxnet", "mxnet-cu112"}),
+    ],
+)
+def test_what_computes_is_named_by_the_requirements_of_every_device(framework, some):
+    assert requirements(registry.framework(framework)) >= {*some, "numpy", "pillow", "simplejpeg"}
+
+
+def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch, tmp_path):
+    before, source = key(environment()), staging._source
+    changed = tmp_path / "order.py"
+    changed.write_text(source("framework_compare.datasets.order").read_text() + "# another state\n")
+    name = "framework_compare.datasets.order"
+    monkeypatch.setattr(staging, "_source", lambda module: changed if module == name else source(module))
+    assert key(environment()) != before
+
+
+def test_another_class_of_the_same_adapter_file_asks_anew(monkeypatch):
+    before, entry = key(environment()), registry.framework("torch")
+    monkeypatch.setitem(registry.FRAMEWORKS, "torch", dataclasses.replace(entry, trainer=entry.trainer + "2"))
+    assert key(environment()) != before
+
+
+def test_another_gpu_asks_anew_and_none_is_looked_for_on_a_cpu(monkeypatch):
+    names = iter(["NVIDIA A100", "NVIDIA H200"])
+    monkeypatch.setattr(gpu_support, "look", lambda device: gpu_support.Gpu(next(names), (9, 0), "580"))
+    assert key(environment(), "cpu") == key(environment(), "cpu")
+    assert key(environment(), "cuda") != key(environment(), "cuda")
+
+
+def test_without_a_gpu_a_key_can_be_made(monkeypatch):
+    def none(device):
+        raise gpu_support.NoGpu("no driver", "get one")
+
+    monkeypatch.setattr(gpu_support, "look", none)
+    assert key(environment(), "cuda") == key(environment(), "cuda")
+
+
+@pytest.fixture
+def honest(tmp_path, monkeypatch, own_cache):
+    """The framework `honest`, which is the reference in float32 and has one execution; what a climb of it says."""
+    path = tmp_path / "honest.py"
+    path.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())
+    entry = Framework("honest", f"{path}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "honest", entry)
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+
+    def climb(models=("small",), **settings):
+        said = []
+        where = ladder.Where(python={"honest": sys.executable})
+        found = ladder.verify(["honest"], models, image_size=32, threads=1, where=where, say=said.append, **settings)
+        return [one.status for one in found], said
+
+    return climb
+
+
+def test_an_execution_that_is_lacking_is_found_before_a_reference_is_made(honest, own_cache, monkeypatch):
+    asked = []
+    monkeypatch.setattr(RunTasks, "__call__", lambda *a, _call=RunTasks.__call__: asked.append(a) or _call(*a))
+    assert honest(("small", "mobilenet_v2"), execution="graph") == (["unsupported"] * 2, [])
+    assert len(asked) == 1
+    assert not (own_cache / "parity").exists()
+
+
+def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):
+    statuses, said = honest(execution=["default", "graph"])
+    assert statuses == ["passed", "unsupported"] and sum("reference" in line for line in said) == 1
+
+
+def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environment(honest, monkeypatch):
+    assert honest()[1] and not honest()[1]
+    monkeypatch.setattr(ladder, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
+    said = honest()[1]
+    assert any("levels 0 to 3" in line for line in said) and any("native pipeline" in line for line in said)

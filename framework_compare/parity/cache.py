@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
-from framework_compare import staging
 from framework_compare.graph import Graph
 from framework_compare.parity.result import FAILED, PASSED, Level, Parity
 from framework_compare.paths import cache_dir
@@ -20,32 +19,30 @@ from framework_compare.registry import Framework
 # Settings that choose a framework's code path; the others do not change what function is trained.
 PATHS = ("device", "precision", "execution", "tuning")
 Made = TypeVar("Made")
+State = Any  # of framework and environment, as `parity.state` describes it
 
 
-def network_key(
-    framework: Framework, version: Optional[str], graph: Graph, config: TrainConfig, questions: Any
-) -> str:
+def network_key(framework: Framework, state: State, graph: Graph, config: TrainConfig, questions: Any) -> str:
     """Name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
-    return _digest(framework, version, config, {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions)})
+    return _digest(framework, state, config, {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions)})
 
 
-def pipeline_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
+def pipeline_key(framework: Framework, state: State, config: TrainConfig) -> str:
     """Name of the verdict on level 4, the same for all networks; the number of loader workers chooses a path, too."""
-    return _digest(framework, version, config, {"pipeline": True, "loader_workers": config.loader_workers})
+    return _digest(framework, state, config, {"pipeline": True, "loader_workers": config.loader_workers})
 
 
-def practice_key(framework: Framework, version: Optional[str], config: TrainConfig) -> str:
+def practice_key(framework: Framework, state: State, config: TrainConfig) -> str:
     """Name of the verdict on the small network's training, the same for all networks."""
     native = config.loader_workers if config.pipeline == "native" else None
-    return _digest(framework, version, config, {"practice": True, "native": native})
+    return _digest(framework, state, config, {"practice": True, "native": native})
 
 
-def _digest(framework: Framework, version: Optional[str], config: TrainConfig, more: Mapping[str, Any]) -> str:
+def _digest(framework: Framework, state: State, config: TrainConfig, more: Mapping[str, Any]) -> str:
     document = {
         "ladder": _ladder_checksum(),
         "framework": framework.name,
-        "version": version,
-        "adapter": staging.adapter_checksum(framework),
+        "state": state,
         **{name: getattr(config, name) for name in PATHS},
         **more,
     }

@@ -19,13 +19,14 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare import oracle, planning, registry, staging
+from framework_compare import oracle, planning, registry
 from framework_compare.datasets.resolve import resolve
 from framework_compare.datasets.shared import SharedPipeline
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 from framework_compare.parity import cache
 from framework_compare.parity.reference import moved
+from framework_compare.parity.state import state
 from framework_compare.parity.surgery import without_dropout
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.planning import Names
@@ -167,8 +168,7 @@ class Lesson:
         entry = registry.framework(framework)
         key = {
             "framework": framework,
-            "version": environment.version,
-            "adapter": staging.adapter_checksum(entry),
+            "state": state(entry, environment, config.device),
             "graph": graph.to_dict(),
             **{name: getattr(config, name) for name in cache.PATHS},
         }

@@ -19,6 +19,7 @@ from framework_compare.parity.divergence import first_divergence
 from framework_compare.parity.ladder import Judge, wider_than_claimed
 from framework_compare.parity.reference import Questions, Reference, make_reference
 from framework_compare.parity.result import FAILED, NOT_INSTALLED, PASSED, UNSUPPORTED, Level, Parity
+from framework_compare.parity.state import state
 from framework_compare.parity.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.workers import RunTasks
 from framework_compare.planning import Names
@@ -111,6 +112,8 @@ class Climb:
         self._graph: Optional[Graph] = None
         self._references: Dict[str, Reference] = {}  # of that graph, by precision
         self._climbed: Dict[str, Any] = {}
+        self._states: Dict[Tuple[str, str], Any] = {}  # by framework and device
+        self._lacks: Dict[Tuple[str, TrainConfig], Optional[str]] = {}  # why a framework cannot run such a cell
 
     def parity(self, framework: str, model: str, config: TrainConfig) -> Parity:
         """The verdict on one framework, model and config, from the cache or from workers."""
@@ -118,7 +121,7 @@ class Climb:
         if isinstance(environment, Run):
             return _lacking(framework, environment, model, config)
         graph = planning.build_graph(model, config)
-        key = cache.network_key(entry, _version(environment), graph, config, self.questions)
+        key = cache.network_key(entry, self._state(framework, config), graph, config, self.questions)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
         if found is None:
             found = self._climb(framework, model, graph, config, environment)
@@ -143,15 +146,24 @@ class Climb:
         if isinstance(environment, Run):
             return None
         graph = planning.build_graph(model, config)
-        found = cache.load_network(cache.network_key(entry, _version(environment), graph, config, self.questions))
-        level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, _version(environment), config))
-        practised = cache.load_levels(cache.practice_key(entry, _version(environment), config))
+        found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, self.questions))
+        level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, self._state(framework, config), config))
+        practised = cache.load_levels(cache.practice_key(entry, self._state(framework, config), config))
         if found is None or level is None or practised is None:
             return None
         return with_level(with_practice(dataclasses.replace(found, model=model), practised), level)
 
+    def _state(self, framework: str, config: TrainConfig) -> Any:
+        """What verdicts on a framework are kept by, found out once a call of `verify`."""
+        key = (framework, config.device)
+        if key not in self._states:
+            environment = self.ready[framework]
+            assert isinstance(environment, Environment), f"{framework} has no environment to describe"
+            self._states[key] = state(registry.framework(framework), environment, config.device)
+        return self._states[key]
+
     def _with_practice(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
-        key = cache.practice_key(registry.framework(found.framework), _version(environment), config)
+        key = cache.practice_key(registry.framework(found.framework), self._state(found.framework, config), config)
         levels = None if self.fresh and key not in self._climbed else self._climbed.get(key) or cache.load_levels(key)
         if levels is None:
             self.say(f"{found.framework} {config.precision} {config.execution}: training as cells train")
@@ -165,7 +177,7 @@ class Climb:
         needless = _no_use(config)
         if needless is not None:
             return with_level(found, needless)
-        key = cache.pipeline_key(registry.framework(found.framework), _version(environment), config)
+        key = cache.pipeline_key(registry.framework(found.framework), self._state(found.framework, config), config)
         level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)
         if level is None or not level.asked:  # what was lacking may have been installed since
             self.say(f"{found.framework}: native pipeline")
@@ -179,7 +191,7 @@ class Climb:
     ) -> Parity:
         started = time.monotonic()
         name = f"{framework}-{model}-{config.precision}-{config.execution}"
-        reason = self._unsupported_precision(framework, config, environment, name)
+        reason = self._lack(framework, graph, config, environment)
         if reason is not None:
             return _lacking(framework, Run(UNSUPPORTED, reason, framework_version=environment.version), model, config)
         found, place = self._reference_of(graph, config.precision)
@@ -210,15 +222,16 @@ class Climb:
             dict(run.settings),
         )
 
-    def _unsupported_precision(
-        self, framework: str, config: TrainConfig, environment: Environment, name: str
-    ) -> Optional[str]:
-        """Why a framework lacks a precision, asked before a yardstick is made for nothing; all have float32."""
-        if config.precision == "fp32":
-            return None
-        run, _, folder = self._launcher(framework, config, environment)([], name)
-        shutil.rmtree(folder, ignore_errors=True)
-        return run.reason if run.status == "unsupported" else None
+    def _lack(self, framework: str, graph: Graph, config: TrainConfig, environment: Environment) -> Optional[str]:
+        """Why a framework cannot run such a cell, asked once, and before a reference is made for nothing."""
+        key = (framework, config)
+        plain = (config.device, config.precision, config.execution) == ("cpu", "fp32", "default")  # which all have
+        held = self._graph == graph and config.precision in self._references
+        if not plain and not held and key not in self._lacks:
+            run, _, folder = self._launcher(framework, config, environment)([], f"{framework}-asked")
+            shutil.rmtree(folder, ignore_errors=True)
+            self._lacks[key] = run.reason if run.status == "unsupported" else None
+        return self._lacks.get(key)
 
     def _reference_of(self, graph: Graph, precision: str) -> Tuple[Reference, Path]:
         """The reference of a precision, and the folder of the questions, which are the same for all precisions."""
@@ -251,11 +264,6 @@ def _no_use(config: TrainConfig) -> Optional[Level]:
     if config.pipeline == "native":
         return None
     return Level(4, False, f"pipeline {config.pipeline!r} has no use for the native one", asked=False)
-
-
-def _version(environment: Environment) -> str:
-    """A framework's, by which verdicts are kept; where no metadata has it, that of all packages that are there."""
-    return environment.version or ", ".join(f"{name} {version}" for name, version in sorted(environment.packages.items()))
 
 
 def with_practice(found: Parity, levels: Sequence[Level]) -> Parity:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -16,6 +15,8 @@ from framework_compare.store import FILE
 
 TABLES = ("meta", "machine", "environment", "cell", "run", "phase", "epoch", "sample", "energy", "profile")
 CACHE = "figures"
+HEADER_BYTES = 100
+MAGIC = b"SQLite format 3\0"
 MAX_GAP = 500_000  # rows of a gap that are tried one by one
 Rows = Dict[int, Tuple[Any, ...]]
 
@@ -72,18 +73,33 @@ def _quoted(name: str) -> str:
 
 @contextlib.contextmanager
 def _padded(path: Path) -> Iterator[Path]:
-    """The file, or where it was cut short a copy with zeros for what is missing: SQLite reads no shorter one."""
+    """The file, or a copy that SQLite reads: with zeros for what was cut off, and a header that is one."""
     with open(path, "rb") as file:
-        header = file.read(32)
+        found = file.read(HEADER_BYTES)
+    header = _mended(found)
     page = int.from_bytes(header[16:18], "big")
     size = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-    if path.stat().st_size >= size or not header.startswith(b"SQLite format 3"):
+    cut_short = header == found and path.stat().st_size < size
+    if header == found and not cut_short:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(path, folder))
-        os.truncate(copy, size)
+        with open(copy, "r+b") as file:
+            file.write(header)
+            if cut_short:
+                file.truncate(size)
         yield copy
+
+
+def _mended(header: bytes) -> bytes:
+    """A file's header with what is the same in every SQLite file: a bit of it that is wrong hides the whole file."""
+    if len(header) < HEADER_BYTES:
+        return header
+    modes = bytes(mode if mode in (1, 2) else 1 for mode in header[18:20])
+    schema_format = header[44:48] if int.from_bytes(header[44:48], "big") in (1, 2, 3, 4) else bytes((0, 0, 0, 4))
+    start = MAGIC + header[16:18] + modes + header[20:21] + bytes((64, 32, 32))
+    return start + header[24:44] + schema_format + header[48:]
 
 
 def _read(connection: sqlite3.Connection, table: str, columns: List[str]) -> Salvaged:

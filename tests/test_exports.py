@@ -126,6 +126,15 @@ def test_a_file_without_anything_to_read_is_told(study, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("place", [0, 15, 19, 21, 47])
+def test_a_wrong_bit_in_the_header_does_not_hide_the_rest(study, tmp_path, place):
+    content = bytearray((study / FILE).read_bytes())
+    content[place] ^= 0x10
+    (study / FILE).write_bytes(content)
+    done = export(study, tmp_path / "out", "csv")
+    assert done.damage and len(read(tmp_path / "out" / "run.csv")) == 40 and (study / FILE).read_bytes() == content
+
+
 def test_a_cut_file_gives_what_is_before_the_cut(study, tmp_path):
     content = (study / FILE).read_bytes()
     (study / FILE).write_bytes(content[: len(content) * 2 // 3])

@@ -12,7 +12,7 @@ import pytest
 
 from framework_compare import oracle, registry
 from framework_compare.environments import Environment
-from framework_compare.parity import cache, crops, in_study, pipelines, ramps
+from framework_compare.parity import cache, crops, in_study, independence, orders, pipelines, ramps
 from framework_compare.parity.ladder import Wrong
 from framework_compare.parity.result import PASSED, Level, Parity
 from framework_compare.parity.verify import Climb, Where
@@ -64,6 +64,16 @@ ALWAYS_HORIZONTAL = """
         import dataclasses
         super().__init__(dataclasses.replace(config, flip=config.flip.replace("vertical", "horizontal")))
 """
+ALWAYS_FLIPPED = """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, flip="horizontal" if config.crop == "random" else config.flip))
+"""
+WHOLE = """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, crop="none" if config.flip == "none" else config.crop))
+"""
 LATE_LABELS = """
     def epoch(self, pipeline, number):
         batches = list(pipeline.epoch(number))
@@ -73,7 +83,106 @@ LATE_LABELS = """
             start = i * self.config.batch_size
             yield self.adopt(images, labels[start : start + len(found)])
 """
+ORDERED = """
+    def epoch(self, pipeline, number):
+        from framework_compare.datasets import shared
+        size = self.config.batch_size
+
+        def epoch_order(seed, number, count):
+            random, listed = numpy.random.RandomState(number), numpy.arange(count)
+            {change}
+
+        shared.epoch_order = epoch_order
+        return super().epoch(pipeline, number)
+"""
+EXCHANGED = "i = random.randint(count - 1); listed[i : i + 2] = listed[i : i + 2][::-1]; return listed"
+BATCHES = (
+    "places = [*random.permutation(count // size), count // size]\n"
+    "            return numpy.concatenate([listed[i * size :][:size] for i in places])"
+)
+SECOND_HALF = (
+    "halves = listed[: count // 2], listed[count // 2 :]\n"
+    "            return numpy.concatenate([random.permutation(half) for half in halves])"
+)
+SHUFFLED_BATCHES = """
+    def epoch(self, pipeline, number):
+        from framework_compare.datasets import shared
+        size = self.config.batch_size
+        real = self.__dict__.setdefault("real", shared.epoch_order)
+
+        def epoch_order(seed, number, count):
+            once, places = real(seed, 0, count), numpy.random.RandomState(number).permutation(count // size)
+            return numpy.concatenate([once[i * size :][:size] for i in [*places, count // size]])
+
+        shared.epoch_order = epoch_order
+        return super().epoch(pipeline, number)
+"""
+REPEATED = """
+    def epoch(self, pipeline, number):
+        return super().epoch(pipeline, {change})
+"""
+DRAWN = """
+    def open_pipeline(self, pictures):
+        from framework_compare.datasets import preprocess
+        draw, now, seeded, flips = preprocess.draw_crop, [], preprocess.picture_state, ("horizontal", "none")
+
+        def picture_state(*which):
+            now[:] = which
+            return seeded(*which)
+
+        def draw_crop(state, width, height, *, flip):
+            crop, epoch, index = draw(state, width, height, flip=flip), now[1], now[2]
+            u, v = state.random_sample(2)
+            left = int(u * (width - crop.width + 1))
+            return {change}
+
+        if self.random_crops:
+            preprocess.picture_state, preprocess.draw_crop = picture_state, draw_crop
+        return super().open_pipeline(pictures)
+"""
+FLIPPED_BATCHES = """
+    def epoch(self, pipeline, number):
+        for place, (images, labels) in enumerate(pipeline.epoch(number)):
+            if self.random_crops and place % 2:
+                images = numpy.ascontiguousarray(images[:, :, :, ::-1])
+            yield self.adopt(images, labels)
+
+    def open_pipeline(self, pictures):
+        import dataclasses
+        if self.random_crops:
+            self.config = dataclasses.replace(self.config, flip="none")
+        return super().open_pipeline(pictures)
+"""
 MISTAKES = {
+    "two neighbours exchanged": (ORDERED.format(change=EXCHANGED), "over the whole set: places in the list"),
+    "batched before shuffled": (ORDERED.format(change=BATCHES), "not shuffled over the whole set"),
+    "the same batches in another order": (SHUFFLED_BATCHES, "of 873 neighbours of another epoch are neighbours again"),
+    "rolled by one": (ORDERED.format(change="return numpy.roll(listed, number)"), "not shuffled over the whole set"),
+    "halves shuffled apart": (ORDERED.format(change=SECOND_HALF), "list and epoch 1 have a rank correlation"),
+    "order alternates": (REPEATED.format(change="number % 2"), "epochs 1 and 3 have their pictures in the same order"),
+    "all repeats from epoch 3": (REPEATED.format(change="(number - 1) % 2 + 1"), "epochs 1 and 3 have their pictures"),
+    "one number for left and top": (
+        DRAWN.format(change="crop._replace(left=left, top=int(u * (height - crop.height + 1)))"),
+        "the place from the left and the place from the top of random crops go together",
+    ),
+    "flip by place": (
+        DRAWN.format(change="crop._replace(left=left, flip=flips[int(2 * u)])"),
+        "the place from the left and the flip of random crops go together",
+    ),
+    "flip by area": (
+        DRAWN.format(change="crop._replace(flip=flips[int(crop.width * crop.height > 18200)])"),
+        "the area and the flip of random crops go together",
+    ),
+    "flip by epoch": (DRAWN.format(change="crop._replace(flip=flips[epoch % 2])"), "in epoch 1, 0.000 of 874 pictures"),
+    "flip by picture": (
+        DRAWN.format(change="crop._replace(flip=flips[index % 2])"),
+        "the flip of a picture's random crop goes with that of another epoch",
+    ),
+    "place by picture": (
+        DRAWN.format(change="crop._replace(left=int((index * 0.618 + 0.01 * u) % 1 * (width - crop.width + 1)))"),
+        "the place from the left of a picture's random crop goes with that of another epoch",
+    ),
+    "flip by batch": (FLIPPED_BATCHES, "flips are drawn by batches"),
     "area from 0.15": (OPENED.format(change="preprocess.SCALE = (0.15, 1.0)"), "area of random crops has too narrow"),
     "area from 0.05": (OPENED.format(change="preprocess.SCALE = (0.05, 1.0)"), "area of random crops has too wide"),
     "area to 0.9": (OPENED.format(change="preprocess.SCALE = (0.08, 0.9)"), "area of random crops has too narrow"),
@@ -84,7 +193,9 @@ MISTAKES = {
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),
         "upside down",
     ),
-    "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right"),
+    "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right", "upside down"),
+    "flipped though not asked for": (ALWAYS_FLIPPED, "with flip='none' and random crops, 9", "not flipped"),
+    "whole pictures where nothing is flipped": (WHOLE, "random crops have a median area of 1.00", "not flipped"),
     "labels off by one": (EPOCH.format(change="labels = numpy.roll(labels, 1)"), "comes with the label of"),
     "labels off by a batch": (LATE_LABELS, "comes with the label of"),
     "one class index swapped": (
@@ -104,7 +215,7 @@ MISTAKES = {
 def judge(tmp_path, monkeypatch, own_cache):
     """Level 4 of the float32 reference with the methods given, in a worker of its own."""
 
-    def run(body: str = "", **settings):
+    def run(body: str = "", only=(), **settings):
         source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
         path = tmp_path / "mutated.py"
         path.write_text(source)
@@ -112,7 +223,7 @@ def judge(tmp_path, monkeypatch, own_cache):
         monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
         environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
         config = TrainConfig(threads=1, **settings)
-        return pipelines.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config)
+        return pipelines.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config, only)
 
     (tmp_path / "asked").mkdir()
     return run
@@ -126,8 +237,8 @@ def test_an_honest_pipeline_passes_whatever_its_seed(judge, seed):
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_augmentation_is_named(judge, mistake):
-    body, words = MISTAKES[mistake]
-    level = judge(body)
+    body, words, *part = MISTAKES[mistake]
+    level = judge(body, only=part or ["as trained"])
     assert not level.passed, f"{mistake} is a hole in level 4"
     assert words in level.where
 
@@ -155,6 +266,7 @@ def known(tmp_path, own_cache, monkeypatch):
     """A climb that knows of levels 0 to 3 and 5 that they hold, and of the native pipeline that it does not."""
     held = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=tuple(Level(n, True) for n in (0, 1, 2, 3, 5)))
     monkeypatch.setattr(cache, "load_network", lambda key: held)
+    monkeypatch.setattr(cache, "load_levels", lambda key: [])
     monkeypatch.setattr(cache, "load_pipeline", lambda key: Level(4, False, "blue, green, red"))
     monkeypatch.setattr(pipelines, "judge", lambda run_tasks, config: Level(4, False, "blue, green, red"))
     return Climb(tmp_path, {"torch": Environment("torch", Path(sys.executable), "1.0", False, "3.11", {})})
@@ -198,6 +310,34 @@ def test_honest_crops_pass_with_every_seed_however_a_framework_rounds(rule):
         drawn = drawn_otherwise(seed, RULES[rule])
         drawn[:, :4] += noise.normal(0, 0.07, (COUNT, 4))
         crops.check(drawn)
+
+
+def test_honest_orders_and_draws_pass_with_every_seed():
+    count, batch_size = pipelines.RAMPS, pipelines.AS_TRAINED["batch_size"]
+    for seed in range(HONEST_SEEDS):
+        rng = np.random.default_rng(seed)
+        labels = np.concatenate([rng.permutation(count) for _ in range(pipelines.EPOCHS)])
+        orders.check(labels, count, batch_size)
+        independence.check(drawn_otherwise(seed), labels, count, batch_size)
+
+
+def test_a_shuffle_buffer_that_is_too_small_is_seen():
+    count = pipelines.RAMPS
+    for seed in range(5):
+        labels = np.concatenate([buffered(count, count // 2, 10 * seed + epoch) for epoch in range(3)])
+        with pytest.raises(Wrong, match="not shuffled over the whole set"):
+            orders.check(labels, count, 32)
+
+
+def buffered(count: int, size: int, seed: int) -> np.ndarray:
+    """An order as a shuffle buffer of `size` gives it."""
+    rng, held, drawn = np.random.default_rng(seed), list(range(size)), []
+    for number in range(size, count + size):
+        place = rng.integers(len(held))
+        drawn.append(held[place])
+        held[place] = number if number < count else held[-1]
+        held = held if number < count else held[:-1]
+    return np.array(drawn)
 
 
 # What docs/fairness.md says is seen.

@@ -16,6 +16,7 @@ from framework_compare.environments import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
+from framework_compare.parity import pipelines
 from framework_compare.parity.result import Parity
 from framework_compare.parity.verify import Climb, RunTasks, Where
 from framework_compare.protocol import Pictures, TrainConfig
@@ -110,9 +111,9 @@ class Trial:
         return self._parities[network]
 
     def drawn(self, name: str, listed: Pictures, **changed: Any) -> Tuple[np.ndarray, np.ndarray]:
-        """Images and labels of two epochs of the native pipeline over one of level 4's lists."""
+        """Images and labels of some epochs of the native pipeline over one of level 4's lists."""
         path = Path(listed.paths[0]).parent / "pictures.json"
-        task = {"ask": "native", "name": "native", "pictures": str(path), "epochs": 2}
+        task = {"ask": "native", "name": "native", "pictures": str(path), "epochs": pipelines.EPOCHS}
         answers = self._ask(name, [task], num_classes=len(listed), **changed)
         answers["native"]
         with np.load(answers.folder / "native.npz") as held:

@@ -24,6 +24,7 @@ BY_ROUNDING = 0.01  # of distribution functions: frameworks round crops to the n
 # Pixels by which an edge is another for sure: of a side one, as it is rounded; of a place two, as the fast transform
 # of JPEG decoders moves colours by up to 1.8 levels, and with them where a crop seems to lie.
 OFF_SIDE, OFF_PLACE = 1, 2
+OFF_MEDIAN = 0.15  # of the area of 186 crops: six deviations
 MOST_REPEATS = 0.02  # share of the crops; an honest pipeline repeats none or one
 
 
@@ -114,6 +115,14 @@ def ks_distance(first: Array, second: Array) -> float:
 def ks_critical(first: int, second: int) -> float:
     """Distance that two samples of one distribution exceed with probability ALPHA (Smirnov 1948)."""
     return math.sqrt(-math.log(ALPHA / 2) / 2 * (1 / first + 1 / second))
+
+
+def check_cut(crops: Array) -> None:
+    """Wrong if the median of too few crops to test them otherwise is far from the protocol's."""
+    samples = (crops, reference(REFERENCES, 1))
+    median, expected = (float(np.median(some[:, 2] * some[:, 3])) / (SIZE[0] * SIZE[1]) for some in samples)
+    if abs(median - expected) > OFF_MEDIAN:
+        raise Wrong(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
 
 
 def check_flips(flipped: Array) -> None:

@@ -42,7 +42,8 @@ def write(folder: Path, count: int) -> Pictures:
         ramps = np.floor(ramps + rng.random(ramps.shape))  # dithered: the mean of a column is no rounded level
         pixels = np.dstack([ramps, np.full(x.shape, blue_of(number))])
         files.append(folder / f"{number:02d}.{('jpeg', 'png')[number % 2]}")
-        Image.fromarray(pixels.astype(np.uint8)).save(files[-1], quality=98, subsampling=0)
+        image = Image.fromarray(pixels.astype(np.uint8))
+        image.save(files[-1], quality=98, subsampling=0, compress_level=1)
     entries = [files[i % FILES] for i in range(count)]
     return pictures.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
 
@@ -100,7 +101,7 @@ def crops_of(ramps: Ramps) -> Array:
 
 
 def turned(ramps: Ramps) -> Tuple[Array, Array]:
-    """Which of N pictures, shown whole, are mirrored left to right, and which are upside down."""
+    """Which of N pictures are mirrored left to right, and which are upside down."""
     x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
     return x[0] > x[1], y[0] > y[1]
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.parity import crops, independence, orders, pictures, ramps
+from framework_compare.parity import crops, independence, orders, pictures, ramps, textures
 from framework_compare.parity.ladder import Wrong
 from framework_compare.parity.result import Level
 from framework_compare.protocol import Pictures, TrainConfig
@@ -48,7 +48,9 @@ def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str
     shutil.rmtree(folder, ignore_errors=True)
     try:
         shown = [_judge(run_tasks, folder, part) for part in PARTS if not only or part.name in only]
-        where, error, ratio = next(filter(None, shown), ("", None, None))
+        known = [one for one in shown if one is not None]
+        check_alike([name for name, *_ in known])
+        where, error, ratio = max(known, key=lambda one: one[2], default=("", None, None))
         return Level(4, True, where, error, ratio)
     except Wrong as wrong:
         return Level(4, False, str(wrong))
@@ -79,6 +81,12 @@ def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings:
     shutil.rmtree(folder, ignore_errors=True)
     check_coverage(labels, answer["sizes"], len(listed), settings["batch_size"])
     return images, labels
+
+
+def check_alike(names: Sequence[str]) -> None:
+    """Wrong if whole pictures and random crops are resized otherwise."""
+    if len(set(names)) > 1:
+        raise Wrong(f"whole pictures are resized {names[0]}, random crops {names[1]}")
 
 
 def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, batch_size: int) -> None:
@@ -130,17 +138,20 @@ def _worst(
     return worst
 
 
-def check_crops(listed: Pictures, drawn: Drawn) -> None:
+def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
     """Wrong unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
     batch_size = AS_TRAINED["batch_size"]
     orders.check(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)
-    ramps.check_labels(found, labels, listed)
+    fits = ramps.texture_of(images, found)
+    name = textures.nearest(fits)
+    ramps.check_labels(fits[name].code, labels, listed)
     cut = ramps.crops_of(found)
     independence.check(cut, labels, len(listed), batch_size)
     crops.check(cut)
+    return textures.check(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
 
 
 def check_vertical(listed: Pictures, drawn: Drawn) -> None:
@@ -164,7 +175,8 @@ def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
     images, labels = drawn
     found = ramps.read(images)
     ramps.check_channels(found)
-    ramps.check_labels(found, labels, listed)
+    fits = ramps.texture_of(images, found)
+    ramps.check_labels(fits[textures.nearest(fits)].code, labels, listed)
     return ramps.turned(found)
 
 

@@ -1,24 +1,25 @@
-"""Pictures that say which crop of which of them was taken: red rises with x, green with y, blue is a code."""
+"""Pictures that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 from PIL import Image
 
 from framework_compare.datasets import preprocess
-from framework_compare.parity import pictures
+from framework_compare.parity import pictures, textures
 from framework_compare.parity.ladder import Wrong
 from framework_compare.protocol import Pictures
 
 Array = np.ndarray
 SIZE = (240, 180)  # width, height
 FILES = 31  # no divisor in common with a batch size: labels that are late by a batch have another code, too
-BLUE_STEP = 8  # levels of 255 between two codes
-# Levels: the smallest crop rises by 54 from edge to edge, and rounding and JPEG move a constant by 1.7 at most.
-RISES, CONSTANT, BLUE_OFF = 25.0, 6.0, 3.0
+BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: there is texture above and below
+# Levels: the smallest crop rises by 54 from edge to edge; where nothing rises, rounding and JPEG move it by 2, and the
+# texture in blue gives a line through it a slope.
+RISES, CONSTANT, SLOPED, BLUE_OFF = 30.0, 6.0, 20.0, 2.5
 CROPPED = "with crops and flips on"
 COLOURS = {(True, False): "red", (False, True): "green", (False, False): "blue"}  # by what a channel rises with: x, y
 
@@ -40,7 +41,7 @@ def write(folder: Path, count: int) -> Pictures:
     for number in range(FILES):
         ramps = np.stack([255 * x / width, 255 * y / height], axis=-1)
         ramps = np.floor(ramps + rng.random(ramps.shape))  # dithered: the mean of a column is no rounded level
-        pixels = np.dstack([ramps, np.full(x.shape, blue_of(number))])
+        pixels = np.dstack([ramps, blue_of(number) + textures.of(width, height)])
         files.append(folder / f"{number:02d}.{('jpeg', 'png')[number % 2]}")
         image = Image.fromarray(pixels.astype(np.uint8))
         image.save(files[-1], quality=98, subsampling=0, compress_level=1)
@@ -49,8 +50,8 @@ def write(folder: Path, count: int) -> Pictures:
 
 
 def blue_of(entry: Any) -> Any:
-    """The constant blue, in levels, of an entry's file; of an array of entries, an array."""
-    return BLUE_STEP * (entry % FILES + 1)
+    """The mean blue, in levels, of an entry's file; of an array of entries, an array."""
+    return BLUE_LEAST + BLUE_STEP * (entry % FILES)
 
 
 def read(images: Array) -> Ramps:
@@ -66,20 +67,40 @@ def read(images: Array) -> Ramps:
 
 def check_channels(ramps: Ramps) -> None:
     """Wrong unless the channels of every picture are red, green and blue, in this order."""
-    rises = np.stack([np.ptp(ramp, axis=2) for ramp in ramps], axis=2)  # (N, 3, 2)
-    for one in rises:
-        if ((one > CONSTANT) & (one < RISES)).any():
-            changes = one.max(axis=1).round(1).tolist()
-            raise Wrong(f"{CROPPED}, a picture is no plain crop: its channels change by {changes} levels of 255")
-        found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one > CONSTANT)
+    rises = np.stack([_rises(ramp) for ramp in ramps], axis=2)  # (N, 3, 2)
+    strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
+    if strange.any():
+        changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
+        raise Wrong(f"{CROPPED}, a picture is no plain crop: its channels change by {changes} levels of 255")
+    for one in np.unique(rises > SLOPED, axis=0):
+        found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one)
         if found != tuple(COLOURS.values()):
             raise Wrong(f"{CROPPED}, the channels of a picture are {', '.join(found)}, expected red, green, blue")
+    check_plain(ramps)
 
 
-def check_labels(ramps: Ramps, labels: Array, listed: Pictures) -> None:
-    """Wrong unless every picture's blue is that of the picture whose label it comes with."""
-    blues = ramps.across[:, 2].mean(axis=1)
-    seen = np.clip(np.round(blues / BLUE_STEP).astype(int) - 1, 0, FILES - 1)
+def check_plain(ramps: Ramps) -> None:
+    """Wrong unless red and green are straight lines to the edges, and level along the other axis."""
+    for rising, level in ((ramps.across[:, 0], ramps.down[:, 0]), (ramps.down[:, 1], ramps.across[:, 1])):
+        off = np.maximum(np.abs(rising - _line(rising)).max(axis=1), np.ptp(level, axis=1))
+        if off.max() > CONSTANT:
+            raise Wrong(f"{CROPPED}, a picture is no plain crop: colours are {off.max():.1f} levels of 255 off a line")
+
+
+def _rises(ramp: Array) -> Array:
+    """By how many levels lines through (N, C, S) rise or fall from edge to edge."""
+    return np.abs(np.ptp(_line(ramp.reshape(-1, ramp.shape[2])), axis=1)).reshape(ramp.shape[:2])
+
+
+def _line(ramp: Array) -> Array:
+    """The straight line through the inner part of each row."""
+    slope, offset = _fit(ramp)
+    return offset[:, None] + slope[:, None] * (np.arange(ramp.shape[1]) + 0.5)
+
+
+def check_labels(blues: Array, labels: Array, listed: Pictures) -> None:
+    """Wrong unless every picture's blue without its texture is that of the picture whose label it comes with."""
+    seen = np.clip(np.round((blues - BLUE_LEAST) / BLUE_STEP).astype(int), 0, FILES - 1)
     off = np.abs(blues - blue_of(seen))
     if off.max() > BLUE_OFF:
         blue, expected = blues[off.argmax()], blue_of(labels[off.argmax()])
@@ -91,9 +112,26 @@ def check_labels(ramps: Ramps, labels: Array, listed: Pictures) -> None:
         raise Wrong(f"{CROPPED}, picture {names[0]} comes with the label of {names[1]} ({so})")
 
 
+def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
+    """What each resampler leaves of the blue of N pictures (N, 3, S, S), read as `ramps`."""
+    x, y = edges_of(ramps)
+    turned = [edges[0] > edges[1] for edges in (x, y)]
+    blue = (images[:, 2] * preprocess.STD[2] + preprocess.MEAN[2]) * np.float32(255)
+    blue = np.where(turned[0][:, None, None], blue[:, :, ::-1], blue)
+    blue = np.where(turned[1][:, None, None], blue[:, ::-1], blue)
+    (left, right), (top, bottom) = ((np.minimum(*edges), np.maximum(*edges)) for edges in (x, y))
+    return textures.fits(blue, (left, right), (top, bottom), SIZE)
+
+
+def edges_of(ramps: Ramps) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
+    """Where the first and the last edge of each picture lie in its file, in x and in y."""
+    x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
+    return x, y
+
+
 def crops_of(ramps: Ramps) -> Array:
     """(left, top, width, height, flipped) of each picture's crop, (N, 5), in pixels to a few hundredths."""
-    x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
+    x, y = edges_of(ramps)
     if (y[0] > y[1]).any():
         raise Wrong(f"{CROPPED}, {(y[0] > y[1]).mean():.2f} of the pictures are upside down; flips are horizontal")
     left, right = np.minimum(*x), np.maximum(*x)
@@ -102,13 +140,19 @@ def crops_of(ramps: Ramps) -> Array:
 
 def turned(ramps: Ramps) -> Tuple[Array, Array]:
     """Which of N pictures are mirrored left to right, and which are upside down."""
-    x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
+    x, y = edges_of(ramps)
     return x[0] > x[1], y[0] > y[1]
 
 
 def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
-    """Where the first and the last edge of each row's line lie, in pixels; the clamped ends are left out of the fit."""
+    """Where the first and the last edge of each row's line lie, in pixels."""
+    slope, offset = _fit(ramp)
+    return offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255
+
+
+def _fit(ramp: Array) -> Tuple[Array, Array]:
+    """Slope and offset of the line through each row; the clamped ends are left out of the fit."""
     size = ramp.shape[1]
     inner = slice(size // 8, size - size // 8)
     slope, offset = np.polyfit(np.arange(size)[inner] + 0.5, ramp[:, inner].T, 1)
-    return offset * length / 255, (offset + slope * size) * length / 255
+    return slope, offset

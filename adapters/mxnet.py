@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -14,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.datasets.order import EpochOrder, start_loader
+from framework_compare.datasets.preprocess import draw_crop
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
@@ -288,6 +290,24 @@ def _read_with_pillow(path: str) -> np.ndarray:
         return np.asarray(image.convert("RGB"))
 
 
+def _random_crop(mx: Any, size: int) -> Any:
+    class RandomCrop(mx.gluon.Block):
+        """MXNet's RandomResizedCrop, but for pictures that no crop drawn fits into: of wide ones MXNet then takes the
+        middle `size` x `size` pixels (1.9.1), the protocol all of their height."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._state = np.random.RandomState()
+
+        def forward(self, picture: Any) -> Any:
+            self._state.seed(random.getrandbits(32))  # numpy's state is the same in all forked processes, this is not
+            crop = draw_crop(self._state, picture.shape[1], picture.shape[0], flip="none")
+            bilinear = 1
+            return mx.image.fixed_crop(picture, crop.left, crop.top, crop.width, crop.height, (size, size), bilinear)
+
+    return RandomCrop()
+
+
 def _transforms(mx: Any, config: TrainConfig) -> Any:
     transforms = mx.gluon.data.vision.transforms
     flips = {
@@ -297,7 +317,7 @@ def _transforms(mx: Any, config: TrainConfig) -> Any:
     }
     size = config.image_size
     crops = {
-        "random": transforms.RandomResizedCrop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)),
+        "random": _random_crop(mx, size),
         "none": transforms.Resize((size, size)),
     }
     return transforms.Compose(

@@ -128,7 +128,7 @@ class Probe:
         sizes: List[int] = []
         for batch in self._epochs(task):
             step = len(losses)
-            held[f"images{step}"], held[f"labels{step}"] = self._read(batch)
+            held[f"images{step}"], held[f"labels{step}"] = map(np.array, self._read(batch))  # copies
             losses += self.trainer.read_losses([self.trainer.train_step(batch)])
             self.trainer.synchronize()
             sizes.append(batch.size)

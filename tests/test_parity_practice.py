@@ -31,7 +31,7 @@ STEP = """
         {body}
 """
 MISTAKES = {
-    "decay where none was asked": (STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 1e-3)"), 3),
+    "decay where none was asked": (STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 1e-4)"), 3),
     "momentum of its own": (STEP.format(body="return self.step(batch, momentum=0.9)"), 3),
     "rate halved in real epochs": (
         STEP.format(body="return self.step(batch, learning_rate=self.config.learning_rate / (2 if self.config.epochs else 1))"),

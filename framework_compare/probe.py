@@ -132,7 +132,7 @@ class Probe:
             losses += self.trainer.read_losses([self.trainer.train_step(batch)])
             self.trainer.synchronize()
             sizes.append(batch.size)
-            held.update({f"{name}@{step + 1}": array for name, array in self.trainer.weights().items()})
+            held.update({f"{name}@{step + 1}": np.array(array) for name, array in self.trainer.weights().items()})
         self.trainer.load_weights(self.held)
         after = self.trainer.weights()
         reloaded = [name for name in after if not np.array_equal(after[name], self.held[name])]

@@ -16,8 +16,8 @@ from framework_compare.environments import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
-from framework_compare.parity import pipelines
-from framework_compare.parity.result import Parity
+from framework_compare.parity import pipelines, practice
+from framework_compare.parity.result import Level, Parity
 from framework_compare.parity.verify import Climb, RunTasks, Where
 from framework_compare.protocol import Pictures, TrainConfig
 from framework_compare.records import Run
@@ -88,6 +88,12 @@ class Trial:
     def again(self) -> Answers:
         """Losses and the native pipeline once more in a fresh worker of the same seed, without loader workers."""
         return self._ask("again", self.material.repeated_tasks(), loader_workers=0)
+
+    @functools.cached_property
+    def practised(self) -> Dict[int, Level]:
+        """Levels 3 and 5 of a small network, trained as cells train."""
+        run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
+        return {level.number: level for level in practice.judge(run_tasks, self.config)}
 
     def why_not_ready(self) -> str:
         """Why no test can be made of the adapter but that it has its methods and starts, or ""."""

@@ -141,7 +141,9 @@ def _worst(
 def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
     """Wrong unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
-    batch_size = AS_TRAINED["batch_size"]
+    batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
+    if len(labels) != wanted:
+        raise Wrong(f"{EPOCHS} epochs have {len(labels)} pictures, expected {wanted}")
     orders.check(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)

@@ -52,6 +52,9 @@ def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
         return Level(number, True, *check())
     except Wrong as wrong:
         return Level(number, False, f"as a cell trains, {wrong}")
+    except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+        what = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
+        return Level(number, False, f"as a cell trains, {what}")
 
 
 def network(dropout: float = 0.0) -> Graph:

@@ -187,7 +187,7 @@ MUTATIONS = {
     "RGB for BGR": (BGR, 4, "pixels"),
     "one class index swapped": (SWAPPED_CLASS, 4, "pixels"),
     "last partial batch dropped": (DROPPED, 4, "pictures"),
-    "the same crops in every epoch": (SAME_CROPS, 4, "more than once"),
+    "the same crops in every epoch": (SAME_CROPS, 4, "in the same order"),
     "never flipped": (NEVER_FLIPPED, 4, "flipped"),
     "dropout left on": (DROPOUT_ON, 5, "evaluation"),
     "dropout not scaled": (UNSCALED_DROPOUT, 5, "scaled"),

@@ -274,8 +274,8 @@ def _transforms(paddle: Any, config: TrainConfig) -> Any:
         [
             crops[config.crop],
             *flips[config.flip],
-            # arrays, not ToTensor: a loader's process frees a batch of tensors while its queue still writes it, which
-            # crashed it or stopped it for ever in about one of a hundred epochs (3.3.1: get_tensor holds no reference)
+            # arrays, not ToTensor: a loader's process seems to free a batch of tensors while its queue still writes it, which
+            # crashed it or stopped it for ever in about one of a hundred epochs (seen in 3.3.1)
             transforms.Transpose(),
             transforms.Normalize([255 * m for m in MEAN], [255 * s for s in STD]),
         ]

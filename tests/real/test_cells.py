@@ -64,7 +64,7 @@ def test_pipeline_reads_every_kind_of_picture(pipelines, framework, pipeline):
 
 
 def test_a_loader_of_paddle_hands_over_arrays(trainer_script, real_pictures):
-    """Its processes free a tensor while their queue still writes it: one in a hundred epochs stopped for ever."""
+    """Batches of tensors stopped or crashed its processes in about one of a hundred epochs (3.3.1)."""
     kinds = trainer_script(
         "paddle", "alexnet", """
 loader = trainer.open_pipeline(pictures)

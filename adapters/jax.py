@@ -438,19 +438,25 @@ def _read_picture(path: str, rng: Any, config: TrainConfig, layout: str) -> np.n
 
 def _profile_lines(jax: Any, folder: str) -> Iterator[Any]:
     """Lines of the traces that XLA's profiler wrote: XLA's operators on a host, kernels and CUDA calls on a GPU."""
-    from framework_compare.profiling import Line, Span, xplane_kind
+    from framework_compare.profiling import lines_by_kind, xplane_kind
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
-        planes = jax.profiler.ProfileData.from_file(path).planes
-        for plane, line in ((p, line) for p in planes for line in p.lines):
-            kind = xplane_kind(plane.name, line.name)
-            named = [(_span_name(event, kind), event) for event in line.events] if kind else []
-            spans = [Span(name, int(e.start_ns), int(e.start_ns + e.duration_ns)) for name, e in named if name]
-            if spans:
-                yield Line(kind, f"{plane.name} {line.name}", spans)
+        for plane in jax.profiler.ProfileData.from_file(path).planes:
+            for line in plane.lines:
+                told = [(xplane_kind(plane.name, line.name, e.name), e) for e in line.events]
+                events = (
+                    (kind, _span_name(e, kind), int(e.start_ns), int(e.start_ns + e.duration_ns))
+                    for kind, e in told
+                    if kind
+                )
+                yield from lines_by_kind(f"{plane.name} {line.name}", events)
 
 
 def _span_name(event: Any, kind: str) -> str:
     """What an event is counted under; of a host's line the operator without its number, "" for what is none."""
+    from framework_compare.profiling import cuda_function
+
+    if kind == "cuda-runtime":
+        return cuda_function(event.name) or str(event.name)
     name = str(dict(event.stats).get("hlo_op", "")) if kind == "operator" else event.name
     return re.sub(r"(\.\d+)+$", "", name)

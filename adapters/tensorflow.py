@@ -225,19 +225,21 @@ def _profile_lines(folder: str) -> Iterator[Any]:
     """Lines of the traces that TensorBoard's profile plug-in reads, in TensorFlow's own format."""
     import glob
 
-    from framework_compare.profiling import Line, Span, xplane_kind
+    from framework_compare.profiling import lines_by_kind, xplane_kind
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
         with open(path, "rb") as file:
             space = XSpace.FromString(file.read())
         for plane, line in ((plane, line) for plane in space.planes for line in plane.lines):
-            kind = xplane_kind(plane.name, line.name)
-            events = [(e, _span_name(plane, e, kind)) for e in line.events] if kind else []
-            starts = [line.timestamp_ns + e.offset_ps // 1000 for e, _ in events]
-            spans = [Span(name, t, t + e.duration_ps // 1000) for t, (e, name) in zip(starts, events) if name]
-            if spans:
-                yield Line(kind, f"{plane.name} {line.name}", spans)
+            names = plane.event_metadata
+            told = [(xplane_kind(plane.name, line.name, names[e.metadata_id].name), e) for e in line.events]
+            spans = [(line.timestamp_ns + e.offset_ps // 1000, e.duration_ps // 1000) for _, e in told]
+            events = (
+                (kind, _span_name(plane, e, kind) if kind else "", start, start + duration)
+                for (kind, e), (start, duration) in zip(told, spans)
+            )
+            yield from lines_by_kind(f"{plane.name} {line.name}", events)
 
 
 def _span_name(plane: Any, event: Any, kind: str) -> str:

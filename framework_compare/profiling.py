@@ -9,6 +9,7 @@ import collections
 import gzip
 import json
 import os
+import re
 import traceback
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -77,11 +78,29 @@ class Line(NamedTuple):
     spans: List[Span]
 
 
-def xplane_kind(plane: str, line: str) -> str:
-    """The kind of rows of a line in a trace of XLA's profiler; "" for what says the same a second time."""
+def cuda_function(name: str) -> str:
+    """The function of the CUDA API that an event is named after, as "cuGraphLaunch (CudaGraph:4)"; "" if after none."""
+    found = re.match(r"cu(da)?[A-Z]\w*", name)
+    return found.group() if found else ""
+
+
+def xplane_kind(plane: str, line: str, event: str) -> str:
+    """The kind of row of an event in a trace of XLA's profiler; "" for what says the same a second time."""
     if plane.startswith("/device:GPU"):
         return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
-    return {"/host:CUPTI": "cuda-runtime", "/host:CPU": "operator"}.get(plane, "")
+    # calls of CUDA have a plane of their own, or lie among what else a thread of the host did (JAX 0.11)
+    if plane == "/host:CUPTI" or (plane == "/host:CPU" and cuda_function(event)):
+        return "cuda-runtime"
+    return "operator" if plane == "/host:CPU" else ""
+
+
+def lines_by_kind(label: str, events: Iterable[Tuple[str, str, int, int]]) -> Iterator[Line]:
+    """A line for each kind among events (kind, name, start_ns, end_ns); those without a kind or a name are none."""
+    spans: Dict[str, List[Span]] = collections.defaultdict(list)
+    for kind, name, start_ns, end_ns in events:
+        if kind and name:
+            spans[kind].append(Span(name, start_ns, end_ns))
+    return (Line(kind, label, found) for kind, found in spans.items())
 
 
 def count(lines: Iterable[Line]) -> List[ProfileRow]:

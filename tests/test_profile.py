@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from framework_compare import Comparison, compare, records, resume
+from framework_compare import Comparison, compare, profiling, records, resume
 from framework_compare.errors import ProtocolError
 from framework_compare.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
 from framework_compare.protocol import ProfileRow, TrainConfig
@@ -164,3 +164,26 @@ MALFORMED = [None, [["operator"]], [["operator", "x", "1", 1]], [["operator", "x
 def test_malformed_rows_are_refused(rows):
     with pytest.raises(ProtocolError, match="malformed profile event"):
         Transcript(0, 1).add({"event": "profile", "t_ns": 1, "steps": 3, "rows": rows})
+
+
+@pytest.mark.parametrize("plane, line, event, kind", [
+    ("/device:GPU:0", "Stream #14(Compute)", "loop_add_fusion", "kernel"),
+    ("/device:GPU:0", "XLA Ops", "loop_add_fusion", ""),
+    ("/host:CUPTI", "17", "cuLaunchKernel", "cuda-runtime"),
+    ("/host:CPU", "python3", "cuGraphLaunch (CudaGraph:4)", "cuda-runtime"),
+    ("/host:CPU", "python3", "cudaEventSynchronize", "cuda-runtime"),
+    ("/host:CPU", "python3", "cublas-gemm-rewriter", "operator"),
+    ("/host:CPU", "tf_XLAEigen", "dot.3", "operator"),
+    ("Task Environment", "", "anything", ""),
+])  # fmt: skip
+def test_events_of_xlas_profiler_are_told_apart(plane, line, event, kind):
+    assert profiling.xplane_kind(plane, line, event) == kind
+
+
+def test_a_line_of_the_host_is_parted_by_kind():
+    events = [("operator", "dot", 0, 9), ("cuda-runtime", "cuGraphLaunch", 2, 4), ("", "x", 0, 1), ("operator", "", 0, 1)]
+    found = {line.kind: line for line in profiling.lines_by_kind("/host:CPU python3", events)}
+    assert found["operator"].spans == [profiling.Span("dot", 0, 9)]
+    assert found["cuda-runtime"].spans == [profiling.Span("cuGraphLaunch", 2, 4)]
+    assert profiling.cuda_function("cuGraphLaunch (CudaGraph:4)") == "cuGraphLaunch"
+    assert profiling.cuda_function("cublas-gemm-rewriter") == profiling.cuda_function("cudnn_convolution") == ""

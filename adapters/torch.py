@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import operator
-import re
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework_compare.allocator import keep_freed_memory
@@ -254,9 +253,10 @@ class TorchTrainer:
 class Step(NamedTuple):
     """A step handed to a GPU: where its loss will be, and the events around it on the device."""
 
-    loss: Any  # pinned, (1,)
+    loss: Any  # pinned, ()
     start: Any
     end: Any
+    kept: Any  # after the loss has been copied there
 
 
 class Gpu:
@@ -292,20 +292,20 @@ class Gpu:
         """Hand a step over; its loss goes to memory of the host without anyone waiting for it."""
         start = self._record()
         loss = step(batch.images, batch.labels)
-        kept = self._torch.empty((), pin_memory=True)
         end = self._record()
+        kept = self._torch.empty((), pin_memory=True)
         kept.copy_(loss, non_blocking=True)
-        return Step(kept, start, end)
+        return Step(kept, start, end, self._record())
 
     def read(self, steps: List[Step]) -> List[float]:
         """Losses of steps in the order they were handed over; waits for those."""
         for step in steps:
-            step.end.synchronize()
+            step.kept.synchronize()
         return [self._read(step) for step in steps]
 
     def _read(self, step: Step) -> float:
         self._compute_ms += step.start.elapsed_time(step.end)
-        self._free += (step.start, step.end)
+        self._free += (step.start, step.end, step.kept)
         return float(step.loss)
 
     def times(self) -> DeviceTimes:
@@ -426,11 +426,13 @@ _kept_alive: List[Any] = []
 
 def _profile_row(event: Any) -> ProfileRow:
     """A row of an average over events of one name; ranges that only annotate others count nothing."""
+    from framework_compare.profiling import cuda_function
+
     if event.is_user_annotation:
         return ProfileRow("operator", event.key, event.count, 0)
     if event.device_type.name != "CPU":
         return ProfileRow("kernel", event.key, event.count, round(event.self_device_time_total * 1e3))
-    kind = "cuda-runtime" if re.match(r"cu(da)?[A-Z]\w*$", event.key) else "operator"
+    kind = "cuda-runtime" if cuda_function(event.key) else "operator"
     return ProfileRow(kind, event.key, event.count, round(event.self_cpu_time_total * 1e3))
 
 

@@ -1,10 +1,11 @@
-"""Cells on a real GPU: executions, precisions, pipelines, readings, and running out of its memory."""
+"""Cells on a real GPU: executions, precisions, pipelines, losses, readings, profiles, and running out of its memory."""
 
+import contextlib
 import subprocess
 
 import pytest
 
-from framework_compare import compare
+from framework_compare import compare, registry, staging
 
 FRAMEWORKS = ["torch", "jax"]
 EXECUTIONS = {"torch": ["eager", "graph", "compiled"], "jax": ["graph"]}
@@ -12,10 +13,46 @@ PRECISIONS = ["fp32", "tf32", "bf16", "fp16"]
 SMALL = dict(image_size=64, batch_size=8, warmup_steps=1, seed=3, sampling_hz=20.0)
 HOLD_MEMORY = """
 import sys, torch
-held = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+left = int(float(sys.argv[1]) * 2**30)
+held = torch.empty(torch.cuda.mem_get_info()[0] - left if left else 2**30, dtype=torch.uint8, device="cuda")
 print("held", flush=True)
 sys.stdin.read()
 """
+READ_AT_ONCE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from framework_compare.adapters.torch import TorchTrainer
+from framework_compare.graph import GraphBuilder, initial_weights, weight_views, weights_size
+from framework_compare.protocol import TrainConfig
+g = GraphBuilder("small", num_classes=3, image_size=32)
+g.conv("conv", 8, 3, stride=2, padding=1)
+g.flatten("flatten")
+g.linear("fc", 3)
+graph = g.build()
+flat = np.empty(weights_size(graph), np.float32)
+initial_weights(graph, 0, flat)
+trainer = TorchTrainer(TrainConfig(device="cuda", execution=sys.argv[2], image_size=32, batch_size=4, learning_rate=1e-6))
+trainer.build(graph)
+trainer.load_weights(weight_views(graph, flat))
+rng = np.random.default_rng(0)
+batches = [trainer.adopt(rng.random((4, 32, 32, 3), np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
+for number in range(2000):
+    step = trainer.train_step(batches[number % 7])
+    loss = trainer.read_losses([step])[0]
+    trainer.synchronize()
+    assert loss == float(step.loss), f"step {number}: read {loss}, was {float(step.loss)}"
+"""
+
+
+@contextlib.contextmanager
+def another_program(python, left_gib):
+    """Holds 1 GiB of the GPU's memory, or all but left_gib."""
+    command = [python["torch"], "-c", HOLD_MEMORY, str(left_gib)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        yield
+        other.stdin.close()
 
 
 def one(frame, **wanted):
@@ -53,14 +90,38 @@ def test_pictures_reach_the_gpu_and_copying_and_computing_are_told_apart(pipelin
     assert (epochs.compute_s < epochs.epoch_s).all()
 
 
+@pytest.mark.parametrize("execution", ["eager", "graph"])
+def test_a_loss_that_is_read_at_once_is_that_of_its_step(execution, python_of):
+    source = staging.stage(registry.framework("torch"))
+    command = [python_of("torch")["torch"], "-c", READ_AT_ONCE, str(source), execution]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, pictures, tmp_path):
-    frame = compare(
-        framework, "vgg16", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
-        pipeline="memory", epochs=1, batch_size=13, image_size=2048,
-    ).frame  # fmt: skip
-    assert frame.status[0] == "out-of-memory", frame.reason[0]
-    assert "memory" in frame.reason[0].lower()
+    with another_program(python_of("torch"), left_gib=4):
+        frame = compare(
+            framework, "vgg16", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+            pipeline="memory", epochs=1, batch_size=[1, 13], image_size=320, timeout_s=200,
+        ).frame.set_index("batch_size")  # fmt: skip
+    assert frame.status[1] == "ok", frame.reason[1]
+    assert frame.status[13] == "out-of-memory", frame.reason[13]
+    assert "memory" in frame.reason[13].lower()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, pictures, tmp_path):
+    result = compare(
+        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
+        pipeline="memory", epochs=1, profile=True, **SMALL,
+    )  # fmt: skip
+    assert result.frame.status[0] == "ok", result.frame.reason[0]
+    profile = result.profile
+    assert {"cuda-runtime", "kernel"} <= set(profile.kind), profile
+    assert profile[profile.kind == "cuda-runtime"].name.str.contains("Launch").any(), profile
+    kernels = profile[profile.kind == "kernel"]
+    assert kernels[kernels.kernel_class == "other"].share.sum() < 0.1, kernels
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -83,12 +144,9 @@ def test_a_gpu_that_is_not_there_is_unsupported(framework, python_of, pictures, 
 
 def test_another_program_on_the_gpu_is_reported(python_of, pictures, tmp_path):
     python = python_of("torch")
-    command = [python["torch"], "-c", HOLD_MEMORY]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "held\n"
+    with another_program(python, left_gib=0):
         result = compare(
             "torch", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python, pipeline="memory",
             epochs=20, **SMALL,
         )  # fmt: skip
-        other.stdin.close()
     assert any("GiB" in warning for warning in result.warnings), result.warnings

@@ -32,7 +32,8 @@ g.linear("fc", 3)
 graph = g.build()
 flat = np.empty(weights_size(graph), np.float32)
 initial_weights(graph, 0, flat)
-trainer = TorchTrainer(TrainConfig(device="cuda", execution=sys.argv[2], image_size=32, batch_size=4, learning_rate=1e-6))
+config = TrainConfig(device="cuda", execution=sys.argv[2], image_size=32, batch_size=4, learning_rate=1e-6)
+trainer = TorchTrainer(config)
 trainer.build(graph)
 trainer.load_weights(weight_views(graph, flat))
 rng = np.random.default_rng(0)
@@ -78,7 +79,7 @@ def test_every_execution_and_precision_trains(framework, python_of, pictures, tm
 
 @pytest.mark.parametrize("execution", ["eager", "graph"])
 @pytest.mark.parametrize("pipeline", ["native", "shared"])
-def test_pictures_reach_the_gpu_and_copying_and_computing_are_told_apart(pipeline, execution, python_of, pictures, tmp_path):
+def test_copying_and_computing_of_pictures_are_told_apart(pipeline, execution, python_of, pictures, tmp_path):
     result = compare(
         "torch", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of("torch"),
         pipeline=pipeline, execution=execution, epochs=3, loader_workers=2, **SMALL,
@@ -128,8 +129,9 @@ def test_a_profile_tells_kernels_and_functions_of_cuda(framework, python_of, pic
 def test_a_hidden_gpu_is_unsupported(framework, python_of, pictures, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     frame = compare(
-        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework), epochs=1, **SMALL
-    ).frame
+        framework, "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework), epochs=1,
+        **SMALL,
+    ).frame  # fmt: skip
     assert frame.status[0] == "unsupported" and "cuda" in frame.reason[0]
 
 

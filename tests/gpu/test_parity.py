@@ -7,7 +7,8 @@ from framework_compare.parity.verify import Where, verify
 
 def climb(framework, python, **settings):
     where = Where(python=python)
-    return verify([framework], ["alexnet", "mobilenet_v2"], device="cuda", image_size=64, fresh=True, where=where, **settings)
+    models = ["alexnet", "mobilenet_v2"]
+    return verify([framework], models, device="cuda", image_size=64, fresh=True, where=where, **settings)
 
 
 @pytest.mark.parametrize("execution", ["eager", "graph"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import tables
 from framework_compare.frames import CELL_COLUMNS, SETTINGS
 from framework_compare.metrics import decimals
-from framework_compare.parity.result import UNVERIFIED
+from framework_compare.parity.result import PROVED, UNVERIFIED
 from framework_compare.tables import Figure
 
 # A table is of one value of each of these; num_classes goes with the data set.
@@ -66,7 +67,12 @@ class Notes:
 
 def unproved(verdict: Any) -> str:
     """A verdict on parity that proves too little; "" for one that proves all, or where none was asked."""
-    return verdict if isinstance(verdict, str) and not verdict.startswith("0-5") else ""
+    return verdict if isinstance(verdict, str) and verdict not in PROVED else ""
+
+
+def fails(verdict: Any) -> bool:
+    """Whether a level was asked and does not hold."""
+    return isinstance(verdict, str) and re.search(r", not \d", verdict) is not None
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

@@ -16,9 +16,9 @@ from framework_compare.layout_parts import (
     Record,
     any_known,
     caption,
+    fails,
     names_of,
     row_names,
-    unproved,
     unsure,
     warned,
     with_interval,
@@ -114,7 +114,7 @@ def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
     first, *others = sorted(worked, key=lambda cell: cell.epoch_s)
     if first.epoch_s_ci_high >= min(cell.epoch_s_ci_low for cell in others):
         return None, "intervals overlap"
-    if ", not " in unproved(first.parity):
+    if fails(first.parity):
         return None, f"{first.framework} is ahead and fails parity"
     return first.framework, ""
 

@@ -128,3 +128,24 @@ def test_a_verdict_that_fails_is_not_said_to_be_provable():
     assert [notes.verdict(one) for one in (FAILED, UNKNOWN, PROVED, None)] == [1, 2, 0, 0]
     assert notes.texts[0] == f"parity {FAILED}"
     assert "`framework-compare verify`" in notes.texts[1] and "the study anew" in notes.texts[1]
+
+
+def race(folder, parity):
+    """Two frameworks, the first the faster by far."""
+    settings = {"pipeline": "memory"}
+    outcomes = [("torch", settings, ok(1, 1.01, 1.02), parity), ("jax", settings, ok(3, 3.01, 3.02), "0-3, 5")]
+    return study(folder, outcomes).table("time", "markdown")
+
+
+def test_the_fastest_is_named_where_all_is_proved_that_a_cell_has_a_use_for(tmp_path):
+    text = race(tmp_path, "0-3, 5")
+    assert "Marked: the fastest" in text and "parity" not in text.lower()
+
+
+def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_path):
+    text = race(tmp_path, "0-3, 5, not asked: 4")
+    assert "Marked: the fastest" in text and "Not proved to train the same function: torch" in text
+
+
+def test_no_fastest_is_named_where_it_fails(tmp_path):
+    assert "None marked, torch is ahead and fails parity" in race(tmp_path, FAILED)

@@ -30,7 +30,7 @@ def table(found: Sequence[Parity]) -> Table:
 
 def _figures(one: Parity, notes: List[str]) -> List[Figure]:
     by_number: Dict[int, Level] = {level.number: level for level in one.levels}
-    holds = "-" if one.highest is None else f"0-{one.highest}" if one.highest else "0"
+    holds = one.holds() or "-"
     lacking = one.status in (UNSUPPORTED, NOT_INSTALLED)
     first = Figure(one.status, _note(one.reason, notes)) if lacking else Figure(holds, _remark(one, notes))
     worst = one.worst
@@ -42,7 +42,7 @@ def _figure(level: "Level | None", one: Parity, notes: List[str]) -> Figure:
     if level is None:
         return Figure("-")
     if not level.asked:
-        return Figure("not asked", _note(f"{one.framework}: {level.where}", notes))
+        return Figure("-" if level.passed else "not asked", _note(f"{one.framework}: {level.where}", notes))
     if level.passed:
         return Figure("ok" if level.ratio is None else f"{level.ratio:.2f}")
     text = f"{one.framework} {one.model}: {level.where}"

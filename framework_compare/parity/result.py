@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+import itertools
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 LEVELS: Dict[int, str] = {
     0: "names, shapes and number of parameters; weights come back as loaded",
@@ -15,6 +16,8 @@ LEVELS: Dict[int, str] = {
 }
 PASSED, FAILED, UNVERIFIED = "passed", "failed", "unverified"
 UNSUPPORTED, NOT_INSTALLED = "unsupported", "not-installed"  # as a cell that ends so
+# Columns that prove all of a cell: the second of one that is not fed by the native pipeline, which level 4 is about.
+PROVED = ("0-5", "0-3, 5")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +29,9 @@ class Level:
     where: str = ""  # of the worst error, or what is wrong
     error: Optional[float] = None
     ratio: Optional[float] = None
-    asked: bool = True  # False where an interpreter lacks what the level needs: it neither holds nor fails
+    # False where an interpreter lacks what the level needs: it neither holds nor fails. If passed, too, the cell has no
+    # use for what the level is about.
+    asked: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +54,16 @@ class Parity:
     @property
     def highest(self) -> Optional[int]:
         """The highest level that holds together with all below it."""
-        held = None
-        for level in sorted(self.levels, key=lambda level: level.number):
-            if not level.passed:
-                break
-            held = level.number
-        return held
+        return max(self._held(), default=None)
+
+    def _held(self) -> List[int]:
+        """Levels that hold, up to the first that does not; without those that the cell has no use for."""
+        ordered = sorted(self.levels, key=lambda level: level.number)
+        return [level.number for level in itertools.takewhile(lambda level: level.passed, ordered) if level.asked]
+
+    def holds(self) -> str:
+        """As "0-5", "0-3, 5" where level 4 is of no use, "0-1" below a failure, "" for none."""
+        return _ranges(self._held())
 
     @property
     def worst(self) -> Optional[Level]:
@@ -66,14 +75,12 @@ class Parity:
     def column(self) -> str:
         """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
         if self.status == PASSED:
-            left_out = [level.number for level in self.levels if not level.asked]
-            above = [level.number for level in self.levels if level.passed and level.number > (self.highest or 0)]
-            texts = [f"0-{self.highest}", *map(str, above), *(f"not asked: {number}" for number in left_out)]
-            return ", ".join(texts)
+            lacking = [level.number for level in self.levels if not level.asked and not level.passed]
+            held = _ranges([level.number for level in self.levels if level.asked and level.passed])
+            return ", ".join([held, *(f"not asked: {number}" for number in lacking)])
         if self.status != FAILED or self.worst is None:
             return self.status
-        held = "none" if self.highest is None else f"0-{self.highest}"
-        return f"{held}, not {self.worst.number}: {self.worst.where}"
+        return f"{self.holds() or 'none'}, not {self.worst.number}: {self.worst.where}"
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -82,6 +89,17 @@ class Parity:
     def from_dict(cls, document: Mapping[str, Any]) -> "Parity":
         levels = tuple(Level(**level) for level in document["levels"])
         return cls(**{**document, "levels": levels})
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """As "0-3, 5" of 0, 1, 2, 3 and 5."""
+    runs: List[List[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def all_hold(found: Sequence[Parity]) -> bool:

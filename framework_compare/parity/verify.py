@@ -263,7 +263,7 @@ def _no_use(config: TrainConfig) -> Optional[Level]:
     """Level 4 where a cell is fed by another pipeline than the framework's own, which is the same for all; else None."""
     if config.pipeline == "native":
         return None
-    return Level(4, False, f"pipeline {config.pipeline!r} has no use for the native one", asked=False)
+    return Level(4, True, f"pipeline {config.pipeline!r} has no use for the native one", asked=False)
 
 
 def with_practice(found: Parity, levels: Sequence[Level]) -> Parity:

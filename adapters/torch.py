@@ -432,8 +432,11 @@ def _profile_row(event: Any) -> ProfileRow:
         return ProfileRow("operator", event.key, event.count, 0)
     if event.device_type.name != "CPU":
         return ProfileRow("kernel", event.key, event.count, round(event.self_device_time_total * 1e3))
+    self_ns = round(event.self_cpu_time_total * 1e3)
+    if event.key == "INVALID":  # Kineto's name for a function of CUDA's runtime that is newer than its list of them
+        return ProfileRow("cuda-runtime", "(of no known name)", event.count, self_ns)
     kind = "cuda-runtime" if cuda_function(event.key) else "operator"
-    return ProfileRow(kind, event.key, event.count, round(event.self_cpu_time_total * 1e3))
+    return ProfileRow(kind, event.key, event.count, self_ns)
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:

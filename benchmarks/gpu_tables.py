@@ -1,43 +1,84 @@
-"""Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/gpu.md shows of it."""
+"""Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/gpu.md shows of it.
+
+A folder that holds an earlier record keeps those of its cells that were not run again; `machine` tells by number which
+machine of machine.json a cell ran on.
+"""
 
 import json
+import math
 
 import pandas as pd
 
 from framework_compare import Comparison
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
-# paths, and what is told apart in docs/gpu.md
-HIDDEN = ("log_path", "trace_path", "warnings")
+WIDE = "resnet50_v1_5"
+PARTS = ("memory", "eager", "wide", "pictures", "scaling", "speedup", "profile")
+# what makes a cell another one
+KEY = ["framework", "model", "device", "batch_size", "execution", "precision", "pipeline", "part"]
+# paths, and what parity.json and the text tell
+HIDDEN = ("log_path", "trace_path", "warnings", "parity", "parity_error", "parity_where")
+NO_RESULT = ("planned", "interrupted", "running")
+EARLIER = "¹"  # of figures from an earlier machine than the last
 
 
 def write(out, to):
-    """cells.csv, machine.json and tables.md of all studies below a folder."""
-    studies = [Comparison.load(path.parent) for path in sorted(out.glob("*/study.sqlite"))]
-    frame = pd.concat([study.frame for study in studies], ignore_index=True)
-    # cells that a stopped call left planned are no result
-    frame = frame[~frame.status.isin(["planned", "interrupted", "running"])]
+    """cells.csv, machine.json and tables.md of all studies below a folder, and parity.json if it has one."""
     to.mkdir(parents=True, exist_ok=True)
-    frame.drop(columns=[name for name in HIDDEN if name in frame]).to_csv(to / "cells.csv", index=False)
-    machines = {json.dumps(study.machine, sort_keys=True) for study in studies}
-    settings = frame.groupby("framework").framework_version.unique().map(list).to_dict()
-    document = {"machines": [json.loads(text) for text in sorted(machines)], "versions": settings}
-    (to / "machine.json").write_text(json.dumps(document, indent=1) + "\n")
-    (to / "tables.md").write_text("\n".join(draw(frame)))
+    machines = read(to / "machine.json", {"machines": []})["machines"]
+    frames = [pd.read_csv(to / "cells.csv")] if (to / "cells.csv").exists() else []
+    for path in sorted(out.glob("*/study.sqlite")):
+        study = Comparison.load(path.parent)
+        if study.machine not in machines:
+            machines.append(study.machine)
+        own = study.frame.assign(part=path.parent.name.partition("-")[0], machine=machines.index(study.machine))
+        frames.append(own[~own.status.isin(NO_RESULT)])
+    frame = pd.concat(frames, ignore_index=True).drop_duplicates(KEY, keep="last")
+    frame = frame.drop(columns=[name for name in HIDDEN if name in frame])
+    frame.to_csv(to / "cells.csv", index=False)
+    versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
+    (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
+    if (out / "parity.json").exists():
+        (to / "parity.json").write_text((out / "parity.json").read_text())
+    (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
 
 
-def draw(frame):
-    memory = frame[(frame.pipeline == "memory") & frame.execution.isin(["eager", "graph"])]
+def read(path, otherwise):
+    return json.loads(path.read_text()) if path.exists() else otherwise
+
+
+def draw(frame, verdicts):
+    yield from parity_table(verdicts)
+    frame = frame.assign(mark=frame.machine.map(lambda number: "" if number == frame.machine.max() else EARLIER))
+    memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
-        chosen = memory[(memory.batch_size == batch_size) & memory.model.isin(MODELS)]
+        chosen = memory[memory.batch_size == batch_size]
         yield from matrix(chosen, f"Images a second, batch {batch_size}, from memory", "images_per_s", 0)
-        yield from matrix(chosen, f"Joules a picture (whole GPU, energy counter), batch {batch_size}", "gpu_j_per_image", 3)
-        yield from matrix(
-            chosen, f"GPU memory of the worker's processes, GiB, batch {batch_size}", "gpu_process_memory_peak_bytes", 1, 2**-30
-        )
-    yield from listing(frame[frame.pipeline != "memory"], "From pictures", ("framework", "model", "pipeline", "precision"))
-    wide = frame[(frame.model == "resnet50_v1_5") & (frame.batch_size == 256)]
+        title = f"Joules a picture (whole GPU, energy counter), batch {batch_size}"
+        yield from matrix(chosen, title, "gpu_j_per_image", 3)
+        title = f"GPU memory of the worker's processes, GiB, batch {batch_size}"
+        yield from matrix(chosen, title, "gpu_process_memory_peak_bytes", 1, 2**-30)
+    pictures = frame[frame.part == "pictures"].sort_values(["model", "framework", "pipeline"], kind="stable")
+    yield from listing(pictures, "From pictures, bf16, batch 100", ("framework", "execution", "model", "pipeline"))
+    wide = frame[frame.part == "wide"]
     yield from listing(wide, "ResNet-50 v1.5, bf16, batch 256, from memory", ("framework", "execution"))
+    yield from scaling(frame[frame.part == "scaling"])
+    yield from speedups(frame[frame.part == "speedup"])
+
+
+def parity_table(verdicts):
+    """Rows as in `matrix`; levels that hold, and the largest error in units of the yardstick."""
+    yield "**Parity with the float64 reference: levels that hold, and the largest error (10 allowed)**\n"
+    shown = [one for one in verdicts if one["device"] != "cpu" and one["execution"] != "default"]
+    names = (*MODELS, WIDE)
+    yield "| framework | execution | precision | " + " | ".join(names) + " |"
+    yield "|---" * (3 + len(names)) + "|"
+    rows = dict.fromkeys((one["framework"], one["execution"], one["precision"]) for one in shown)
+    for row in sorted(rows, key=lambda row: (row[0] != "torch", row[1], row[2])):
+        held = {one["model"]: one for one in shown if (one["framework"], one["execution"], one["precision"]) == row}
+        cells = [f"{held[m]['holds']} ({held[m]['ratio']:.1f})" if m in held else "not climbed" for m in names]
+        yield f"| {' | '.join(row)} | " + " | ".join(cells) + " |"
+    yield ""
 
 
 def matrix(frame, title, figure, places, scale=1.0):
@@ -45,11 +86,12 @@ def matrix(frame, title, figure, places, scale=1.0):
     yield f"**{title}**\n"
     yield "| framework | execution | precision | " + " | ".join(MODELS) + " |"
     yield "|---" * (3 + len(MODELS)) + "|"
-    rows = frame.drop_duplicates(["framework", "execution", "precision"])
-    for _, row in rows.sort_values(["framework", "execution"], kind="stable", ascending=[False, True]).iterrows():
-        same = frame[(frame.framework == row.framework) & (frame.execution == row.execution) & (frame.precision == row.precision)]
+    names = ["framework", "execution", "precision"]
+    rows = frame.drop_duplicates(names).sort_values(names[:2], kind="stable", ascending=[False, True])
+    for row in rows[names].itertuples(index=False):
+        same = frame[(frame[names] == list(row)).all(axis=1)]
         cells = [show(same[same.model == model], figure, places, scale) for model in MODELS]
-        yield f"| {row.framework} | {row.execution} | {row.precision} | " + " | ".join(cells) + " |"
+        yield f"| {' | '.join(row)} | " + " | ".join(cells) + " |"
     yield ""
 
 
@@ -57,7 +99,9 @@ def show(found, figure, places, scale):
     if found.empty:
         return "not run"
     value = found[figure].iloc[0]
-    return found.status.iloc[0] if pd.isna(value) else f"{value * scale:,.{places}f}"
+    if pd.isna(value):
+        return "too short" if found.status.iloc[0] == "ok" else found.status.iloc[0]
+    return f"{value * scale:,.{places}f}{found.mark.iloc[0]}"
 
 
 def listing(frame, title, keys):
@@ -67,7 +111,32 @@ def listing(frame, title, keys):
     yield "|---" * (len(keys) + len(names)) + "|"
     for _, row in frame.iterrows():
         shares = [row.data_wait_share, row.copy_share, row.compute_share]
-        figures = [f"{row.images_per_s:,.0f}", *("-" if pd.isna(x) else f"{100 * x:.1f}" for x in shares)]
+        figures = [f"{row.images_per_s:,.0f}{row.mark}", *("-" if pd.isna(x) else f"{100 * x:.1f}" for x in shares)]
         gpu = "-" if pd.isna(row.gpu_percent_mean) else f"{row.gpu_percent_mean:.0f}"
         yield "| " + " | ".join([*(str(row[key]) for key in keys), *figures, gpu, row.status]) + " |"
+    yield ""
+
+
+def scaling(frame):
+    yield "**Batch sizes: ResNet-50, bf16, graph, from memory**\n"
+    yield "| framework | batch | images/s | GPU memory, GiB | joules a picture | status |"
+    yield "|---|---|---|---|---|---|"
+    for _, row in frame.iterrows():
+        memory = row.gpu_process_memory_peak_bytes / 2**30
+        figures = [f"{row.images_per_s:,.0f}", f"{memory:.1f}", f"{row.gpu_j_per_image:.3f}"]
+        shown = ["-" if figure == "nan" else figure for figure in figures]
+        yield f"| {row.framework} | {row.batch_size} | " + " | ".join(shown) + f" | {row.status} |"
+    yield ""
+
+
+def speedups(frame):
+    """Of cells that ran on both: medians of the epochs, as the package's own table has them."""
+    yield "**One H200 against 16 threads of its host, fp32, batch 8, from memory, images/s**\n"
+    yield "| framework | network | CPU | GPU | times faster |"
+    yield "|---|---|---|---|---|"
+    for (framework, model), pair in frame.groupby(["framework", "model"]):
+        speed = {row.device: row.images_per_s * row.epoch_s / row.epoch_s_median for row in pair.itertuples()}
+        cpu, gpu = (speed.get(device, math.nan) for device in ("cpu", "cuda"))
+        shown = [f"{cpu:,.0f}", f"{gpu:,.0f}", f"{gpu / cpu:.1f}"]
+        yield f"| {framework} | {model} | " + " | ".join("-" if one == "nan" else one for one in shown) + " |"
     yield ""

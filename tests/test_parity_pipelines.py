@@ -227,6 +227,21 @@ MISTAKES = {
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),
         "upside down",
     ),
+    "of wide pictures all where none of ten tries fits": (
+        OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, w, h, flip)"),
+        "3.75 times as wide as high",
+        "wide",
+    ),
+    "of wide pictures more than ten tries": (
+        OPENED.format(change="preprocess.TRIES = 100"),
+        "of the random crops of wide pictures have",
+        "wide",
+    ),
+    "of wide pictures the left where none of ten tries fits": (
+        OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, 107, 80, flip)"),
+        "have it in the middle, expected 0.095",
+        "wide",
+    ),
     "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right", "upside down"),
     "flipped though not asked for": (ALWAYS_FLIPPED, "with flip='none' and random crops, 9", "not flipped"),
     "whole pictures where nothing is flipped": (WHOLE, "random crops have a median area of 1.00", "not flipped"),

@@ -1,7 +1,8 @@
 """Whether random crops are drawn as the protocol draws them: two-sample tests against crops that it drew itself.
 
-Each test fails an honest pipeline with a probability of about ALPHA. There are 31 of them: of each of six statistics a
-Kolmogorov-Smirnov test and four of its edges, and one of flips. So one honest pipeline of 30,000 fails by chance.
+Each test fails an honest pipeline with a probability of about ALPHA. There are 33 of them: of each of six statistics a
+Kolmogorov-Smirnov test and four of its edges, one of flips, and two of pictures so wide that no try may fit. So one
+honest pipeline of 30,000 fails by chance.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from typing import Dict, NamedTuple
+from typing import Dict, NamedTuple, Tuple
 
 import numpy as np
 
 from framework_compare.datasets import preprocess
 from framework_compare.parity.ladder import Wrong
-from framework_compare.parity.ramps import SIZE
+from framework_compare.parity.ramps import SIZE, WIDE
 
 Array = np.ndarray
 REFERENCES = 40_000
@@ -24,6 +25,7 @@ BY_ROUNDING = 0.01  # of distribution functions: frameworks round crops to the n
 # Pixels by which an edge is another for sure: of a side one, as it is rounded; of a place two, as the fast transform
 # of JPEG decoders moves colours by up to 1.8 levels, and with them where a crop seems to lie.
 OFF_SIDE, OFF_PLACE = 1, 2
+WIDEST = 1.45  # width over height: 4/3 of the lowest crops, 38 pixels, with a pixel more and one less
 OFF_MEDIAN = 0.15  # of the area of 186 crops: six deviations
 MOST_REPEATS = 0.02  # share of the crops; an honest pipeline repeats none or one
 
@@ -45,11 +47,11 @@ def check(crops: Array) -> None:
     check_repeats(crops)
 
 
-@functools.lru_cache(maxsize=2)
-def reference(count: int, seed: int) -> Array:
+@functools.lru_cache(maxsize=3)
+def reference(count: int, seed: int, size: Tuple[int, int] = SIZE) -> Array:
     """Crops as the protocol draws them, (count, 5) as `ramps.crops_of` has them."""
     state = np.random.RandomState(seed)
-    drawn = (preprocess.draw_crop(state, *SIZE, flip="horizontal") for _ in range(count))
+    drawn = (preprocess.draw_crop(state, *size, flip="horizontal") for _ in range(count))
     return np.array([(*crop[:4], float(crop.flip != "none")) for crop in drawn])
 
 
@@ -125,10 +127,33 @@ def check_cut(crops: Array) -> None:
         raise Wrong(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
 
 
+def check_wide(crops: Array) -> None:
+    """Wrong unless crops of WIDE pictures are as the protocol's where none of ten tries fits: the largest in the middle."""
+    ratios = crops[:, 2] / crops[:, 3]
+    if ratios.max() > WIDEST:
+        so = f"are up to {ratios.max():.2f} times as wide as high, the protocol's {preprocess.RATIO[1]:.2f}"
+        raise Wrong(f"random crops of wide pictures {so} ({(ratios > WIDEST).sum()} of {len(crops)} so)")
+    expected = _shares_of_wide(reference(REFERENCES, 2, WIDE))
+    for what, share in _shares_of_wide(crops).items():
+        if abs(share - expected[what]) > _chance(expected[what], len(crops)):
+            raise Wrong(f"{share:.3f} of the random crops of wide pictures {what}, expected {expected[what]:.3f}")
+
+
+def _shares_of_wide(crops: Array) -> Dict[str, float]:
+    full = crops[:, 3] > WIDE[1] - 1.5
+    middle = np.abs(crops[:, 0] + crops[:, 2] / 2 - WIDE[0] / 2) < 1 + OFF_PLACE
+    return {"have their full height": float(full.mean()), "have it in the middle": float((full & middle).mean())}
+
+
 def check_flips(flipped: Array) -> None:
     share, count = float(flipped.mean()), len(flipped)
-    if abs(share - 0.5) > statistics.NormalDist().inv_cdf(1 - ALPHA / 2) * math.sqrt(0.25 / count):
+    if abs(share - 0.5) > _chance(0.5, count):
         raise Wrong(f"{share:.3f} of {count} pictures are flipped, expected 0.5")
+
+
+def _chance(share: float, count: int) -> float:
+    """How far off a share that is seen in `count` draws may be."""
+    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2) * math.sqrt(share * (1 - share) * (1 / count + 1 / REFERENCES))
 
 
 def check_repeats(crops: Array) -> None:

@@ -16,7 +16,7 @@ from framework_compare.protocol import Pictures, TrainConfig
 Array = np.ndarray
 Drawn = Tuple[Array, Array]  # images and labels of EPOCHS epochs
 SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
-RAMPS, FEW, EPOCHS = 874, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
+RAMPS, WIDE, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
 STILL: Dict[str, Any] = {"batch_size": 4, "image_size": SIZE, "crop": "none", "flip": "none"}
 AS_TRAINED: Dict[str, Any] = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
 UPSIDE_DOWN = {**AS_TRAINED, "batch_size": 16, "crop": "none", "flip": "vertical"}
@@ -172,6 +172,13 @@ def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
     crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
+def check_wide(listed: Pictures, drawn: Drawn) -> None:
+    """Wrong unless random crops of wide pictures are as the protocol's."""
+    found = ramps.read(drawn[0])
+    ramps.check_channels(found)
+    crops.check_wide(ramps.crops_of(found, ramps.WIDE))
+
+
 def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
     """Which pictures are mirrored left to right, and which are upside down; their colours and labels are checked."""
     images, labels = drawn
@@ -186,6 +193,10 @@ def _write_ramps(folder: Path) -> Pictures:
     return ramps.write(folder, RAMPS)
 
 
+def _write_wide(folder: Path) -> Pictures:
+    return ramps.write(folder, WIDE, ramps.WIDE)
+
+
 def _write_few(folder: Path) -> Pictures:
     return ramps.write(folder, FEW)
 
@@ -193,6 +204,7 @@ def _write_few(folder: Path) -> Pictures:
 PARTS = (
     Part("still", pictures.write_scenes, STILL, check_pixels),
     Part("as trained", _write_ramps, AS_TRAINED, check_crops),
+    Part("wide", _write_wide, AS_TRAINED, check_wide),
     Part("upside down", _write_few, UPSIDE_DOWN, check_vertical),
     Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped),
 )

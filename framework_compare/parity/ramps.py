@@ -15,6 +15,7 @@ from framework_compare.protocol import Pictures
 
 Array = np.ndarray
 SIZE = (240, 180)  # width, height
+WIDE = (300, 80)  # so wide that no try may fit, of ten
 FILES = 31  # no divisor in common with a batch size: labels that are late by a batch have another code, too
 BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: there is texture above and below
 # Levels: the smallest crop rises by 54 from edge to edge; where nothing rises, rounding and JPEG move it by 2, and the
@@ -31,10 +32,10 @@ class Ramps(NamedTuple):
     down: Array
 
 
-def write(folder: Path, count: int) -> Pictures:
+def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> Pictures:
     """`count` entries of FILES files, every other one a PNG; the label of each entry is its own number."""
     folder.mkdir(parents=True)
-    width, height = SIZE
+    width, height = size
     y, x = np.mgrid[0:height, 0:width] + 0.5
     rng = np.random.default_rng(0)
     files: List[Path] = []
@@ -123,15 +124,15 @@ def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
     return textures.fits(blue, (left, right), (top, bottom), SIZE)
 
 
-def edges_of(ramps: Ramps) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
+def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
     """Where the first and the last edge of each picture lie in its file, in x and in y."""
-    x, y = (_ends(ramp, length) for ramp, length in ((ramps.across[:, 0], SIZE[0]), (ramps.down[:, 1], SIZE[1])))
+    x, y = (_ends(ramp, length) for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size))
     return x, y
 
 
-def crops_of(ramps: Ramps) -> Array:
+def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
     """(left, top, width, height, flipped) of each picture's crop, (N, 5), in pixels to a few hundredths."""
-    x, y = edges_of(ramps)
+    x, y = edges_of(ramps, size)
     if (y[0] > y[1]).any():
         raise Wrong(f"{CROPPED}, {(y[0] > y[1]).mean():.2f} of the pictures are upside down; flips are horizontal")
     left, right = np.minimum(*x), np.maximum(*x)

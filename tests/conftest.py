@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 import pytest
+from framework_compare.datasets import fire_smoke
 from PIL import Image
 
-from framework_compare import registry
-from framework_compare.datasets import fire_smoke
+from framework_compare import oracle, registry
+from framework_compare.parity.verify import Where
+from framework_compare.parity.workers import RunTasks
+from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
 pytest_plugins = ["pytester"]
@@ -78,6 +81,34 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """A cache folder of this test's own."""
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
     yield tmp_path / "cache"
+
+
+@pytest.fixture
+def register_mutated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Callable[[str], None]:
+    """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
+
+    def register(source: str) -> None:
+        trainer = (HERE / "plugins" / "reference_trainer.py").read_text()
+        path = tmp_path / "mutated.py"
+        path.write_text(Path(oracle.__file__).read_text() + trainer + source)
+        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+
+    return register
+
+
+@pytest.fixture
+def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Callable[..., Tuple[RunTasks, TrainConfig]]:
+    """What asks a worker of `mutated`, with settings of TrainConfig, as the ladder's judges want it."""
+
+    def ask(source: str, **settings: Any) -> Tuple[RunTasks, TrainConfig]:
+        register_mutated(source)
+        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
+        config = TrainConfig(threads=1, **settings)
+        return RunTasks(tmp_path / "asked", "mutated", config, environment), config
+
+    (tmp_path / "asked").mkdir()
+    return ask
 
 
 @pytest.fixture(scope="session")

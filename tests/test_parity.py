@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from pathlib import Path
 
 import pytest
 
-from framework_compare import oracle, registry
+from framework_compare import registry
 from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
-from framework_compare.registry import Framework
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 CLASS = """
 
 class Mutated(ReferenceTrainer):
@@ -23,18 +20,10 @@ NOTHING = "    name = 'mutated'\n"
 
 
 @pytest.fixture
-def mutate(tmp_path, monkeypatch, own_cache):
+def mutate(register_mutated, monkeypatch):
     """Registers the framework `mutated`: the float32 reference, with the methods given, and the model `small`."""
-
-    def make(body: str = NOTHING) -> None:
-        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
-        path = tmp_path / "mutated.py"
-        path.write_text(source)
-        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-
     monkeypatch.setitem(registry.MODELS, "small", "small:build")
-    return make
+    return lambda body=NOTHING: register_mutated(CLASS.format(body=body))
 
 
 def climb(**settings):

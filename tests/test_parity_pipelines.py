@@ -10,17 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from framework_compare import oracle, registry
+from framework_compare import registry
 from framework_compare.environments import Environment
-from framework_compare.parity import cache, crops, in_study, independence, orders, pipelines, ramps, textures
+from framework_compare.parity import (
+    cache,
+    crops,
+    in_study,
+    independence,
+    orders,
+    pipelines,
+    ramps,
+    textures,
+)
 from framework_compare.parity.ladder import Wrong
 from framework_compare.parity.result import PASSED, PROVED, Level, Parity
-from framework_compare.parity.verify import Climb, Where
-from framework_compare.parity.workers import RunTasks
+from framework_compare.parity.verify import Climb
 from framework_compare.protocol import TrainConfig
-from framework_compare.registry import Framework
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 COUNT = pipelines.RAMPS * pipelines.EPOCHS
 HONEST_SEEDS = 100
 # So that every mistake below is one of augmentation alone, as nothing else of level 4 would show it.
@@ -261,20 +267,12 @@ MISTAKES = {
 
 
 @pytest.fixture
-def judge(tmp_path, monkeypatch, own_cache):
+def judge(ask_mutated):
     """Level 4 of the float32 reference with the methods given, in a worker of its own."""
 
     def run(body: str = "", only=(), **settings):
-        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
-        path = tmp_path / "mutated.py"
-        path.write_text(source)
-        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
-        config = TrainConfig(threads=1, **settings)
-        return pipelines.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config, only)
+        return pipelines.judge(*ask_mutated(CLASS.format(body=body), **settings), only)
 
-    (tmp_path / "asked").mkdir()
     return run
 
 

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from framework_compare import oracle, registry
 from framework_compare.parity import practice
-from framework_compare.parity.verify import Where
-from framework_compare.parity.workers import RunTasks
-from framework_compare.protocol import TrainConfig
-from framework_compare.registry import Framework
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 CLASS = """
 
 class Mutated(ReferenceTrainer):
@@ -124,20 +115,12 @@ MISTAKES = {
 
 
 @pytest.fixture
-def judge(tmp_path, monkeypatch, own_cache):
+def judge(ask_mutated):
     """What the float32 reference with the methods given comes to."""
 
     def run(body: str = "", **settings):
-        source = Path(oracle.__file__).read_text() + TRAINER.read_text() + CLASS.format(body=body)
-        path = tmp_path / "mutated.py"
-        path.write_text(source)
-        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
-        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-        environment = Where(python={"mutated": sys.executable}).environment("mutated", print)
-        config = TrainConfig(threads=1, **settings)
-        return practice.judge(RunTasks(tmp_path / "asked", "mutated", config, environment), config)
+        return practice.judge(*ask_mutated(CLASS.format(body=body), **settings))
 
-    (tmp_path / "asked").mkdir()
     return run
 
 

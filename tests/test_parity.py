@@ -10,6 +10,7 @@ import pytest
 from framework_compare import registry
 from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
+from framework_compare.parity.result import Level
 
 CLASS = """
 
@@ -184,13 +185,34 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.fixture
+def pipeline_held(monkeypatch):
+    """Level 4 holds unasked: what it sees is tested with the pipelines."""
+    monkeypatch.setattr(ladder.pipelines, "judge", lambda run_tasks, config: Level(4, True))
+
+
+@pytest.fixture
+def practice_held(monkeypatch):
+    """The small network's training holds unasked: what it sees is tested with the practice."""
+    monkeypatch.setattr(ladder.practice, "judge", lambda run_tasks, config: [])
+
+
+@pytest.mark.parametrize("mutation", [name for name, (_, level, _) in MUTATIONS.items() if level != 4])
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
-    body, level, words = MUTATIONS[mutation]
+    check_caught(mutate, *MUTATIONS[mutation])
+
+
+@pytest.mark.parametrize("mutation", [name for name, (_, level, _) in MUTATIONS.items() if level == 4])
+def test_a_seeded_mistake_of_a_pipeline_is_caught(mutate, practice_held, mutation):
+    check_caught(mutate, *MUTATIONS[mutation])
+
+
+def check_caught(mutate, body, level, words):
     mutate(body)
     found = climb()
     failed = [one for one in found.levels if not one.passed]
-    assert found.status == "failed" and failed, f"{mutation} is a hole in the ladder"
+    assert found.status == "failed" and failed, "a hole in the ladder"
     assert failed[0].number == level, failed
     assert words in failed[0].where + found.diverges
 
@@ -219,12 +241,14 @@ WRONG_ROW = """
     ],
     ids=["in the middle", "one channel", "the last layer", "backward", "in steps"],
 )
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_where_it_goes_another_way_is_said_with_both_values(mutate, body, first):
     mutate(body)
     found = climb()
     assert first in found.diverges and ", expected " in found.diverges, found.diverges
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate, monkeypatch):
     monkeypatch.setattr(surgery, "FEWEST", 2)
     monkeypatch.setattr(surgery, "PEEK_VALUES", 1)
@@ -233,7 +257,7 @@ def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate,
     assert "conv2 (Conv2d), in a sum" in found.diverges and ", expected " in found.diverges, found.diverges
 
 
-def test_a_verdict_is_cached_until_the_adapter_changes(mutate):
+def test_a_verdict_is_cached_until_the_adapter_changes(mutate, pipeline_held):
     mutate()
     said = []
     climb(say=said.append)
@@ -264,6 +288,7 @@ def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(muta
     assert found.levels[4].where == "its loader is not installed"
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
     mutate(BIASED + declared)
@@ -273,6 +298,7 @@ def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     assert climb().highest == 2
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
     mutate("\n    def gradients(self, batch):\n        raise RuntimeError('no gradients')\n")
     found = climb()
@@ -303,6 +329,7 @@ def test_what_no_framework_supports_is_no_proof(mutate, capsys):
     assert code == 1 and "nothing was proved" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
     from framework_compare import environments
 
@@ -322,6 +349,7 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     assert any("levels" in line for line in said)
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_records_survive_json(mutate):
     mutate()
     found = climb()
@@ -417,6 +445,7 @@ BY_CONFIG = """
     ],
     ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "momentum kept", "loss by config.batch_size"],
 )
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
     mutate(body)
     found = climb()
@@ -424,7 +453,7 @@ def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words
     assert [one.number for one in failed][:1] == [level] and words in failed[0].where, found.column()
 
 
-def test_a_mistake_that_only_other_settings_show_fails_level_3(mutate):
+def test_a_mistake_that_only_other_settings_show_fails_level_3(mutate, pipeline_held):
     mutate(
         """
     def __init__(self, config):
@@ -437,6 +466,7 @@ def test_a_mistake_that_only_other_settings_show_fails_level_3(mutate):
     assert climb().status == "failed"
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     mark = tmp_path / "killed"
     body = f"""
@@ -452,6 +482,7 @@ def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     assert climb().status == "passed"
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_an_answer_of_another_form_fails_its_level(mutate):
     mutate(
         "\n    def forward(self, batch, *, training=False):\n"

@@ -10,6 +10,7 @@ import pytest
 from framework_compare import registry
 from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
+from framework_compare.parity.ladder import TOLERANCE
 from framework_compare.parity.result import Level
 
 CLASS = """
@@ -215,6 +216,7 @@ def check_caught(mutate, body, level, words):
     assert found.status == "failed" and failed, "a hole in the ladder"
     assert failed[0].number == level, failed
     assert words in failed[0].where + found.diverges
+    assert level != 3 or (failed[0].ratio or 0) > TOLERANCE, "no number of the network's own steps is off"
 
 
 WRONG_ROW = """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, List, Optional
+from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
+from framework_compare import registry
 from framework_compare.cli_options import pairs, split
 from framework_compare.errors import UsageError
-from framework_compare.registry import framework as find_framework
 
 STYLES = ("terminal", "markdown", "latex")
 
@@ -46,27 +46,32 @@ def verify(
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
-    from framework_compare import tables
+    from framework_compare import planning, tables
     from framework_compare.parity import report
     from framework_compare.parity import verify as ladder
     from framework_compare.parity.result import NOT_INSTALLED, UNSUPPORTED, all_hold
 
     where = ladder.Where(_named("--python", python), _named("--index", index), installer)
+    settings: Dict[str, Any] = {
+        "device": device,
+        "execution": split(execution),
+        "precision": split(precision),
+        "tuning": tuning,
+        "threads": threads,
+        "loader_workers": loader_workers,
+        "image_size": image_size,
+        "num_classes": num_classes,
+    }
+    # before an environment is made, which takes minutes
+    planning.check_graphs(planning.find_all("model", registry.MODELS, split(models)), planning.expand_configs(settings))
     found = ladder.verify(
         split(frameworks),
         split(models),
-        device=device,
-        execution=split(execution),
-        precision=split(precision),
-        tuning=tuning,
-        threads=threads,
-        loader_workers=loader_workers,
-        image_size=image_size,
-        num_classes=num_classes,
         fresh=fresh,
         folder=keep,
         where=where,
         say=lambda message: print(message, file=sys.stderr, flush=True),
+        **settings,
     )
     print(tables.RENDERERS[style](report.table(found)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in found):
@@ -76,4 +81,4 @@ def verify(
 
 
 def _named(option: str, given: Optional[List[str]]) -> dict:
-    return {find_framework(name).name: value for name, value in pairs(option, given).items()}
+    return {registry.framework(name).name: value for name, value in pairs(option, given).items()}

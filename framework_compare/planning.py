@@ -201,3 +201,9 @@ def build_graph(model: str, config: TrainConfig) -> Graph:
     """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be."""
     build = registry.load(registry.find("model", registry.MODELS, model))
     return build(num_classes=config.num_classes, image_size=config.image_size)
+
+
+def check_graphs(models: Iterable[str], configs: Iterable[TrainConfig]) -> None:
+    """UsageError for the first of registered models that cannot be built for one of the configs."""
+    for model, config in itertools.product(models, configs):
+        build_graph(model, config)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from framework_compare import registry
+from framework_compare.errors import UsageError
 from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.ladder import TOLERANCE
@@ -322,6 +323,12 @@ def test_a_framework_that_is_not_there_is_no_proof(own_cache, tmp_path, capsys):
     assert code == 1
     assert "not-installed" in said.out and "does not exist" in " ".join(said.out.split())
     assert "nothing was proved" in said.err
+
+
+def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own_cache, tmp_path):
+    python = ("--python", f"torch={tmp_path}/none")
+    with pytest.raises(UsageError, match="alexnet does not allow image_size 8: .*; use a larger one"):
+        command("--frameworks", "torch", "--models", "resnet50,alexnet", "--image-size", "8", *python)
 
 
 def test_what_no_framework_supports_is_no_proof(mutate, capsys):

@@ -97,18 +97,17 @@ def train_curves(
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
+    chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings, "pipeline": "shared"})
     if any(config.precision != "fp32" for config in configs):
         raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
+    planning.check_graphs(chosen, configs)
     with tempfile.TemporaryDirectory(prefix="framework-compare-curves-") as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
         lesson = Lesson(Path(place), index.name, index.pictures, steps, configs[0], say)
-        return [
-            lesson.curves(model, configs, ready)
-            for model in planning.find_all("model", registry.MODELS, models)
-        ]
+        return [lesson.curves(model, configs, ready) for model in chosen]
 
 
 class Lesson:

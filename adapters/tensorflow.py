@@ -18,6 +18,7 @@ from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow,
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
 STEPS_BEFORE_GROWTH = 2000
+SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 
 
 class TensorFlowTrainer:
@@ -410,7 +411,11 @@ class Network:
         return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._cast(node, "weight")), self._cast(node, "bias"))
 
     def dropout(self, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-        return self.tf.nn.dropout(x, rate=node.attrs["p"]) if training else x
+        if not training:
+            return x
+        # a function that is traced for a batch of another size starts TensorFlow's own seeds anew, and its masks again
+        seed = SEEDS_A_LAYER * self.graph.nodes.index(node) + (x.shape[0] or 0)
+        return self.tf.nn.dropout(x, rate=node.attrs["p"], seed=seed)
 
 
 LOWERINGS: Dict[str, Callable[..., Any]] = {

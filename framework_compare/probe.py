@@ -119,7 +119,7 @@ class Probe:
         return _save(task, **self.trainer.weights())
 
     def train(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        """Train on held batches or, as a cell does, on all epochs of the native pipeline; what each step saw and left.
+        """Train on held batches (task["order"]: their numbers) or, as a cell does, on all epochs of a pipeline.
 
         Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
         differs from the weights after they were loaded once more.
@@ -141,7 +141,13 @@ class Probe:
 
     def _epochs(self, task: Dict[str, Any]) -> Iterator[Batch]:
         if "batches" in task:
-            yield from self._batches(task)
+            held = self._batches(task)
+            yield from (held[number] for number in task.get("order", range(len(held))))
+            return
+        if "shared" in task:
+            with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config) as shared:
+                for number in range(1, self.config.epochs + 1):
+                    yield from (self.trainer.adopt(*batch) for batch in shared.epoch(number))
             return
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
         for number in range(1, self.config.epochs + 1):
@@ -165,7 +171,8 @@ class Probe:
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
         sizes, images, labels = [], [], []
         for number in range(1, task["epochs"] + 1):
-            batches = [self._read(batch) for batch in self.trainer.epoch(pipeline, number)]
+            # copies: a loader may use its memory again
+            batches = [tuple(map(np.array, self._read(batch))) for batch in self.trainer.epoch(pipeline, number)]
             sizes.append([len(found) for _, found in batches])
             images += [pixels for pixels, _ in batches]
             labels += [found for _, found in batches]

@@ -95,6 +95,70 @@ MISTAKES = {
 """,
         3,
     ),
+    "Nesterov where there is no decay": (
+        """
+    def train_step(self, batch):
+        config, oracle = self.config, self.oracle
+        if config.weight_decay or not config.momentum:
+            return self.step(batch)
+        before = {name: array.copy() for name, array in oracle.weights.items()}
+        rates = {"learning_rate": config.learning_rate, "momentum": config.momentum}
+        loss, _, gradients = oracle.train_step(batch.images, batch.labels, dropout=self.random, **rates)
+        for name, gradient in gradients.items():
+            ahead = gradient + numpy.float32(config.momentum) * oracle._momentum[name]
+            oracle.weights[name] = before[name] - numpy.float32(config.learning_rate) * ahead
+        return loss
+""",
+        3,
+    ),
+    "decay where there is momentum and none was asked": (
+        STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 5e-4 * (self.config.momentum > 0))"),
+        3,
+    ),
+    "no decay without momentum": (
+        STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay * (self.config.momentum > 0))"),
+        3,
+    ),
+    "a step that spoils its batch": (
+        STEP.format(body="loss = self.step(batch); batch.images[:] *= 0.5; return loss"),
+        3,
+    ),
+    "running statistics of full batches only": (
+        STEP.format(
+            body="""
+        before = {name: array.copy() for name, array in self.oracle.weights.items() if "running" in name}
+        loss = self.step(batch)
+        if batch.size < self.config.batch_size:
+            self.oracle.weights.update(before)
+        return loss"""
+        ),
+        3,
+    ),
+    "no dropout in batches of several": (STEP.format(body="return self.step(batch, dropout=batch.size == 1)"), 5),
+    "one mask for a batch": (
+        """
+    def train_step(self, batch):
+        class OneMask:
+            def random(_, shape):
+                return numpy.broadcast_to(random.random((1, *shape[1:])), shape)
+
+        random, self.random = self.random, OneMask()
+        loss = self.step(batch)
+        self.random = random
+        return loss
+""",
+        5,
+    ),
+    "the same mask from the second step on": (
+        """
+    def train_step(self, batch):
+        self.steps = getattr(self, "steps", 0) + 1
+        if self.steps > 1:
+            self.random = numpy.random.default_rng(5)
+        return self.step(batch)
+""",
+        5,
+    ),
     "no dropout in steps": (STEP.format(body="return self.step(batch, dropout=False)"), 5),
     "the same mask in every step": (
         STEP.format(body="self.random = numpy.random.default_rng(self.config.seed); return self.step(batch)"),
@@ -147,3 +211,47 @@ def test_without_a_native_pipeline_held_batches_are_gone_over(judge):
         "        raise Unsupported('its loader is not installed')\n"
     )
     assert all(level.passed for level in levels) and "held batches" in levels[0].where
+
+
+ONE_ARRAY = """
+    def host_array(self, shape):
+        held = self.__dict__.setdefault("arrays", {})
+        return held.setdefault(shape, numpy.empty(shape, numpy.float32))
+
+    def adopt(self, images, labels):
+        return super().adopt(images, labels)
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["shared", "memory"])
+def test_an_honest_training_of_another_pipeline_passes(judge, pipeline):
+    levels = judge(pipeline=pipeline)
+    assert [level.passed for level in levels] == [True, True], levels
+
+
+def test_a_shared_cell_that_trains_other_pictures_is_seen(judge):
+    level = judge(ONE_ARRAY, pipeline="shared")[0]
+    assert not level.passed and "the shared pipeline" in level.where
+
+
+def test_a_biased_running_variance_is_held_to_what_is_declared(judge):
+    biased = STEP.format(
+        body="""
+        name = "bn.running_var"
+        if name not in self.oracle.weights:
+            return self.step(batch)
+        before = self.oracle.weights[name].copy()
+        loss, count = self.step(batch), batch.size * 256
+        share = self.oracle.weights[name] - numpy.float32(0.9) * before
+        self.oracle.weights[name] = numpy.float32(0.9) * before + share * numpy.float32((count - 1) / count)
+        return loss"""
+    )
+    level = judge(biased)[0]
+    assert not level.passed and "bn.running_var" in level.where
+    declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
+    assert judge(biased + declared)[0].passed
+
+
+def test_a_worker_that_is_killed_has_not_answered(judge):
+    levels = judge(STEP.format(body="import os; os.kill(os.getpid(), 9)"))
+    assert [(level.passed, level.answered) for level in levels] == [(False, False)] * 2, levels

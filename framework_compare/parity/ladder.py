@@ -46,6 +46,10 @@ class Wrong(Exception):
     """A level does not hold; the message says where."""
 
 
+class Unanswered(Wrong):
+    """The worker ended before it answered, as one does that is killed."""
+
+
 class Judge:
     """A worker's answers, read from its folder, against the reference."""
 

@@ -7,6 +7,8 @@ of several sizes, come from the native pipeline over three epochs, and dropout i
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import math
 import shutil
 from pathlib import Path
@@ -14,25 +16,44 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
+from framework_compare.datasets.shared import SharedPipeline
+from framework_compare.graph import (
+    Graph,
+    GraphBuilder,
+    initial_weights,
+    weight_views,
+    weights_size,
+)
 from framework_compare.oracle import Oracle
 from framework_compare.parity import deviations, ramps, surgery
 from framework_compare.parity.deviations import Answers
-from framework_compare.parity.ladder import SIGMAS, TOLERANCE, Wrong, ratios_of
+from framework_compare.parity.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
+from framework_compare.parity.ladder import (
+    SIGMAS,
+    TOLERANCE,
+    Unanswered,
+    Wrong,
+    ratios_of,
+)
 from framework_compare.parity.reference import moved
 from framework_compare.parity.result import Level
 from framework_compare.parity.rounding import rounding_of, unit
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Pictures, TrainConfig
 
 Array = np.ndarray
 CLASSES, IMAGE_SIZE, SEED, DRAWS = 10, 32, 7, 3
 SIZES = (4, 4, 2, 4, 1, 3)  # of the held batches: the rests of epochs must count as what they are
+ORDER = (0, 1, 2, 3, 4, 5, 0)  # the first once more: a step must leave its batch as it was
 DROPPED = 0.3  # not 0.5, whose scale is that of the share that is left, too
-# Rates at which the loss falls: with 4,096 inputs of about one, ten times as much would diverge.
-PLAIN = {"learning_rate": 5e-4, "momentum": 0.0, "weight_decay": 0.0}
-HEAVY = {"learning_rate": 2e-4, "momentum": 0.8, "weight_decay": 0.03}
-SLOW = {**PLAIN, "learning_rate": 3e-5}  # of one picture
+DROP_SIZES = (1, 2, 2, 1)
+# Each of momentum and decay by itself; level 3 of the networks has both. Rates at which the loss falls: with 4,096 inputs
+# of about one, ten times as much would diverge.
+DECAYING = {"learning_rate": 5e-4, "momentum": 0.0, "weight_decay": 0.03}
+MOVING = {"learning_rate": 2e-4, "momentum": 0.9, "weight_decay": 0.0}  # as the networks are trained by default
+FAINT = {"learning_rate": 1e-8, "momentum": 0.0, "weight_decay": 0.0}  # so that what is learnt stays out of the logits
+LARGE = 0.2  # inputs that tell whether they were dropped: most are
 COMMON = {"batch_size": 4, "image_size": IMAGE_SIZE, "num_classes": CLASSES, "epochs": 3}
+RUNNING_VARIANCE = ".running_var"
 Batches = List[Tuple[Array, Array]]
 
 
@@ -51,7 +72,7 @@ def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
     try:
         return Level(number, True, *check())
     except Wrong as wrong:
-        return Level(number, False, f"as a cell trains, {wrong}")
+        return Level(number, False, f"as a cell trains, {wrong}", answered=not isinstance(wrong, Unanswered))
     except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
         what = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
         return Level(number, False, f"as a cell trains, {what}")
@@ -73,57 +94,100 @@ def network(dropout: float = 0.0) -> Graph:
 def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
     """The worst place of two trainings, its error and that in units of the yardstick."""
     graph = network()
-    build = _build(graph, folder)
-    given = _held_batches(graph)
+    build = _build(graph, folder, _weights(graph))
+    held = _held_batches(graph)
     ramps.write(folder / "pictures", CLASSES)
-    plain = {"ask": "train", "name": "train", "batches": str(_save(given, folder / "held.npz"))}
-    found = [_steps(run_tasks, [build, plain], graph, config, "held batches", PLAIN, given)]
+    listed = str(folder / "pictures" / "pictures.json")
+    task = {"ask": "train", "name": "train"}
+    plain = {**task, "batches": str(_save(held, folder / "held.npz")), "order": ORDER}
+    given = [held[number] for number in ORDER]
+    found = [_steps(run_tasks, [build, plain], graph, config, "held batches", DECAYING, given)]
     if config.pipeline == "native":
-        heavy = {"ask": "train", "name": "train", "pictures": str(folder / "pictures" / "pictures.json")}
-        found.append(_steps(run_tasks, [build, heavy], graph, config, "the native pipeline", HEAVY))
+        found.append(
+            _steps(run_tasks, [build, {**task, "pictures": listed}], graph, config, "the native pipeline", MOVING)
+        )
+    elif config.pipeline == "shared":
+        given = _shared_batches(Path(listed), config)
+        shared = {**task, "shared": listed}
+        found.append(_steps(run_tasks, [build, shared], graph, config, "the shared pipeline", MOVING, given))
     else:
-        found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", HEAVY, given))
+        found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", MOVING, given))
     return max((one for one in found if one), key=lambda one: one[2])
 
 
+def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
+    pictures = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
+    config = dataclasses.replace(config, **COMMON)
+    names = ("batch_size", "image_size", "seed", "flip", "crop")
+    with SharedPipeline(pictures, **{name: getattr(config, name) for name in names}) as pipeline:
+        return [batch for number in range(1, config.epochs + 1) for batch in pipeline.epoch(number)]
+
+
 def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+    """Masks of dropout, read off how a last layer of zeros moves: its logits are none, and so their gradient is known."""
     graph = network(DROPPED)
-    weights = weight_views(graph, _weights(graph))
-    image = np.random.default_rng(SEED).standard_normal((1, *graph.input_shape)).astype(np.float32)
-    batches = [(image, np.array([1]))] * 3
+    flat = _weights(graph)
+    weights = weight_views(graph, flat)
+    for name in ("fc.weight", "fc.bias"):
+        weights[name][...] = 0
+    rng = np.random.default_rng(SEED)
+    batches = [
+        (rng.standard_normal((size, *graph.input_shape)).astype(np.float32), 1 + np.arange(size)) for size in DROP_SIZES
+    ]
     task = {"ask": "train", "name": "train", "batches": str(_save(batches, folder / "dropped.npz"))}
-    said, held = _ask(run_tasks, [_build(graph, folder), task], "dropout", {**SLOW, "batch_size": 1})
-    masks = []
-    for step in range(1, len(batches) + 1):
+    said, held = _ask(run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)})
+    masks: Dict[str, Tuple[Array, Array]] = {}
+    for step, (images, labels) in enumerate(batches, start=1):
         after = {name: held[f"{name}@{step}"] for name in weights}
-        masks.append(_mask(graph, weights, after, image, config.precision))
+        for number, mask in enumerate(_masks(graph, weights, after, images, labels, config.precision), start=1):
+            masks[f"picture {number} of step {step}"] = mask
         weights = after
-    if any(np.array_equal(masks[0], mask) for mask in masks[1:]):
-        raise Wrong("dropout drops the same values in every step")
-    return f"dropout of {DROPPED} in {len(masks)} steps", 0.0, 0.0
+    _check_unlike(masks)
+    return f"dropout of {DROPPED} in {len(batches)} steps", 0.0, 0.0
 
 
-def _mask(graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], image: Array, precision: str) -> Array:
-    """Which inputs of the last layer a step on one picture left out: their weights it did not move.
+def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
+    for (one, (kept, sure)), (other, (also_kept, also_sure)) in itertools.combinations(masks.items(), 2):
+        common = sure & also_sure
+        if np.array_equal(kept[common], also_kept[common]):
+            raise Wrong(f"dropout drops the same values of {one} and {other}")
 
-    The others' move is their input times that of the bias, scaled by 1 / (1 - p).
+
+def _masks(
+    graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], images: Array, labels: Array, precision: str
+) -> List[Tuple[Array, Array]]:
+    """Of each picture, which inputs of the last layer a step kept, and which of them are large enough to say so.
+
+    All logits are zero, so row r of the layer moves by -rate / B times the sum over pictures of (1/CLASSES - [r is its
+    label]) times what dropout left of its inputs: as many equations as pictures.
     """
+    inputs = _inputs(graph, before, images)
+    moves = np.subtract(after["fc.weight"], before["fc.weight"], dtype=np.float64)[labels]
+    slopes = 1 / CLASSES - np.eye(len(labels))
+    left = np.linalg.solve(slopes, moves) * -len(labels) / FAINT["learning_rate"]
+    return [_mask(ours, picture, precision) for ours, picture in zip(left, inputs)]
+
+
+def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
+    """Of dropout, (N, inputs), in float64."""
     values: Dict[str, Array] = {}
+    inside = {name: np.asarray(array) for name, array in weights.items() if name.startswith("conv")}
     cut = surgery.up_to(graph, "flatten")
-    inside = {name: np.asarray(array) for name, array in before.items() if name.startswith("conv")}
-    Oracle(cut, inside, np.float64).forward(image, watch=lambda name, value: values.update({name: value}))
-    inputs = values["flatten"][0]
-    moves = np.subtract(after["fc.weight"], before["fc.weight"], dtype=np.float64)
-    bias = np.subtract(after["fc.bias"], before["fc.bias"], dtype=np.float64)
-    row = int(np.argmax(np.abs(bias)))
-    kept = moves[row] != 0
-    share, count = 1 - kept.mean(), kept.size
+    Oracle(cut, inside, np.float64).forward(images, watch=lambda name, value: values.update({name: value}))
+    return values["flatten"]
+
+
+def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
+    """What was kept of one picture's inputs, and which are LARGE; Wrong if share or scale are not dropout's."""
+    sure = np.abs(inputs) > LARGE
+    kept = np.abs(left) > 0.25 * np.abs(inputs)
+    share, count = 1 - float(kept[sure].mean()), int(sure.sum())
     if abs(share - DROPPED) > SIGMAS * math.sqrt(DROPPED * (1 - DROPPED) / count):
         raise Wrong(f"{share:.3f} of {count} values are dropped in a step, expected {DROPPED}")
-    scale = float(np.median(moves[row][kept] / (inputs[kept] * bias[row])))
+    scale = float(np.median((left / inputs)[sure & kept]))
     if abs(scale * (1 - DROPPED) - 1) > 1e-3 + 4 * unit(precision):
         raise Wrong(f"values that dropout keeps in a step are scaled by {scale:.5g}, expected {1 / (1 - DROPPED):.5g}")
-    return kept
+    return kept, sure
 
 
 def _steps(
@@ -145,14 +209,14 @@ def _steps(
     if [len(labels) for _, labels in batches] != said["sizes"]:
         raise Wrong(f"batches of {said['sizes']} were trained as {len(batches)}")
     initial = weight_views(graph, _weights(graph))
-    exact, yardstick = _gone_over(graph, initial, batches, settings, config.precision)
-    last = {name: held[f"{name}@{len(batches)}"] for name in exact.gradients}
+    exact, yardstick = _gone_over(graph, initial, batches, {**settings, "biased": said["biased"]}, config.precision)
+    last = {name: held[f"{name}@{len(batches)}"] for name in exact.weights}
     found = dataclasses.replace(exact, losses=[math.nan if x is None else x for x in said["losses"]], weights=last)
-    errors = deviations.step_errors(found, _parameters(exact), initial)
+    errors = deviations.step_errors(found, exact, initial)
     ratios = ratios_of(errors, yardstick, config.precision)
     where = max(ratios, key=lambda name: ratios[name])
     if ratios[where] > TOLERANCE:
-        numbers = ", ".join(f"{name} {settings[name]}" for name in PLAIN)
+        numbers = ", ".join(f"{name} {settings[name]}" for name in FAINT)
         first = _first_wrong(ratios, found.losses, exact.losses)
         raise Wrong(f"with {source}, {numbers}: {where} is {ratios[where]:.0f} units off after {len(batches)} steps{first}")
     return f"{where}, with {source}", errors[where], ratios[where]
@@ -176,7 +240,7 @@ def _gone_over(
         nearby = [(moved(images, draw, precision), labels) for images, labels in batches]
         rounding = rounding_of(precision, draw)
         said = _oracle(graph, initial, nearby, settings, np.float32, plain_sums=draw > 0, rounding=rounding)
-        off = deviations.step_errors(_parameters(said), _parameters(exact), initial)
+        off = deviations.step_errors(said, exact, initial)
         bounds = {**deviations.loss_roundings(said, exact), **deviations.scatter(off, exact)}
         for name, size in off.items():
             yardstick[name] = max(yardstick.get(name, 0.0), size, bounds.get(name, 0.0))
@@ -187,15 +251,24 @@ def _oracle(
     graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Mapping[str, Any], dtype: Any, **rounding: Any
 ) -> Answers:
     oracle = Oracle(graph, initial, dtype, **rounding)
-    rates = {name: settings[name] for name in PLAIN}
-    steps = [oracle.train_step(images, labels, **rates) for images, labels in batches]
+    rates = {name: settings[name] for name in FAINT}
+    steps = []
+    for images, labels in batches:
+        before = {name: array.copy() for name, array in oracle.weights.items() if name.endswith(RUNNING_VARIANCE)}
+        steps.append(oracle.train_step(images, labels, **rates))
+        if settings["biased"]:
+            oracle.weights.update({name: _biased(graph, name, old, oracle.weights[name], len(labels)) for name, old in before.items()})
     nothing = np.empty(0)
     return Answers(nothing, nothing, steps[0][2], [s[0] for s in steps], oracle.weights, [s[1] for s in steps])
 
 
-def _parameters(answers: Answers) -> Answers:
-    """Without running statistics, which level 3 of the networks has, as each framework keeps them."""
-    return dataclasses.replace(answers, weights={name: answers.weights[name] for name in answers.gradients})
+def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> Array:
+    """A running variance after a step, had the batch's own been divided by its count, not by one less."""
+    layer = name[: -len(RUNNING_VARIANCE)]
+    kept = 1 - next(node for node in graph.nodes if node.name == layer).attrs["momentum"]
+    _, height, width = graph.shapes()[layer]
+    count = size * height * width
+    return kept * before + (after - kept * before) * ((count - 1) / count)
 
 
 def _ask(
@@ -203,17 +276,20 @@ def _ask(
 ) -> Tuple[Mapping[str, Any], Mapping[str, Array]]:
     run, said, folder = run_tasks(tasks, f"practice-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
-        error = said.get(answer, {"error": run.reason}).get("error", "")
+        if answer not in said:
+            raise Unanswered(run.reason)
+        error = said[answer].get("error", "")
         if error and not error.startswith("Unsupported: "):
             raise Wrong(error)
     held = dict(np.load(folder / "train.npz")) if (folder / "train.npz").exists() else {}
     shutil.rmtree(folder, ignore_errors=True)
-    return said["train"], held
+    biased = run.settings.get(VARIANCE_SETTING) == "biased"
+    return {**said["train"], "biased": biased}, held
 
 
-def _build(graph: Graph, folder: Path) -> Dict[str, Any]:
+def _build(graph: Graph, folder: Path, flat: Array) -> Dict[str, Any]:
     path = folder / "weights.npy"
-    np.save(path, _weights(graph))
+    np.save(path, flat)
     return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
 
 

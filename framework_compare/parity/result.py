@@ -32,6 +32,7 @@ class Level:
     # False where an interpreter lacks what the level needs: it neither holds nor fails. If passed, too, the cell has no
     # use for what the level is about.
     asked: bool = True
+    answered: bool = True  # False where a worker ended before it answered: such a verdict is not kept
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
-import numpy as np
 import pytest
 
 from framework_compare import registry, staging
@@ -19,7 +18,7 @@ from framework_compare.limits import Limits
 from framework_compare.parity import pipelines, practice
 from framework_compare.parity.result import Level, Parity
 from framework_compare.parity.verify import Climb, RunTasks, Where
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 
 ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
@@ -65,6 +64,7 @@ class Trial:
         self.folder = Path()  # the session's; set before a worker is asked for
         self.say: Callable[[str], object] = lambda message: None
         self._parities: Dict[str, Parity] = {}
+        self._drawn: Dict[str, Level] = {}
         self._rows: Dict[str, Run] = {}
 
     @functools.cached_property
@@ -116,14 +116,13 @@ class Trial:
             self._parities[network] = climb.network(self.framework, network, config)
         return self._parities[network]
 
-    def drawn(self, name: str, listed: Pictures, **changed: Any) -> Tuple[np.ndarray, np.ndarray]:
-        """Images and labels of some epochs of the native pipeline over one of level 4's lists."""
-        path = Path(listed.paths[0]).parent / "pictures.json"
-        task = {"ask": "native", "name": "native", "pictures": str(path), "epochs": pipelines.EPOCHS}
-        answers = self._ask(name, [task], num_classes=len(listed), **changed)
-        answers["native"]
-        with np.load(answers.folder / "native.npz") as held:
-            return held["images"], held["labels"]
+    def drawn(self, part: str) -> Level:
+        """Level 4 of the native pipeline, of one of its parts."""
+        if part not in self._drawn:
+            self.say(f"{self.framework}: native pipeline, {part}")
+            run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
+            self._drawn[part] = pipelines.judge(run_tasks, self.config, only=[part])
+        return self._drawn[part]
 
     def row(self, name: str, *, broken: bool = False, listed: str = "", **changed: Any) -> Run:
         """What becomes of a cell as `compare` runs it: a network, a list of pictures, settings of its own."""

@@ -21,6 +21,7 @@ def verify(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     execution: Annotated[str, typer.Option(help="default, eager, graph, compiled; several, comma-separated.")] = "default",
     precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16; several, comma-separated.")] = "fp32",
+    pipeline: Annotated[str, typer.Option(help="That feeds the cells: native, shared or memory.")] = "native",
     tuning: Annotated[str, typer.Option(help="recommended or none.")] = "recommended",
     threads: Annotated[Optional[int], typer.Option(help="Size of every compute pool; default: all cores.")] = None,
     loader_workers: Annotated[
@@ -41,8 +42,8 @@ def verify(
 ) -> None:
     """Prove that the frameworks train the same function: level by level against a float64 reference.
 
-    Exit code 1 if a level does not hold, a framework cannot be installed, or nothing could be proved at all. Verdicts are
-    cached; another state of the worker's source, the environment's packages or the GPU asks anew.
+    Exit code 1 if a level does not hold or could not be asked, a framework cannot be installed, or nothing could be proved
+    at all. Verdicts are cached; another state of the worker's source, the environment's packages or the GPU asks anew.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
@@ -56,6 +57,7 @@ def verify(
         "device": device,
         "execution": split(execution),
         "precision": split(precision),
+        "pipeline": pipeline,
         "tuning": tuning,
         "threads": threads,
         "loader_workers": loader_workers,

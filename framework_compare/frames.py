@@ -102,12 +102,14 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     """A row a cell, failed and planned ones included; figures that no writer kept are computed, cell by cell."""
     import pandas as pd
 
-    datasets = store.settings().get("datasets") or {}
+    settings = store.settings()
+    datasets = settings.get("datasets") or {}
     groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
     kept = store.kept_figures(metrics.version())
     verdicts = in_study.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
-    rows = [{**row, **verdicts.get(in_study.key(row), dict.fromkeys(PARITY))} for row in rows]
+    unknown = in_study.unknown(settings.get("verify", "off"))
+    rows = [{**row, **verdicts.get(in_study.key(row), unknown)} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [*METRICS, "pictures", "skipped_pictures"]
     return frame.astype({name: float for name in numbers})

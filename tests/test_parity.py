@@ -358,6 +358,59 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     assert any("levels" in line for line in said)
 
 
+NO_LOADER = """
+    def open_pipeline(self, pictures):
+        from framework_compare.errors import Unsupported
+        raise Unsupported("its loader is not installed")
+"""
+
+
+def test_a_level_that_could_not_be_asked_is_no_proof_but_of_cells_without_it(mutate, capsys):
+    mutate(NO_LOADER)
+    names = ("--frameworks", "mutated", "--models", "small", "--image-size", "32", "--threads", "1")
+    python = ("--python", f"mutated={sys.executable}")
+    assert command(*names, *python) == 1
+    assert not command(*names, *python, "--pipeline", "shared")
+    assert "0-3, 5" in capsys.readouterr().out
+
+
+def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_asked(mutate, pictures, tmp_path):
+    mutate(NO_LOADER)
+    study = train(pictures, tmp_path, verify="require")
+    assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
+
+
+def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
+    mutate(
+        """
+    def __init__(self, config):
+        import dataclasses
+        super().__init__(dataclasses.replace(config, weight_decay=config.weight_decay or 1e-3))
+"""
+    )
+    climb()
+    assert train(pictures, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
+
+
+@pytest.mark.parametrize("pipeline, known", [("memory", True), ("shared", False)])
+def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memory(mutate, pipeline, known):
+    mutate()
+    climb()
+    said = []
+    found = climb(pipeline=pipeline, say=said.append)
+    assert found.column() == "0-3, 5"
+    assert any("training as cells train" in line for line in said) is not known
+
+
+def test_each_device_has_environments_of_its_own(mutate):
+    mutate()
+    found = ladder.verify(
+        ["mutated"], ["small"], device=["cuda", "cpu"], image_size=32, threads=1,
+        where=ladder.Where(python={"mutated": sys.executable}),
+    )  # fmt: skip
+    assert [one.status for one in found] == ["unsupported", "passed"]
+
+
 @pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_records_survive_json(mutate):
     mutate()

@@ -149,3 +149,26 @@ def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_p
 
 def test_no_fastest_is_named_where_it_fails(tmp_path):
     assert "None marked, torch is ahead and fails parity" in race(tmp_path, FAILED)
+
+
+DAMAGE = {
+    "missing": lambda text: None,
+    "cut short": lambda text: text[: len(text) // 2],
+    "of another type": lambda text: text.replace('"0-5"', "5"),
+    "of another cell": lambda text: text.replace("torch", "other"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path, damage):
+    folder = tmp_path / "study"
+    cell = Cell("torch", "alexnet", "small", "cpu", TrainConfig())
+    with Store.create(folder, settings={"verify": "warn"}, machine={}, cells=[cell], repeats=1) as store:
+        store.record(1, ok(1, 1.1, 1.2))
+    verdicts = {in_study.key(in_study.row_of(cell)): {"parity": "0-5", "parity_error": None, "parity_where": None}}
+    path = folder / in_study.FILE
+    path.write_text(json.dumps(verdicts))
+    assert Comparison.load(folder).frame.parity[0] == "0-5"
+    damaged = DAMAGE[damage](path.read_text())
+    path.unlink() if damaged is None else path.write_text(damaged)
+    assert Comparison.load(folder).frame.parity[0] == UNKNOWN

@@ -12,16 +12,7 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.environments import Environment
-from framework_compare.parity import (
-    cache,
-    crops,
-    in_study,
-    independence,
-    orders,
-    pipelines,
-    ramps,
-    textures,
-)
+from framework_compare.parity import cache, crops, in_study, independence, orders, pipelines, ramps, textures
 from framework_compare.parity.ladder import Wrong
 from framework_compare.parity.result import PASSED, PROVED, Level, Parity
 from framework_compare.parity.verify import Climb
@@ -235,18 +226,48 @@ MISTAKES = {
     ),
     "of wide pictures all where none of ten tries fits": (
         OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, w, h, flip)"),
-        "3.75 times as wide as high",
+        "of wide pictures have sides of up to 3.75 to 1",
         "wide",
     ),
     "of wide pictures more than ten tries": (
         OPENED.format(change="preprocess.TRIES = 100"),
-        "of the random crops of wide pictures have",
+        "of the random crops of wide pictures reach across",
         "wide",
     ),
     "of wide pictures the left where none of ten tries fits": (
         OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, 107, 80, flip)"),
-        "have it in the middle, expected 0.095",
+        "do so in the middle, expected 0.095",
         "wide",
+    ),
+    "tall pictures whole": (
+        DRAWN.format(change="crop if width >= height else preprocess.whole(width, height)"),
+        "of tall pictures have sides of up to 3.75 to 1",
+        "tall",
+    ),
+    "pictures smaller than the network's whole": (
+        DRAWN.format(change="crop if min(width, height) >= self.config.image_size else preprocess.whole(width, height)"),
+        "sides of up to 3.75 to 1",
+        "wide",
+    ),
+    "a rest of one picture dropped": (
+        """
+    def epoch(self, pipeline, number):
+        return (batch for batch in super().epoch(pipeline, number) if batch.size > 1)
+""",
+        "epoch 1 has 10 of 11 pictures",
+        "still",
+    ),
+    "nothing of a set smaller than a batch": (
+        """
+    def open_pipeline(self, pictures):
+        self.few = len(pictures) < self.config.batch_size
+        return super().open_pipeline(pictures)
+
+    def epoch(self, pipeline, number):
+        return iter(()) if self.few else super().epoch(pipeline, number)
+""",
+        "",
+        "not flipped",
     ),
     "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right", "upside down"),
     "flipped though not asked for": (ALWAYS_FLIPPED, "with flip='none' and random crops, 9", "not flipped"),
@@ -288,6 +309,45 @@ def test_a_mistake_of_augmentation_is_named(judge, mistake):
     level = judge(body, only=part or ["as trained"])
     assert not level.passed, f"{mistake} is a hole in level 4"
     assert words in level.where
+
+
+LEFT_TO_RIGHT_ONLY = {
+    "by the trainer": """
+    def unsupported(self):
+        return "flip 'vertical': mirrors left to right only" if self.config.flip == "vertical" else super().unsupported()
+""",
+    "by its pipeline": """
+    def open_pipeline(self, pictures):
+        from framework_compare.errors import Unsupported
+        if self.config.flip == "vertical":
+            raise Unsupported("flip 'vertical': mirrors left to right only")
+        return super().open_pipeline(pictures)
+""",
+}
+
+
+@pytest.mark.parametrize("said", LEFT_TO_RIGHT_ONLY)
+def test_settings_that_a_framework_does_not_support_are_left_out_and_named(judge, said):
+    level = judge(LEFT_TO_RIGHT_ONLY[said], only=["upside down", "not flipped"])
+    assert level.passed and "not asked: upside down (flip 'vertical'" in level.where, level
+
+
+def test_a_loader_may_use_its_memory_again(judge):
+    body = """
+    def epoch(self, pipeline, number):
+        held = {}
+        for images, labels in pipeline.epoch(number):
+            array = held.setdefault(images.shape, numpy.empty_like(images))
+            array[:] = images
+            yield self.adopt(array, labels)
+"""
+    level = judge(body, only=["still"])
+    assert level.passed, level.where
+
+
+def test_a_worker_that_is_killed_in_a_pipeline_has_not_answered(judge):
+    level = judge("\n    def epoch(self, pipeline, number):\n        import os\n        os.kill(os.getpid(), 9)\n")
+    assert not level.passed and not level.answered
 
 
 def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):

@@ -34,8 +34,8 @@ def pipeline_key(framework: Framework, state: State, config: TrainConfig) -> str
 
 def practice_key(framework: Framework, state: State, config: TrainConfig) -> str:
     """Name of the verdict on the small network's training, the same for all networks."""
-    native = config.loader_workers if config.pipeline == "native" else None
-    return _digest(framework, state, config, {"practice": True, "native": native})
+    fed = config.loader_workers if config.pipeline == "native" else config.pipeline
+    return _digest(framework, state, config, {"practice": True, "fed": fed})
 
 
 def _digest(framework: Framework, state: State, config: TrainConfig, more: Mapping[str, Any]) -> str:

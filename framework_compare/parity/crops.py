@@ -1,7 +1,7 @@
 """Whether random crops are drawn as the protocol draws them: two-sample tests against crops that it drew itself.
 
-Each test fails an honest pipeline with a probability of about ALPHA. There are 33 of them: of each of six statistics a
-Kolmogorov-Smirnov test and four of its edges, one of flips, and two of pictures so wide that no try may fit. So one
+Each test fails an honest pipeline with a probability of about ALPHA. There are 35 of them: of each of six statistics a
+Kolmogorov-Smirnov test and four of its edges, one of flips, and two each of wide and of tall pictures. So one
 honest pipeline of 30,000 fails by chance.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from framework_compare.datasets import preprocess
 from framework_compare.parity.ladder import Wrong
-from framework_compare.parity.ramps import SIZE, WIDE
+from framework_compare.parity.ramps import SIZE
 
 Array = np.ndarray
 REFERENCES = 40_000
@@ -25,7 +25,7 @@ BY_ROUNDING = 0.01  # of distribution functions: frameworks round crops to the n
 # Pixels by which an edge is another for sure: of a side one, as it is rounded; of a place two, as the fast transform
 # of JPEG decoders moves colours by up to 1.8 levels, and with them where a crop seems to lie.
 OFF_SIDE, OFF_PLACE = 1, 2
-WIDEST = 1.45  # width over height: 4/3 of the lowest crops, 38 pixels, with a pixel more and one less
+LONGEST = 1.45  # 4/3 of the smallest crops of narrow pictures, 38 pixels, with a pixel more and one less
 OFF_MEDIAN = 0.15  # of the area of 186 crops: six deviations
 MOST_REPEATS = 0.02  # share of the crops; an honest pipeline repeats none or one
 
@@ -47,7 +47,7 @@ def check(crops: Array) -> None:
     check_repeats(crops)
 
 
-@functools.lru_cache(maxsize=3)
+@functools.lru_cache(maxsize=4)
 def reference(count: int, seed: int, size: Tuple[int, int] = SIZE) -> Array:
     """Crops as the protocol draws them, (count, 5) as `ramps.crops_of` has them."""
     state = np.random.RandomState(seed)
@@ -127,22 +127,30 @@ def check_cut(crops: Array) -> None:
         raise Wrong(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
 
 
-def check_wide(crops: Array) -> None:
-    """Wrong unless crops of WIDE pictures are as the protocol's where none of ten tries fits: the largest in the middle."""
-    ratios = crops[:, 2] / crops[:, 3]
-    if ratios.max() > WIDEST:
-        so = f"are up to {ratios.max():.2f} times as wide as high, the protocol's {preprocess.RATIO[1]:.2f}"
-        raise Wrong(f"random crops of wide pictures {so} ({(ratios > WIDEST).sum()} of {len(crops)} so)")
-    expected = _shares_of_wide(reference(REFERENCES, 2, WIDE))
-    for what, share in _shares_of_wide(crops).items():
+def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
+    """Wrong unless crops of pictures so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
+    kind = "wide" if size[0] > size[1] else "tall"
+    crops, drawn = (_lying(some, size) for some in (crops, reference(REFERENCES, 2, size)))
+    longest = crops[:, 2] / crops[:, 3]
+    if longest.max() > LONGEST:
+        so = f"have sides of up to {longest.max():.2f} to 1, the protocol's {preprocess.RATIO[1]:.2f}"
+        raise Wrong(f"random crops of {kind} pictures {so} ({(longest > LONGEST).sum()} of {len(crops)} so)")
+    expected = _shares(drawn, size)
+    for what, share in _shares(crops, size).items():
         if abs(share - expected[what]) > _chance(expected[what], len(crops)):
-            raise Wrong(f"{share:.3f} of the random crops of wide pictures {what}, expected {expected[what]:.3f}")
+            raise Wrong(f"{share:.3f} of the random crops of {kind} pictures {what}, expected {expected[what]:.3f}")
 
 
-def _shares_of_wide(crops: Array) -> Dict[str, float]:
-    full = crops[:, 3] > WIDE[1] - 1.5
-    middle = np.abs(crops[:, 0] + crops[:, 2] / 2 - WIDE[0] / 2) < 1 + OFF_PLACE
-    return {"have their full height": float(full.mean()), "have it in the middle": float((full & middle).mean())}
+def _lying(crops: Array, size: Tuple[int, int]) -> Array:
+    """Crops with their places and sides along the longer side of the picture first."""
+    return crops if size[0] > size[1] else crops[:, [1, 0, 3, 2, 4]]
+
+
+def _shares(crops: Array, size: Tuple[int, int]) -> Dict[str, float]:
+    long, short = max(size), min(size)
+    across = crops[:, 3] > short - 1.5
+    middle = np.abs(crops[:, 0] + crops[:, 2] / 2 - long / 2) < 1 + OFF_PLACE
+    return {"reach across": float(across.mean()), "do so in the middle": float((across & middle).mean())}
 
 
 def check_flips(flipped: Array) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
 from framework_compare import schema
 from framework_compare.errors import UnknownNameError
-from framework_compare.parity.result import FAILED, NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.parity.result import NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
 from framework_compare.records import Cell
 
 FILE = "parity.json"
@@ -56,7 +56,7 @@ def record(
             name = key(row_of(cell))
             verdict = _verdict(climb, cell, mode)
             known[name] = _shown(verdict)
-            if mode == "require" and (verdict is None or verdict.status == FAILED):
+            if mode == "require" and _is_refused(verdict):
                 refused[name] = f"parity is required: {known[name]['parity']}"
     _write(folder / FILE, known)
     return refused
@@ -73,6 +73,11 @@ def row_of(cell: Cell) -> Dict[str, Any]:
     return {**cell.config.to_dict(), "framework": cell.framework, "model": cell.model, "device": cell.device}
 
 
+def _is_refused(verdict: Optional[Parity]) -> bool:
+    """Whether a cell that must be proved is not; what cannot be run at all ends by itself, as such a cell does."""
+    return verdict is None or (verdict.status not in (UNSUPPORTED, NOT_INSTALLED) and not verdict.proves())
+
+
 def _verdict(climb: Any, cell: Cell, mode: str) -> Optional[Parity]:
     find = climb.parity if mode == "require" else climb.cached
     return find(cell.framework, cell.model, cell.config)
@@ -80,10 +85,15 @@ def _verdict(climb: Any, cell: Cell, mode: str) -> Optional[Parity]:
 
 def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:
     if verdict is None or verdict.status in (UNSUPPORTED, NOT_INSTALLED):
-        return {"parity": UNVERIFIED, "parity_error": None, "parity_where": None}
+        return unknown("warn")
     worst = verdict.worst
     error, where = (worst.error, worst.where) if worst else (None, None)
     return {"parity": verdict.column(), "parity_error": error, "parity_where": where}
+
+
+def unknown(mode: str) -> Dict[str, Any]:
+    """What stands for a verdict that is not there: nothing where none was asked for."""
+    return {**dict.fromkeys(COLUMNS), "parity": None if mode == "off" else UNVERIFIED}
 
 
 def read(folder: Path) -> Dict[str, Dict[str, Any]]:
@@ -93,4 +103,11 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
     except (OSError, ValueError, RecursionError):
         return {}
     verdicts = found.items() if isinstance(found, dict) else ()
-    return {name: verdict for name, verdict in verdicts if isinstance(verdict, dict) and set(verdict) == set(COLUMNS)}
+    return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
+
+
+def _is_sound(verdict: Any) -> bool:
+    if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
+        return False
+    kinds = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
+    return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.parity import crops, independence, orders, pictures, ramps, textures
-from framework_compare.parity.ladder import Wrong
+from framework_compare.parity.ladder import Unanswered, Wrong
 from framework_compare.parity.result import Level
 from framework_compare.protocol import Pictures, TrainConfig
 
 Array = np.ndarray
 Drawn = Tuple[Array, Array]  # images and labels of EPOCHS epochs
 SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
-RAMPS, WIDE, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
-STILL: Dict[str, Any] = {"batch_size": 4, "image_size": SIZE, "crop": "none", "flip": "none"}
+RAMPS, NARROW, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
+STILL: Dict[str, Any] = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
 AS_TRAINED: Dict[str, Any] = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
 UPSIDE_DOWN = {**AS_TRAINED, "batch_size": 16, "crop": "none", "flip": "vertical"}
-NOT_FLIPPED = {**AS_TRAINED, "batch_size": 16, "flip": "none"}
+NOT_FLIPPED = {**AS_TRAINED, "batch_size": 64, "flip": "none"}  # more than there are pictures
+AS_NARROW = {**AS_TRAINED, "image_size": 128}  # more than the smaller side: crops are enlarged
 # Beyond the decoder: 8-bit rounding after decoding and after resizing, 11-bit fixed-point weights in some resizers.
 ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0
 DECODERS = 2.0  # how many times the difference of two known decoders is allowed
@@ -37,6 +39,7 @@ class Part(NamedTuple):
     write: Callable[[Path], Pictures]
     settings: Dict[str, Any]
     check: Callable[[Pictures, Drawn], Optional[Tuple[str, float, float]]]
+    optional: bool = False  # left out, and said so, where a framework does not support such settings
 
 
 def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str] = ()) -> Level:
@@ -47,17 +50,31 @@ def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str
     folder = run_tasks.folder / "pictures"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        shown = [_judge(run_tasks, folder, part) for part in PARTS if not only or part.name in only]
-        known = [one for one in shown if one is not None]
+        known, left_out = _judge_all(run_tasks, folder, [part for part in PARTS if not only or part.name in only])
         check_alike([name for name, *_ in known])
         where, error, ratio = max(known, key=lambda one: one[2], default=("", None, None))
-        return Level(4, True, where, error, ratio)
+        return Level(4, True, "; ".join(filter(None, [where, *left_out])), error, ratio)
     except Wrong as wrong:
-        return Level(4, False, str(wrong))
+        return Level(4, False, str(wrong), answered=not isinstance(wrong, Unanswered))
     except NotHere as lacking:
         return Level(4, False, str(lacking), asked=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _judge_all(
+    run_tasks: Callable[..., Any], folder: Path, parts: Sequence[Part]
+) -> Tuple[List[Tuple[str, float, float]], List[str]]:
+    """What there is to show of the parts, and which were not asked, and why."""
+    known, left_out = [], []
+    for part in parts:
+        try:
+            known.append(_judge(run_tasks, folder, part))
+        except NotHere as lacking:
+            if not part.optional:
+                raise
+            left_out.append(f"not asked: {part.name} ({lacking})")
+    return [one for one in known if one is not None], left_out
 
 
 def _judge(run_tasks: Callable[..., Any], folder: Path, part: Part) -> Any:
@@ -71,7 +88,11 @@ def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings:
     task = {"ask": "native", "name": "native", "pictures": str(place), "epochs": EPOCHS}
     changed = {**settings, "num_classes": len(listed), "pipeline": "native"}
     run, said, folder = run_tasks([task], f"native-{name}", **changed)
-    answer = said.get("native", {"error": run.reason})
+    if run.status == "unsupported":
+        raise NotHere(run.reason)
+    if "native" not in said:
+        raise Unanswered(f"the native pipeline: {run.reason}")
+    answer = said["native"]
     if answer.get("error", "").startswith("Unsupported: "):
         raise NotHere(answer["error"].partition(": ")[2])
     if "error" in answer:
@@ -172,11 +193,11 @@ def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
     crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
-def check_wide(listed: Pictures, drawn: Drawn) -> None:
-    """Wrong unless random crops of wide pictures are as the protocol's."""
+def check_narrow(listed: Pictures, drawn: Drawn, size: Tuple[int, int]) -> None:
+    """Wrong unless random crops of pictures of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
-    crops.check_wide(ramps.crops_of(found, ramps.WIDE))
+    crops.check_narrow(ramps.crops_of(found, size), size)
 
 
 def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
@@ -193,18 +214,20 @@ def _write_ramps(folder: Path) -> Pictures:
     return ramps.write(folder, RAMPS)
 
 
-def _write_wide(folder: Path) -> Pictures:
-    return ramps.write(folder, WIDE, ramps.WIDE)
-
-
 def _write_few(folder: Path) -> Pictures:
     return ramps.write(folder, FEW)
+
+
+def _narrow(name: str, size: Tuple[int, int]) -> Part:
+    write, check = (functools.partial(what, size=size) for what in (ramps.write, check_narrow))
+    return Part(name, functools.partial(write, count=NARROW), AS_NARROW, check)
 
 
 PARTS = (
     Part("still", pictures.write_scenes, STILL, check_pixels),
     Part("as trained", _write_ramps, AS_TRAINED, check_crops),
-    Part("wide", _write_wide, AS_TRAINED, check_wide),
-    Part("upside down", _write_few, UPSIDE_DOWN, check_vertical),
-    Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped),
+    _narrow("wide", ramps.WIDE),
+    _narrow("tall", ramps.TALL),
+    Part("upside down", _write_few, UPSIDE_DOWN, check_vertical, optional=True),
+    Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped, optional=True),
 )

@@ -17,24 +17,12 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 
 from framework_compare.datasets.shared import SharedPipeline
-from framework_compare.graph import (
-    Graph,
-    GraphBuilder,
-    initial_weights,
-    weight_views,
-    weights_size,
-)
+from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
 from framework_compare.oracle import Oracle
 from framework_compare.parity import deviations, ramps, surgery
 from framework_compare.parity.deviations import Answers
 from framework_compare.parity.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
-from framework_compare.parity.ladder import (
-    SIGMAS,
-    TOLERANCE,
-    Unanswered,
-    Wrong,
-    ratios_of,
-)
+from framework_compare.parity.ladder import SIGMAS, TOLERANCE, Unanswered, Wrong, ratios_of
 from framework_compare.parity.reference import moved
 from framework_compare.parity.result import Level
 from framework_compare.parity.rounding import rounding_of, unit

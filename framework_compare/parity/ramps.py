@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -15,7 +17,7 @@ from framework_compare.protocol import Pictures
 
 Array = np.ndarray
 SIZE = (240, 180)  # width, height
-WIDE = (300, 80)  # so wide that no try may fit, of ten
+WIDE, TALL = (300, 80), (80, 300)  # so narrow that no try may fit, of ten
 FILES = 31  # no divisor in common with a batch size: labels that are late by a batch have another code, too
 BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: there is texture above and below
 # Levels: the smallest crop rises by 54 from edge to edge; where nothing rises, rounding and JPEG move it by 2, and the
@@ -46,8 +48,18 @@ def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> Pictures:
         files.append(folder / f"{number:02d}.{('jpeg', 'png')[number % 2]}")
         image = Image.fromarray(pixels.astype(np.uint8))
         image.save(files[-1], quality=98, subsampling=0, compress_level=1)
-    entries = [files[i % FILES] for i in range(count)]
+    # names of their own: a loader may look labels up by them
+    entries = [_linked(files[i % FILES], f"{i:04d}-") for i in range(count)]
     return pictures.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
+
+
+def _linked(file: Path, prefix: str) -> Path:
+    entry = file.with_name(prefix + file.name)
+    try:
+        os.link(file, entry)
+    except OSError:  # a file system without links
+        shutil.copyfile(file, entry)
+    return entry
 
 
 def blue_of(entry: Any) -> Any:

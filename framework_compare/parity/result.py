@@ -83,6 +83,10 @@ class Parity:
             return self.status
         return f"{self.holds() or 'none'}, not {self.worst.number}: {self.worst.where}"
 
+    def proves(self) -> bool:
+        """Whether every level holds that the cell has a use for."""
+        return self.column() in PROVED
+
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -104,6 +108,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def all_hold(found: Sequence[Parity]) -> bool:
-    """Whether something was proved and nothing failed; what a framework does not support is no failure."""
-    statuses = {one.status for one in found}
-    return PASSED in statuses and statuses <= {PASSED, UNSUPPORTED}
+    """Whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
+    supported = [one for one in found if one.status != UNSUPPORTED]
+    return bool(supported) and all(one.proves() for one in supported)

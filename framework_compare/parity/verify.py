@@ -65,18 +65,22 @@ def verify(
 ) -> List[Parity]:
     """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
 
-    settings are fields of TrainConfig, as for `compare`: device, precision and execution (may be lists), tuning,
-    image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers
+    settings are fields of TrainConfig, as for `compare`: device, precision, execution and pipeline (may be lists),
+    tuning, image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers
     wrote; by default nothing is.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings})
     with _folder(folder) as place:
-        ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        climb = Climb(place, ready, questions, fresh, say)
+        climbs: Dict[str, Climb] = {}
+        for device in dict.fromkeys(config.device for config in configs):  # which has environments of its own
+            own = place / device.replace(":", "-")
+            own.mkdir(exist_ok=True)
+            ready = {name: where.environment(name, say, device) for name in names}
+            climbs[device] = Climb(own, ready, questions, fresh, say)
         return [
-            climb.parity(framework, model, config)
+            climbs[config.device].parity(framework, model, config)
             for model in chosen
             for config in configs
             for framework in names
@@ -148,10 +152,19 @@ class Climb:
         graph = planning.build_graph(model, config)
         found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, self.questions))
         level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, self._state(framework, config), config))
-        practised = cache.load_levels(cache.practice_key(entry, self._state(framework, config), config))
+        practised = self._practised(framework, config)
         if found is None or level is None or practised is None:
             return None
         return with_level(with_practice(dataclasses.replace(found, model=model), practised), level)
+
+    def _practised(self, framework: str, config: TrainConfig) -> Optional[List[Level]]:
+        """What is known of the small network's training. Cells from memory train as those of the native pipeline do."""
+        entry, known = registry.framework(framework), self._state(framework, config)
+        own = cache.load_levels(cache.practice_key(entry, known, config))
+        if own is not None or config.pipeline != "memory":
+            return own
+        other = cache.load_levels(cache.practice_key(entry, known, dataclasses.replace(config, pipeline="native")))
+        return other if other is not None and all(level.passed for level in other) else None
 
     def _state(self, framework: str, config: TrainConfig) -> Any:
         """What verdicts on a framework are kept by, found out once a call of `verify`."""
@@ -164,12 +177,14 @@ class Climb:
 
     def _with_practice(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         key = cache.practice_key(registry.framework(found.framework), self._state(found.framework, config), config)
-        levels = None if self.fresh and key not in self._climbed else self._climbed.get(key) or cache.load_levels(key)
+        levels = self._climbed.get(key)
+        if levels is None and not self.fresh:
+            levels = self._practised(found.framework, config)
         if levels is None:
             self.say(f"{found.framework} {config.precision} {config.execution}: training as cells train")
             levels = practice.judge(self._launcher(found.framework, config, environment), config)
             self._climbed[key] = levels
-            if all(level.passed for level in levels):  # a worker may have been killed
+            if all(level.answered for level in levels):  # a worker may have been killed
                 cache.save(key, {"levels": [dataclasses.asdict(level) for level in levels]})
         return with_practice(found, levels)
 
@@ -178,12 +193,13 @@ class Climb:
         if needless is not None:
             return with_level(found, needless)
         key = cache.pipeline_key(registry.framework(found.framework), self._state(found.framework, config), config)
-        level = None if self.fresh and key not in self._climbed else cache.load_pipeline(key)
+        level = None if self.fresh and key not in self._climbed else self._climbed.get(key) or cache.load_pipeline(key)
         if level is None or not level.asked:  # what was lacking may have been installed since
             self.say(f"{found.framework}: native pipeline")
             level = pipelines.judge(self._launcher(found.framework, config, environment), config)
-            self._climbed[key] = True
-            cache.save(key, dataclasses.asdict(level))
+            self._climbed[key] = level
+            if level.answered:
+                cache.save(key, dataclasses.asdict(level))
         return with_level(found, level)
 
     def _climb(

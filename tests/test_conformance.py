@@ -249,6 +249,28 @@ def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform, mistak
     assert words in said
 
 
+DECLINED = {
+    "by unsupported": """
+    def unsupported(self):
+        return "flip: no 'vertical' here" if self.config.flip == "vertical" else super().unsupported()
+""",
+    "by the pipeline": """
+    def open_pipeline(self, pictures):
+        from framework_compare.errors import Unsupported
+        if self.config.flip == "vertical":
+            raise Unsupported("flip: no 'vertical' here")
+        return super().open_pipeline(pictures)
+""",
+}
+
+
+@pytest.mark.parametrize("how", DECLINED)
+def test_a_part_of_level_4_that_an_adapter_declines_is_skipped_with_its_reason(conform, how, pytester):
+    assert conform(DECLINED[how], "-k", "level_4 and (upside-down or not-flipped)", least=1) == {}
+    said = [case.find("skipped") for case in ElementTree.parse(pytester.path / "report.xml").iter("testcase")]
+    assert [why is not None and "no 'vertical' here" in why.attrib["message"] for why in said] == [True, False]
+
+
 def test_without_a_framework_it_says_so_and_nothing_else(pytester):
     result = pytester.runpytest_subprocess(*SUITE)
     lines = [line for line in result.outlines + result.errlines if "ERROR" in line or "framework is given" in line]

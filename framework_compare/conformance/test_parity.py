@@ -40,7 +40,7 @@ def test_a_small_network_trained_as_cells_train(ready, number):
 @pytest.mark.parametrize("part", pipelines.PARTS, ids=[part.name.replace(" ", "-") for part in pipelines.PARTS])
 def test_level_4(ready, part):
     level = ready.drawn(part.name)
-    if not level.asked:
+    if not level.asked or level.where.startswith("not asked: "):
         pytest.skip(f"the adapter does not support this: {level.where}")
     assert level.passed, f"level 4 does not hold: {level.where}; wanted {_wanted(part.settings)}"
 

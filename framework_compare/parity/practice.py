@@ -245,7 +245,8 @@ def _oracle(
         before = {name: array.copy() for name, array in oracle.weights.items() if name.endswith(RUNNING_VARIANCE)}
         steps.append(oracle.train_step(images, labels, **rates))
         if settings["biased"]:
-            oracle.weights.update({name: _biased(graph, name, old, oracle.weights[name], len(labels)) for name, old in before.items()})
+            for name, old in before.items():
+                oracle.weights[name] = _biased(graph, name, old, oracle.weights[name], len(labels))
     nothing = np.empty(0)
     return Answers(nothing, nothing, steps[0][2], [s[0] for s in steps], oracle.weights, [s[1] for s in steps])
 

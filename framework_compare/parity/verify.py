@@ -72,6 +72,7 @@ def verify(
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings})
+    planning.check_graphs(chosen, configs)
     with _folder(folder) as place:
         climbs: Dict[str, Climb] = {}
         for device in dict.fromkeys(config.device for config in configs):  # which has environments of its own

@@ -84,12 +84,12 @@ def test_verdicts_on_parity_that_cannot_be_written_are_told(tiny, pictures, own_
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"x": 3}', "[" * 100_000], ids=["list", "cut", "number", "deep"])
-def test_verdicts_on_parity_that_are_damaged_are_none(tiny, pictures, own_cache, tmp_path, content):
+def test_verdicts_on_parity_that_are_damaged_are_not_known(tiny, pictures, own_cache, tmp_path, content):
     folder = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **QUICK).folder
     found = json.loads((folder / "parity.json").read_text())
     text = content.replace('"x"', json.dumps(next(iter(found))))
     (folder / "parity.json").write_text(text)
-    assert list(Comparison.load(folder).frame.parity) == [None]
+    assert list(Comparison.load(folder).frame.parity) == ["unverified"]
 
 
 def test_a_class_folder_of_fifty_thousand_entries_is_read(tmp_path, pictures, own_cache):

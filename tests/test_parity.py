@@ -380,6 +380,7 @@ def test_a_cell_that_is_required_to_pass_is_not_run_where_a_level_could_not_be_a
     assert study.frame.status[0] == "failed" and "0-3, 5, not asked: 4" in study.frame.reason[0]
 
 
+@pytest.mark.usefixtures("pipeline_held")
 def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
     mutate(
         """
@@ -392,6 +393,7 @@ def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
     assert train(pictures, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
 
 
+@pytest.mark.usefixtures("pipeline_held")
 @pytest.mark.parametrize("pipeline, known", [("memory", True), ("shared", False)])
 def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memory(mutate, pipeline, known):
     mutate()
@@ -402,6 +404,7 @@ def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memor
     assert any("training as cells train" in line for line in said) is not known
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_each_device_has_environments_of_its_own(mutate):
     mutate()
     found = ladder.verify(
@@ -451,6 +454,7 @@ def test_a_proved_cell_has_its_level_and_no_mark(mutate, pictures, tmp_path):
     assert "parity" not in found.table("time", width=200)
 
 
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, pictures, tmp_path):
     mutate(SUMMED)
     row = train(pictures, tmp_path, verify="require").frame.iloc[0]

@@ -147,7 +147,8 @@ class Probe:
         if "shared" in task:
             with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config) as shared:
                 for number in range(1, self.config.epochs + 1):
-                    yield from (self.trainer.adopt(*batch) for batch in shared.epoch(number))
+                    # all of an epoch before its first step: read ahead, as a cell's are, but not by chance
+                    yield from [self.trainer.adopt(*batch) for batch in shared.epoch(number)]
             return
         pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
         for number in range(1, self.config.epochs + 1):

@@ -47,7 +47,7 @@ def verify(
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
-    from framework_compare import planning, tables
+    from framework_compare import tables
     from framework_compare.parity import report
     from framework_compare.parity import verify as ladder
     from framework_compare.parity.result import NOT_INSTALLED, UNSUPPORTED, all_hold
@@ -64,8 +64,6 @@ def verify(
         "image_size": image_size,
         "num_classes": num_classes,
     }
-    # before an environment is made, which takes minutes
-    planning.check_graphs(planning.find_all("model", registry.MODELS, split(models)), planning.expand_configs(settings))
     found = ladder.verify(
         split(frameworks),
         split(models),

@@ -21,10 +21,10 @@ import numpy as np
 
 from framework_compare import oracle, planning, registry
 from framework_compare.datasets.resolve import resolve
-from framework_compare.datasets.shared import SharedPipeline
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 from framework_compare.parity import cache
+from framework_compare.parity.pictures import shared_batches
 from framework_compare.parity.reference import moved
 from framework_compare.parity.state import state
 from framework_compare.parity.surgery import without_dropout
@@ -230,21 +230,6 @@ class NoCurve(Exception):
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
-
-
-def shared_batches(pictures: Pictures, config: TrainConfig, steps: int) -> List[Tuple[Array, Array]]:
-    """The first batches of the shared pipeline, epoch after epoch: images (N, 3, S, S) and labels (N,)."""
-    names = ("batch_size", "image_size", "seed", "flip", "crop")
-    found: List[Tuple[Array, Array]] = []
-    with SharedPipeline(pictures, **{name: getattr(config, name) for name in names}) as pipeline:
-        number = 0
-        while len(found) < steps:
-            number += 1
-            for batch in pipeline.epoch(number):
-                found.append(batch)
-                if len(found) == steps:
-                    break
-    return found
 
 
 def oracle_curve(

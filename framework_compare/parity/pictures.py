@@ -1,4 +1,4 @@
-"""Pictures that level 4 shows to a pipeline, and what a reference decoder and two reference resamplers make of them."""
+"""Pictures that level 4 shows to a pipeline, what reference decoder and resamplers make of them, and shared batches."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import dataclasses
 import io
 import json
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import simplejpeg
 from PIL import Image
 
 from framework_compare.datasets import preprocess
-from framework_compare.protocol import Pictures
+from framework_compare.datasets.shared import SharedPipeline
+from framework_compare.protocol import Pictures, TrainConfig
 
 Array = np.ndarray
 # (width, height, mode, format, options of Pillow's save): sizes odd and even, above and below the network's input
@@ -127,3 +128,18 @@ RESAMPLERS = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
 def levels_of(images: Array) -> Array:
     """Normalised (N, 3, S, S) back to (N, S, S, 3) of 0 to 255."""
     return (images.transpose(0, 2, 3, 1).astype(np.float64) * preprocess.STD + preprocess.MEAN) * 255
+
+
+def shared_batches(pictures: Pictures, config: TrainConfig, steps: int) -> List[Tuple[Array, Array]]:
+    """The first batches of the shared pipeline, epoch after epoch: images (N, 3, S, S) and labels (N,)."""
+    names = ("batch_size", "image_size", "seed", "flip", "crop")
+    found: List[Tuple[Array, Array]] = []
+    with SharedPipeline(pictures, **{name: getattr(config, name) for name in names}) as pipeline:
+        number = 0
+        while len(found) < steps:
+            number += 1
+            for batch in pipeline.epoch(number):
+                found.append(batch)
+                if len(found) == steps:
+                    break
+    return found

@@ -16,10 +16,9 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.datasets.shared import SharedPipeline
 from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
 from framework_compare.oracle import Oracle
-from framework_compare.parity import deviations, ramps, surgery
+from framework_compare.parity import deviations, pictures, ramps, surgery
 from framework_compare.parity.deviations import Answers
 from framework_compare.parity.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
 from framework_compare.parity.ladder import SIGMAS, TOLERANCE, Unanswered, Wrong, ratios_of
@@ -104,11 +103,9 @@ def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> 
 
 
 def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
-    pictures = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
+    found = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
     config = dataclasses.replace(config, **COMMON)
-    names = ("batch_size", "image_size", "seed", "flip", "crop")
-    with SharedPipeline(pictures, **{name: getattr(config, name) for name in names}) as pipeline:
-        return [batch for number in range(1, config.epochs + 1) for batch in pipeline.epoch(number)]
+    return pictures.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
 def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:

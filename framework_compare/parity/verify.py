@@ -72,7 +72,7 @@ def verify(
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
     configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings})
-    planning.check_graphs(chosen, configs)
+    planning.check_graphs(chosen, configs)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
         climbs: Dict[str, Climb] = {}
         for device in dict.fromkeys(config.device for config in configs):  # which has environments of its own

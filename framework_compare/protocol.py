@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 
 
 class DeviceTimes(NamedTuple):
-    """What a device did since last asked, by its own clock: nanoseconds of copying batches to it and of computing."""
+    """What a device did: nanoseconds of copying batches to it and of computing."""
 
     copy_ns: int
     compute_ns: int
@@ -163,7 +163,7 @@ class Trainer(Protocol):
         """Return when all work given to the device is done."""
 
     def device_times(self) -> Optional[DeviceTimes]:
-        """Times since last asked, after `synchronize`; None where the framework has no clock of the device's."""
+        """Since last asked, by the device's clock, after `synchronize`; None without one: the runner has TimedAlone."""
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         """Run `step` under the framework's own profiler, write its trace into `folder`, and return what it counted.

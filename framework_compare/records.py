@@ -67,7 +67,8 @@ class Phase:
 class Epoch:
     """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included.
 
-    copy_s and compute_s are the device's own times of copying batches to it and of computing; None where it has none.
+    copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
+    on a CPU.
     """
 
     number: int

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from array import array
-from typing import Any, Deque, Dict, Iterator, List, Protocol, Tuple, Type
+from typing import Any, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Type
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.memory import pss_bytes
 from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
+from framework_compare.timed_alone import TimedAlone
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
@@ -43,6 +44,7 @@ class Runner:
         self.trainer_class = trainer
         self.graph = Graph.from_dict(job["graph"])
         self.pictures = read_pictures(job["pictures"])
+        self._alone: Optional[TimedAlone] = None
 
     def run(self) -> None:
         """All phases in order; the events say when each began and ended."""
@@ -92,6 +94,8 @@ class Runner:
             self._steps(held[:1])
         with self.phase("warm-up"):
             self._steps(held[1:] + held[:1] * self.config.warmup_steps)
+            if self.config.device != "cpu" and self.trainer.device_times() is None:
+                self._alone = TimedAlone(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
 
@@ -129,7 +133,7 @@ class Runner:
         if not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
-        device = trainer.device_times()
+        device = self._alone.epoch(len(ends), losses.samples) if self._alone else trainer.device_times()
         return event if device is None else {**event, **device._asdict()}
 
 

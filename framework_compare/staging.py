@@ -32,6 +32,7 @@ MODULES = (
     "framework_compare.profiling",
     "framework_compare.protocol",
     "framework_compare.runner",
+    "framework_compare.timed_alone",
     "framework_compare.worker",
     "framework_compare.adapters",
     "framework_compare.datasets",

@@ -1,0 +1,74 @@
+"""Copying and computing of frameworks without a device's clock; the device here is a count of nanoseconds."""
+
+from __future__ import annotations
+
+from typing import List
+
+from framework_compare.protocol import Batch, DeviceTimes
+from framework_compare.timed_alone import TimedAlone
+
+HANDED_OVER_NS, COPY_NS, STEP_NS = 5, 100, 1_000
+
+
+class Device:
+    """An asynchronous one: a call takes its handing over, and work on a batch of N pictures N times as long as on one."""
+
+    def __init__(self, hiccup_at: int = -1) -> None:
+        self.now = self.idle_at = 0
+        self.hiccup_at = hiccup_at
+        self.waited: List[int] = []
+
+    def _give(self, work_ns: int) -> None:
+        self.now += HANDED_OVER_NS
+        self.idle_at = max(self.idle_at, self.now) + work_ns
+
+    def train_step(self, batch: Batch) -> None:
+        self._give(STEP_NS * batch.size)
+
+    def adopt(self, images: List[int], labels: List[int]) -> Batch:
+        self._give(COPY_NS * len(images))
+        return Batch(images, labels, len(images))
+
+    def read_batch(self, batch: Batch):
+        return batch.images, batch.labels
+
+    def synchronize(self) -> None:
+        self.now = max(self.now, self.idle_at) + (10**9 if len(self.waited) == self.hiccup_at else 0)
+        self.waited.append(self.now)
+
+
+def batch(size: int) -> Batch:
+    return Batch([0] * size, [0] * size, size)
+
+
+def timed(*sizes: int, copies: bool = True, device: Device) -> TimedAlone:
+    return TimedAlone(device, [batch(size) for size in sizes], copies=copies, now=lambda: device.now)
+
+
+def test_a_step_and_a_copy_are_told_apart():
+    found = timed(8, device=Device()).epoch(steps=10, images=80)
+    assert abs(found.compute_ns - 10 * 8 * STEP_NS) <= 10 * HANDED_OVER_NS
+    assert abs(found.copy_ns - 10 * 8 * COPY_NS) <= 10 * HANDED_OVER_NS
+
+
+def test_the_rest_of_an_epoch_counts_as_what_it_is():
+    alone = timed(8, 3, device=Device())
+    whole, last = alone.epoch(steps=4, images=32), alone.epoch(steps=5, images=35)
+    assert last.compute_ns - whole.compute_ns == alone.epoch(steps=1, images=3).compute_ns < whole.compute_ns / 10
+
+
+def test_nothing_is_copied_where_one_batch_is_held():
+    found = timed(8, copies=False, device=Device()).epoch(steps=2, images=16)
+    assert found.copy_ns == 0 and found.compute_ns > 0
+
+
+def test_one_hiccup_does_not_count():
+    for hiccup_at in range(18):
+        found = timed(8, device=Device(hiccup_at)).epoch(steps=1, images=8)
+        assert isinstance(found, DeviceTimes) and max(found) < 10**6
+
+
+def test_what_is_no_slower_with_a_copy_copies_in_no_time():
+    device = Device()
+    device.adopt = lambda images, labels: Batch(images, labels, len(images))
+    assert timed(8, device=device).epoch(steps=3, images=24).copy_ns == 0

@@ -6,6 +6,8 @@ import dataclasses
 import multiprocessing
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from framework_compare import gpu_support, oracle, registry, staging
 from framework_compare.environments import Environment
 from framework_compare.errors import UnknownNameError
-from framework_compare.parity import cache, curves
+from framework_compare.parity import cache, curves, practice
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.result import PASSED, Level, Parity
 from framework_compare.parity.state import requirements, state
@@ -193,3 +195,19 @@ def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environm
     monkeypatch.setattr(ladder, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
     said = honest()[1]
     assert any("levels 0 to 3" in line for line in said) and any("native pipeline" in line for line in said)
+
+
+def test_of_calls_side_by_side_one_trains_the_small_network(honest, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "small2", "small:build")
+    trained, both = [], threading.Barrier(2)
+    judge, seek = practice.judge, ladder.Climb._seek_practice
+    monkeypatch.setattr(practice, "judge", lambda *a: trained.append(a) or judge(*a))
+
+    def seek_together(*names):
+        both.wait(100)
+        return seek(*names)
+
+    monkeypatch.setattr(ladder.Climb, "_seek_practice", seek_together)
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda model: honest((model,))[0], ["small", "small2"]))
+    assert found == [["passed"]] * 2 and len(trained) == 1

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
+from filelock import BaseFileLock, FileLock
+
 from framework_compare.graph import Graph
 from framework_compare.parity.result import FAILED, PASSED, Level, Parity
 from framework_compare.paths import cache_dir
@@ -115,6 +117,13 @@ def save(key: str, document: Mapping[str, Any]) -> None:
         half = Path(place, path.name)
         half.write_text(json.dumps(document), encoding="utf-8")
         half.replace(path)
+
+
+def lock(key: str) -> BaseFileLock:
+    """Held while a verdict is sought that others may be waiting for: of calls side by side one seeks it."""
+    path = _path(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_suffix(".lock"))
 
 
 def _path(key: str) -> Path:

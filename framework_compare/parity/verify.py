@@ -179,15 +179,28 @@ class Climb:
     def _with_practice(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         key = cache.practice_key(registry.framework(found.framework), self._state(found.framework, config), config)
         levels = self._climbed.get(key)
-        if levels is None and not self.fresh:
-            levels = self._practised(found.framework, config)
         if levels is None:
-            self.say(f"{found.framework} {config.precision} {config.execution}: training as cells train")
-            levels = practice.judge(self._launcher(found.framework, config, environment), config)
-            self._climbed[key] = levels
-            if all(level.answered for level in levels):  # a worker may have been killed
-                cache.save(key, {"levels": [dataclasses.asdict(level) for level in levels]})
+            levels = self._seek_practice(found.framework, config, environment, key)
         return with_practice(found, levels)
+
+    def _seek_practice(self, framework: str, config: TrainConfig, environment: Environment, key: str) -> List[Level]:
+        """What is kept, or found out now: it is the same for all networks, so of calls side by side one seeks it."""
+        if self.fresh:
+            return self._practise(framework, config, environment, key)
+        known = self._practised(framework, config)
+        if known is not None:
+            return known
+        with cache.lock(key):
+            known = self._practised(framework, config)
+            return self._practise(framework, config, environment, key) if known is None else known
+
+    def _practise(self, framework: str, config: TrainConfig, environment: Environment, key: str) -> List[Level]:
+        self.say(f"{framework} {config.precision} {config.execution}: training as cells train")
+        levels = practice.judge(self._launcher(framework, config, environment), config)
+        self._climbed[key] = levels
+        if all(level.answered for level in levels):  # a worker may have been killed
+            cache.save(key, {"levels": [dataclasses.asdict(level) for level in levels]})
+        return levels
 
     def _with_pipeline(self, found: Parity, config: TrainConfig, environment: Environment) -> Parity:
         needless = _no_use(config)

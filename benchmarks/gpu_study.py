@@ -25,6 +25,7 @@ from pathlib import Path
 import gpu_tables
 
 from framework_compare import compare
+from framework_compare.parity import cache
 from framework_compare.parity.verify import Where, verify
 
 MODELS = ("vgg16", "resnet50", "mobilenet_v2", "alexnet")
@@ -135,7 +136,8 @@ def climb(model, precision, asked, options):
             settings.pop("frameworks"), model, precision=precision, threads=options.threads,
             where=Where(python=options.python), **settings,
         )  # fmt: skip
-        found += [{**one.to_dict(), "device": question["device"], "pipeline": question["pipeline"]} for one in verdicts]
+        told = {"device": question["device"], "pipeline": question["pipeline"], "ladder": cache.ladder_checksum()[:12]}
+        found += [{**one.to_dict(), **told} for one in verdicts]
     return found
 
 
@@ -163,9 +165,9 @@ def run(options):
     """Every job on the next GPU that is free, in a process that sees that GPU and its share of the cores only."""
     waiting = queue.Queue()
     known = scripts(options)
-    for name in [*jobs(), *known]:
-        if any(fnmatch.fnmatch(name, pattern) for pattern in options.only.split(",")):
-            waiting.put(name)
+    matching = (fnmatch.filter([*jobs(), *known], pattern) for pattern in options.only.split(","))
+    for name in dict.fromkeys(itertools.chain.from_iterable(matching)):
+        waiting.put(name)
     end = time.monotonic() + options.until
     gpus = options.gpus.split(",")
     cores = sorted(os.sched_getaffinity(0))
@@ -232,7 +234,7 @@ def main():
     parser.add_argument("to", type=Path, nargs="?")
     parser.add_argument("--data", help="folder of pictures")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH")
-    parser.add_argument("--only", default="*", help="patterns of the names to run, or one of MODEL-PRECISION")
+    parser.add_argument("--only", default="*", help="patterns of the names to run, in this order, or one of MODEL-PRECISION")
     parser.add_argument("--gpus", default="0")
     parser.add_argument("--until", type=float, default=1e9, help="seconds after which no study is begun")
     parser.add_argument("--workers", type=int, default=16, help="of the native pipeline that verify asks about")

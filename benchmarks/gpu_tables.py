@@ -4,12 +4,14 @@ A folder that holds an earlier record keeps those of its cells that were not run
 machine of machine.json a cell ran on.
 """
 
+import dataclasses
 import json
 import math
 
 import pandas as pd
 
 from framework_compare import Comparison
+from framework_compare.parity.result import Parity
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 WIDE = "resnet50_v1_5"
@@ -19,7 +21,8 @@ KEY = ["framework", "model", "device", "batch_size", "execution", "precision", "
 # paths, and what parity.json and the text tell
 HIDDEN = ("log_path", "trace_path", "warnings", "parity", "parity_error", "parity_where")
 NO_RESULT = ("planned", "interrupted", "running")
-EARLIER = "¹"  # of figures from an earlier machine than the last
+CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]  # what makes a verdict another one
+EARLIER = "¹"  # of figures from an earlier machine than the last, and of verdicts from an earlier state of the ladder
 
 
 def write(out, to):
@@ -38,9 +41,27 @@ def write(out, to):
     frame.to_csv(to / "cells.csv", index=False)
     versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
-    if (out / "parity.json").exists():
-        (to / "parity.json").write_text((out / "parity.json").read_text())
+    merge_verdicts(read(out / "parity.json", []), to / "parity.json")
     (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
+
+
+def merge_verdicts(verdicts, path):
+    """Put `verify`'s verdicts in the place of those on the same cells; the last in the file are the newest."""
+    merged = {tuple(one.get(name, "memory") for name in CLIMBED): one for one in read(path, [])}
+    for one in map(brief, verdicts):
+        key = tuple(one[name] for name in CLIMBED)
+        merged.pop(key, None)
+        merged[key] = one
+    path.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
+
+
+def brief(verdict):
+    """A verdict as `verify` of gpu_study.py writes it, with what the table shows of it."""
+    fields = {field.name: verdict[field.name] for field in dataclasses.fields(Parity)}
+    found = Parity.from_dict(fields)
+    worst = max((level.ratio or 0.0 for level in found.levels), default=0.0)
+    where = found.worst.where if found.worst else ""
+    return {**verdict, "holds": found.column().partition(":")[0], "ratio": round(worst, 3), "where": where}
 
 
 def read(path, otherwise):
@@ -69,16 +90,25 @@ def draw(frame, verdicts):
 def parity_table(verdicts):
     """Rows as in `matrix`; levels that hold, and the largest error in units of the yardstick."""
     yield "**Parity with the float64 reference: levels that hold, and the largest error (10 allowed)**\n"
-    shown = [one for one in verdicts if one["device"] != "cpu" and one["execution"] != "default"]
+    newest = verdicts[-1].get("ladder") if verdicts else None
+    fed = [one for one in verdicts if one.get("pipeline") != "native"]
+    shown = [one for one in fed if one["device"] != "cpu" and one["execution"] != "default"]
     names = (*MODELS, WIDE)
     yield "| framework | execution | precision | " + " | ".join(names) + " |"
     yield "|---" * (3 + len(names)) + "|"
     rows = dict.fromkeys((one["framework"], one["execution"], one["precision"]) for one in shown)
     for row in sorted(rows, key=lambda row: (row[0] != "torch", row[1], row[2])):
         held = {one["model"]: one for one in shown if (one["framework"], one["execution"], one["precision"]) == row}
-        cells = [f"{held[m]['holds']} ({held[m]['ratio']:.1f})" if m in held else "not climbed" for m in names]
+        cells = [climbed(held.get(model), newest) for model in names]
         yield f"| {' | '.join(row)} | " + " | ".join(cells) + " |"
     yield ""
+
+
+def climbed(verdict, newest):
+    if verdict is None:
+        return "not climbed"
+    mark = "" if verdict.get("ladder") == newest else EARLIER
+    return f"{verdict['holds']} ({verdict['ratio']:.1f}){mark}"
 
 
 def matrix(frame, title, figure, places, scale=1.0):

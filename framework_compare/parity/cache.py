@@ -42,7 +42,7 @@ def practice_key(framework: Framework, state: State, config: TrainConfig) -> str
 
 def _digest(framework: Framework, state: State, config: TrainConfig, more: Mapping[str, Any]) -> str:
     document = {
-        "ladder": _ladder_checksum(),
+        "ladder": ladder_checksum(),
         "framework": framework.name,
         "state": state,
         **{name: getattr(config, name) for name in PATHS},
@@ -53,7 +53,7 @@ def _digest(framework: Framework, state: State, config: TrainConfig, more: Mappi
 
 
 @functools.lru_cache(maxsize=1)
-def _ladder_checksum() -> str:
+def ladder_checksum() -> str:
     """Of all that asks and judges: a verdict of another state of it is none."""
     own = Path(__file__).parent
     files = [own.with_name("oracle.py"), own.with_name("probe.py"), *sorted(own.glob("*.py"))]

@@ -26,8 +26,12 @@ from framework_compare.transcript import Transcript
 
 # What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
 # PYTHONPATH there would change a figure without a trace.
-INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LD_LIBRARY_PATH")
-INHERITED_PREFIXES = ("CUDA_", "NVIDIA_")
+INHERITED = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LD_LIBRARY_PATH"),
+    # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+)
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 OnEvent = Callable[[Dict[str, Any]], None]
 
@@ -83,9 +87,9 @@ def _prepare_folder(what: Launch) -> Path:
 
 def worker_environment(*, managed: bool) -> Dict[str, str]:
     """The allow-listed part of this process's environment that a worker gets."""
-    kept = {k: v for k, v in os.environ.items() if k in INHERITED or k.startswith(INHERITED_PREFIXES)}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
-    kept.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
 
 

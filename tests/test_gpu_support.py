@@ -10,6 +10,7 @@ import pytest
 
 from framework_compare import compare, environments, gpu_support, registry, venvs
 from framework_compare.gpu_support import BUILDS, Build, Gpu, lack, look, unfit
+from framework_compare.launcher import worker_environment
 from framework_compare.registry import Framework
 
 H200 = Gpu("NVIDIA H200", (9, 0), "580.159.04")
@@ -145,3 +146,13 @@ def test_a_gpu_that_is_not_there_costs_no_environment(managed, pictures, tmp_pat
 def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, pictures, tmp_path):
     frame = compare("tiny", "linear", "cuda:99", dataset=pictures, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported" and "NVIDIA driver" not in frame.reason[0]
+
+
+def test_a_worker_hears_which_gpus_there_are_and_not_how_the_shell_would_have_them_compute(monkeypatch):
+    for name in ("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    given = worker_environment(managed=False)
+    told = {name: value for name, value in given.items() if name.startswith(("CUDA_", "NVIDIA_"))}
+    assert told == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

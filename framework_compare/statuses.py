@@ -33,16 +33,20 @@ ALLOCATION_FAILURE = re.compile(
             r"CUDA(?: error:)? out of memory",  # torch, mxnet
             r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED",
             r"cudaMalloc (retry )?failed: out of memory",  # mxnet, src/storage
-            r"CUDNN_STATUS_ALLOC_FAILED",
+            r"CUDNN_STATUS_(INTERNAL_ERROR_DEVICE_)?ALLOC(ATION)?_FAILED",
             r"ResourceExhaustedError|RESOURCE_EXHAUSTED",  # tensorflow, jax, paddle
             r"OOM when allocating",  # tensorflow
-            r"Out of memory (while trying to allocate|error on GPU)",  # XLA; paddle
+            r"Out of memory (while trying to allocate|error on GPU)|Failed to allocate \d+ bytes",  # XLA; paddle; XLA
             r"Fail to alloc memory of|Failed to allocate CPU Memory",  # paddle; mxnet
             r"MemoryError",  # Python and numpy (_ArrayMemoryError)
             r"\[Errno 12\]|Cannot allocate memory",  # the system, ENOMEM
         )
     )
 )
+
+
+# The first line of an exception in a traceback, whatever module its class is of.
+EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exhausted): .*", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +106,15 @@ def _failed(told: Verdict, seen: Evidence) -> Verdict:
     if seen.group_kills or (seen.kernel_kills and "signal: Killed" in told.reason):
         reason = f"the kernel's out-of-memory killer ended a process of the worker {seen.where}; {told.reason}"
         return dataclasses.replace(told, status="out-of-memory", reason=reason)
+    former = _allocation_failure(told.traceback or "")
+    if former:  # PyTorch's leaving a capture, say, in which memory ran out
+        return dataclasses.replace(told, status="out-of-memory", reason=f"{former}; then {told.reason}"[:MAX_REASON])
     return told
+
+
+def _allocation_failure(traceback: str) -> Optional[str]:
+    """What says so of the exceptions that led to the last one."""
+    return next((line for line in EXCEPTION.findall(traceback) if ALLOCATION_FAILURE.search(line)), None)
 
 
 def _first_line(reason: str) -> str:

@@ -78,6 +78,43 @@ def test_a_death_without_a_word_is_judged_by_what_was_seen(seen, status, said):
     assert verdict.status == status and said in verdict.reason
 
 
+IN_A_CAPTURE = """Traceback (most recent call last):
+  File "adapters/torch.py", line 377, in _capture
+    loss = self._step(images, labels)
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "torch/cuda/graphs.py", line 98, in capture_end
+torch.AcceleratorError: CUDA error: operation failed due to a previous error during capture
+"""
+
+
+def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory():
+    last = "AcceleratorError: CUDA error: operation failed due to a previous error during capture"
+    verdict = judge(Verdict("failed", last, IN_A_CAPTURE), Evidence(0))
+    assert verdict.status == "out-of-memory"
+    assert verdict.reason.startswith("torch.OutOfMemoryError: CUDA out of memory.") and verdict.reason.endswith(last)
+
+
+def test_a_source_line_that_speaks_of_memory_is_no_exception():
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 1\n    raise MemoryError("no") if full else ValueError\nValueError: 3'
+    assert judge(Verdict("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "XlaRuntimeError: INTERNAL: Failed to allocate 4194304 bytes for new constant",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
+    assert judge(Verdict("failed", said), Evidence(0)).status == "out-of-memory"
+
+
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory():
     told = Verdict("failed", "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.")
     assert judge(told, Evidence(0)).status == "failed"

@@ -25,6 +25,7 @@ from framework_compare.graph import OPS, Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 LOSS_SCALE, LOSS_SCALE_STREAK = 8192.0, 2000  # of fp16: at the start, and finite steps before it doubles
+MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
 
 
@@ -54,8 +55,13 @@ class JaxTrainer:
         }
         if config.device == "cpu":
             return {**variables, "JAX_PLATFORMS": "cpu"}
-        # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs
-        return {**variables, "JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        return {
+            **variables,
+            "JAX_PLATFORMS": "cuda,cpu",
+            # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs, and never more
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_CLIENT_MEM_FRACTION": MEMORY_FRACTION,
+        }
 
     def __init__(self, config: TrainConfig) -> None:
         import jax

@@ -107,6 +107,7 @@ class PaddleTrainer:
         self._loss = paddle.nn.CrossEntropyLoss()
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
+        self._first_scale = self._scaler.state_dict() if self._scaler else None
         self._optimizer = paddle.optimizer.Momentum(
             learning_rate=config.learning_rate,
             momentum=config.momentum,
@@ -121,6 +122,8 @@ class PaddleTrainer:
         for accumulators in self._optimizer._accumulators.values():
             for momentum in accumulators.values():
                 momentum.zero_()
+        if self._scaler:
+            self._scaler.load_state_dict(self._first_scale)
 
     def weights(self) -> Dict[str, np.ndarray]:
         arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}

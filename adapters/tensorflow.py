@@ -118,6 +118,8 @@ class TensorFlowTrainer:
         if self._stepped:  # fresh ones are zero, and half a gigabyte for VGG-16
             for momentum in self._momenta:
                 momentum.assign(self.tf.zeros_like(momentum))
+        if self._scale:
+            self._scale.reset()
 
     def weights(self) -> Dict[str, np.ndarray]:
         variables = self._network.variables
@@ -262,6 +264,10 @@ class LossScale:
         self._tf = tf
         self._scale = tf.Variable(LOSS_SCALE, trainable=False)
         self._since = tf.Variable(0, trainable=False)  # steps that went well since the scale was changed
+
+    def reset(self) -> None:
+        self._scale.assign(LOSS_SCALE)
+        self._since.assign(0)
 
     def times(self, loss: Any) -> Any:
         return loss * self._scale

@@ -115,6 +115,7 @@ class TorchTrainer:
         )
         self._loss = torch.nn.CrossEntropyLoss()
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
+        self._first_scale = self._scaler.state_dict()
         self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
@@ -128,6 +129,7 @@ class TorchTrainer:
                 held[name].copy_(_readonly_tensor(self.torch, array))
             for momentum in self._momenta():
                 momentum.zero_()
+            self._scaler.load_state_dict(self._first_scale)
 
     def _momenta(self) -> List[Any]:
         states = self._optimizer.state.values()

@@ -40,7 +40,9 @@ EPOCHS = {
 }
 PICTURES = {1: 100, 100: 400}
 SCALING = [16, 128, 1024, 4096]
-LINKS = 6  # of each picture, in a folder that has more of them than the largest batch
+# Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
+# of a loader whose processes make whole ones
+LINKS = 6
 
 
 def jobs():
@@ -51,26 +53,28 @@ def jobs():
     for framework, executions in (("torch", ["graph", "compiled"]), ("jax", "graph")):
         found[f"wide-{framework}"] = dict(
             frameworks=framework, models=WIDE, precision="bf16", execution=executions, pipeline="memory",
-            batch_size=256, limit=512, epochs=30,
+            batch_size=256, limit=4608, epochs=6,
         )  # fmt: skip
     for model, framework in itertools.product(MODELS, EXECUTIONS):
         found[f"pictures-{framework}-{model}"] = dict(
             frameworks=framework, models=model, precision="bf16", execution="graph", pipeline=["native", "shared"],
-            batch_size=100, limit=700, epochs=4,
+            batch_size=100, limit=4700, epochs=3,
         )  # fmt: skip
     for framework in EXECUTIONS:
         found[f"scaling-{framework}"] = dict(
             frameworks=framework, models="resnet50", precision="bf16", execution="graph", pipeline="memory",
             batch_size=SCALING, limit=max(SCALING), epochs=3,
         )  # fmt: skip
-    found["profile"] = dict(
-        frameworks=list(EXECUTIONS), models="alexnet", execution="graph", pipeline="memory", batch_size=100, limit=400,
-        epochs=3, profile=True,
-    )  # fmt: skip
-    for model in reversed(MODELS):
-        found[f"speedup-{model}"] = dict(
-            frameworks=list(EXECUTIONS), models=model, device=["cpu", "cuda"], pipeline="memory", batch_size=8,
-            limit=32, epochs=4,
+    for framework, executions in EXECUTIONS.items():
+        found[f"profile-{framework}"] = dict(
+            frameworks=framework, models="alexnet", execution=executions, pipeline="memory", batch_size=100, limit=400,
+            epochs=3, profile=True,
+        )  # fmt: skip
+    # a GPU takes eight times the pictures, so that its epochs last as long as can be timed
+    for model, (device, limit, epochs) in itertools.product(reversed(MODELS), (("cuda", 800, 5), ("cpu", 96, 3))):
+        found[f"speedup-{model}-{device}"] = dict(
+            frameworks=list(EXECUTIONS), models=model, device=device, pipeline="memory", batch_size=8, limit=limit,
+            epochs=epochs,
         )  # fmt: skip
     for model in reversed(MODELS):
         found[f"memory-jax-{model}-1"] = memory("jax", model, 1, "graph")
@@ -78,25 +82,27 @@ def jobs():
         found[f"memory-torch-{model}-{batch_size}"] = memory("torch", model, batch_size, ["eager", "graph"])
     for batch_size, model in itertools.product((1, 100), reversed(MODELS)):
         study = memory("jax", model, batch_size, "eager")
-        found[f"eager-jax-{model}-{batch_size}"] = {**study, "epochs": 3, "limit": 4 * batch_size}
+        found[f"eager-jax-{model}-{batch_size}"] = {**study, "epochs": 4, "limit": 8 * batch_size}
     return found
 
 
 def scripts(options):
     """Other measurements, which take turns with the studies: name -> words of the command."""
     pythons = [word for pair in options.python.items() for word in ("--python", "=".join(pair))]
-    step = [str(HERE / "step_time.py"), "--device", "cuda", *pythons, "--execution", "graph", "--rounds", "7"]
+    step = [str(HERE / "step_time.py"), "--device", "cuda", *pythons, "--rounds", "9"]
     found = {
-        f"steps-{framework}-{model}": [
+        f"steps-{framework}-{model}-{precision}": [
             *step, "--frameworks", framework, "--models", model, "--batch-size", sizes, "--precision", precision,
-            "--save", str(options.out / f"steps-{framework}-{model}.json"),
+            "--execution", execution, "--save", str(options.out / f"steps-{framework}-{model}-{precision}.json"),
         ]
-        for framework, model, sizes, precision in (
-            *(("jax", model, "1,100", "fp32") for model in ("alexnet", "vgg16", "resnet50", "mobilenet_v2")),
-            ("torch", "vgg16", "100", "tf32"),
+        for framework, model, sizes, precision, execution in (
+            *(("jax", model, "1,100", "fp32", "graph") for model in ("alexnet", "vgg16", "resnet50", "mobilenet_v2")),
+            ("torch", "vgg16", "100", "tf32", "graph"),
+            ("torch", "resnet50", "100", "bf16", "graph,compiled"),
+            ("jax", "resnet50", "100", "bf16", "graph"),
         )
     }  # fmt: skip
-    nvml = [str(HERE / "nvml_cost.py"), "--python", f"torch={options.python.get('torch')}", "--rounds", "14"]
+    nvml = [str(HERE / "nvml_cost.py"), "--python", f"torch={options.python.get('torch')}", "--rounds", "24"]
     return {**found, "nvml": [*nvml, "--save", str(options.out / "nvml.json")]}
 
 
@@ -202,11 +208,11 @@ def run(options):
 
 def run_one(options):
     study = jobs()[options.only]
-    scaling = options.only.startswith("scaling")
+    many = options.only.startswith(("scaling", "pictures", "wide"))
     threads = len(os.sched_getaffinity(0))
     result = compare(
         study.pop("frameworks"), study.pop("models"), study.pop("device", "cuda"), out=options.out / options.only,
-        dataset=str(options.out / "many") if scaling else options.data, python=options.python, threads=threads,
+        dataset=str(options.out / "many") if many else options.data, python=options.python, threads=threads,
         loader_workers=threads, timeout_s=300, **study,
     )  # fmt: skip
     print(result)

@@ -21,15 +21,16 @@ from framework_compare import environments, machine, registry, staging
 from framework_compare.protocol import TrainConfig
 from framework_compare.samplers.recorder import Recorder
 
-ROUND_S = 1.0
+ROUND_S = 0.5
+CELLS = (("alexnet", 1, "graph"), ("alexnet", 1, "eager"), ("resnet50", 100, "graph"))  # eager steps wait for the host
 
 
-def measure(model, batch_size, python, rounds, folder):
+def measure(model, batch_size, execution, python, rounds, folder):
     spec = registry.framework("torch")
     config = TrainConfig(
         device="cuda",
         batch_size=batch_size,
-        execution="graph",
+        execution=execution,
         pipeline="memory",
         threads=machine.available_cores(),
         loader_workers=1,
@@ -50,6 +51,7 @@ def measure(model, batch_size, python, rounds, folder):
     return {
         "model": model,
         "batch_size": batch_size,
+        "execution": execution,
         "rounds": rounds,
         "steps_a_round": steps,
         "step_s": statistics.median(off for _, off in times),
@@ -67,12 +69,12 @@ def main():
     options = parser.parse_args()
     python = options.python.partition("=")[2] if options.python else None
     rows = []
-    for model, batch_size in (("alexnet", 1), ("resnet50", 100)):
+    for model, batch_size, execution in CELLS:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(model, batch_size, python, options.rounds, Path(folder)))
+            rows.append(measure(model, batch_size, execution, python, options.rounds, Path(folder)))
         row = rows[-1]
         print(
-            f"{model:10}batch {batch_size:<4}{1e3 * row['step_s']:.3f} ms a step, on/off {row['ratio_median']:.4f}"
+            f"{model:10}batch {batch_size:<4}{execution:6}{1e3 * row['step_s']:.3f} ms a step, on/off {row['ratio_median']:.4f}"
             f" ({row['ratio_low']:.4f}-{row['ratio_high']:.4f})",
             flush=True,
         )

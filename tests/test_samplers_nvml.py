@@ -130,16 +130,87 @@ def test_without_driver_or_gpu_all_readings_are_none(function):
         assert gpu.reason.startswith("no readings of GPU 0: ")
 
 
+class TwoGpus(RecordedNvml):
+    uuids = ["GPU-8f6d1c00-1d2b-b333-c3b5-85a7d0741f00", "GPU-2cc37887-837a-097f-54c5-c8977eb03b00"]
+    answers = {**RecordedNvml.answers, "nvmlDeviceGetCount": 2}
+
+    def nvmlDeviceGetUUID(self, handle):
+        return self.uuids[handle[1]]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid != "MIG-whole":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return uuid
+
+
+def shown(visible):
+    """Numbers of the GPUs that are found under CUDA_VISIBLE_DEVICES, and why there are no more."""
+    found = []
+    while True:
+        try:
+            found.append(find_handle(len(found), nvml=TwoGpus(), visible=visible))
+        except LookupError as error:
+            return [handle if isinstance(handle, str) else handle[1] for handle in found], str(error)
+
+
+def test_without_a_list_gpus_are_numbered_as_nvml_does():
+    assert find_handle(1, nvml=TwoGpus()) == ("nvmlDeviceGetHandleByIndex", 1)
+
+
+# what cuDeviceGetCount and cuDeviceGetUuid of driver 580.159 told under each of these, on a machine of two GPUs
 @pytest.mark.parametrize(
-    "visible, index, handle",
+    "visible, gpus",
     [
-        (None, 1, ("nvmlDeviceGetHandleByIndex", 1)),
-        ("3,2", 1, ("nvmlDeviceGetHandleByIndex", 2)),
-        ("GPU-8f6d, 0", 0, ("nvmlDeviceGetHandleByUUID", "GPU-8f6d")),
+        ("0", [0]),
+        ("1,0", [1, 0]),
+        (" 1 ,0", [1, 0]),
+        ("+0", [0]),
+        ("1gpu,0", [1, 0]),
+        ("1,0,", [1, 0]),
+        ("GPU-8f6d1c00-1d2b-b333-c3b5-85a7d0741f00", [0]),
+        ("GPU-2cc3,GPU-8", [1, 0]),
+        ("GPU-8F6D", [0]),
     ],
 )
-def test_gpu_is_the_one_cuda_would_take(visible, index, handle):
-    assert find_handle(index, nvml=RecordedNvml(), visible=visible) == handle
+def test_gpus_are_those_that_cuda_shows(visible, gpus):
+    assert shown(visible)[0] == gpus
+
+
+@pytest.mark.parametrize(
+    "visible, gpus, end",
+    [
+        ("0,-1,1", [0], "-1"),
+        ("0,9,1", [0], "9"),
+        ("-1", [], "-1"),
+        ("NoDevFiles", [], "NoDevFiles"),
+        ("GPU-", [], "GPU-"),
+        ("GPU-8f6dzz,GPU-2cc3", [], "GPU-8f6dzz"),
+        ("gpu-8f6d", [], "gpu-8f6d"),
+        (" GPU-8f6d", [], " GPU-8f6d"),
+        ("GPU-8f6d ", [], "GPU-8f6d "),
+        ("GPU-8f6d,1", [0], "1"),
+        ("0,GPU-2cc3", [0], "GPU-2cc3"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_first_entry_that_names_no_gpu_ends_the_list(visible, gpus, end):
+    found, reason = shown(visible)
+    assert found == gpus
+    assert reason == f"CUDA_VISIBLE_DEVICES={visible!r} hides it: CUDA reads it up to {end!r}, which names no GPU here"
+
+
+@pytest.mark.parametrize("visible, gpus", [("", []), (",0", []), ("0,,1", [0])])
+def test_an_empty_entry_ends_the_list(visible, gpus):
+    assert shown(visible) == (gpus, f"CUDA_VISIBLE_DEVICES={visible!r} hides it")
+
+
+@pytest.mark.parametrize("visible", ["0,0", "0,1,0", "GPU-8f6d,GPU-8f6d1c00"])
+def test_a_gpu_named_twice_hides_all(visible):
+    assert shown(visible) == ([], f"CUDA_VISIBLE_DEVICES={visible!r} names a GPU twice, and CUDA then shows none")
+
+
+def test_a_part_of_a_gpu_is_asked_for_by_its_uuid():
+    assert shown("MIG-whole,MIG-gone")[0] == ["MIG-whole"]
 
 
 @pytest.mark.parametrize("visible", ["", "0"])

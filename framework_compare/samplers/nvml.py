@@ -10,6 +10,7 @@ import pynvml
 
 from framework_compare.errors import UsageError
 from framework_compare.samplers.gpu_users import GpuProcess, GpuUsers
+from framework_compare.samplers.visible import visible_handle
 
 UTILIZATION_WINDOW = "between 1/6 s and 1 s, by product (NVML's documentation of nvmlUtilization_t)"
 
@@ -166,12 +167,7 @@ def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None
     """
     if visible is None:
         return nvml.nvmlDeviceGetHandleByIndex(index)
-    names = [name.strip() for name in visible.split(",") if name.strip()]
-    if index >= len(names):
-        raise LookupError(f"CUDA_VISIBLE_DEVICES={visible!r} hides it")
-    if names[index].lstrip("-").isdecimal():
-        return nvml.nvmlDeviceGetHandleByIndex(int(names[index]))
-    return nvml.nvmlDeviceGetHandleByUUID(names[index])
+    return visible_handle(index, visible, nvml=nvml)
 
 
 def describe_gpus(*, nvml: Any = pynvml) -> Optional[Dict[str, Any]]:

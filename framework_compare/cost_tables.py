@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
-from framework_compare.layout_parts import Notes, Record, any_known, names_of, row_names
+from framework_compare.layout_parts import Notes, Record, any_known, how_read, names_of, row_names
 from framework_compare.metrics import METRICS
 from framework_compare.tables import Figure, Group, Row, Table
 
@@ -14,6 +14,7 @@ ENERGY = (
     "gpu_j_per_image",
     "gpu_energy_source",
     "gpu_power_w_mean",
+    "gpu_power_source",
     "gpu_percent_mean",
     "gpu_throttled_share",
     "gpu_throttle_reasons",
@@ -100,7 +101,7 @@ def energy_table(cells: Sequence[Record], caption: str) -> Table:
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(Row(names_of(cell, headings), _energy(cell, groups, notes)) for cell in cells),
         tuple(notes.texts),
-        tuple(_sources(cells)),
+        (*_sources(cells), *how_read(cells)),
     )
 
 
@@ -120,5 +121,5 @@ def _sources(cells: Sequence[Record]) -> List[str]:
     if any(cell.host_j_per_image > 0 for cell in cells):
         lines.append("Host energy by the processor packages' counter, all programs on them included.")
     if not any(getattr(cell, name) > 0 for cell in cells for name in names):
-        lines.append("No energy: no counter could be read here, or the measured epochs of a run lasted under 1 s.")
+        lines.append("No energy: no counter could be read here, or the measured epochs of a run were too short.")
     return lines

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare import metrics, soundness
+from framework_compare import gauges, metrics, soundness
 from framework_compare.metrics import METRICS, Measured
 from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
@@ -39,8 +39,8 @@ _REST = tuple(
     if field.name not in SETTINGS
 )
 PARITY = in_study.COLUMNS
-GAUGES = ("gpu_name", "gpu_memory_source", "gpu_energy_source", "warnings")
-CELL_COLUMNS = (*_FIXED, *PARITY, *GAUGES, "pictures", "skipped_pictures", "trace_path", "log_path", *_REST)
+_EVIDENCE = (*gauges.COLUMNS, "warnings", "pictures", "skipped_pictures", "trace_path", "log_path")
+CELL_COLUMNS = (*_FIXED, *PARITY, *_EVIDENCE, *_REST)
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",
@@ -143,7 +143,7 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
     return {
         **worst,
         **figures,
-        **_gauges(runs),
+        **gauges.of_cell(runs, figures),
         "warnings": "; ".join(filter(None, (*_warnings(runs), _oversize(worst, pictures)))),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
@@ -152,18 +152,6 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
-
-
-def _gauges(runs: List[Row]) -> Row:
-    """How the readings of a cell's GPU were had."""
-    documents = [run["gauges"].get("gpu") for run in runs]
-    documents = [document for document in documents if isinstance(document, dict)]
-    names = ("name", "memory_source", "energy_source")
-    return {f"gpu_{name}": next(filter(None, (_text(d.get(name)) for d in documents)), None) for name in names}
-
-
-def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) else None
 
 
 def _warnings(runs: List[Row]) -> List[str]:

@@ -21,6 +21,14 @@ HOW_TO_PROVE = (
     "verdicts are taken when a study runs: run `framework-compare verify` with these settings and then the study anew, "
     "or the study with `--verify require`"
 )
+HANDING_OVER = (
+    "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
+    "handing over; copying and computing are the device's own."
+)
+POWER = {
+    "counter": "the joules over the seconds of the epochs",
+    "samples": "without the first second of the epochs, as NVML averages it over up to a second",
+}
 Record = Any  # a row of the cell frame, as itertuples gives it
 
 
@@ -123,6 +131,18 @@ def row_names(cells: Sequence[Record], *more: str) -> Tuple[str, ...]:
 
 def names_of(cell: Record, headings: Sequence[str]) -> Tuple[str, ...]:
     return tuple(str(getattr(cell, name)) for name in headings)
+
+
+def how_read(cells: Sequence[Record]) -> List[str]:
+    """How the figures of GPUs were had that a table shows."""
+    by_source = {source: [cell for cell in cells if cell.gpu_power_source == source] for source in POWER}
+    known = [source for source in POWER if by_source[source]]
+    lines = []
+    for source in known:
+        names = dict.fromkeys(f"{cell.framework} {cell.model}" for cell in by_source[source])
+        whose = f" ({', '.join(names)})" if source != known[0] else ""
+        lines.append(f"GPU power by {source}{whose}, {POWER[source]}.")
+    return lines
 
 
 def warned(cells: Sequence[Record]) -> List[str]:

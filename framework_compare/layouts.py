@@ -11,12 +11,14 @@ from framework_compare import cost_tables, profiles, ratio_tables, ratios, table
 from framework_compare.errors import UnknownNameError
 from framework_compare.frames import SETTINGS
 from framework_compare.layout_parts import (
+    HANDING_OVER,
     SHARED,
     Notes,
     Record,
     any_known,
     caption,
     fails,
+    how_read,
     names_of,
     row_names,
     unsure,
@@ -35,11 +37,6 @@ _NOTHING = {
     "speedup": "No network was trained both on the CPU and on another device with the same settings.",
     "profile": "Nothing was profiled in this study: ask for it when it is run (profile=True, --profile).",
 }
-HANDING_OVER = (
-    "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
-    "handing over; copying and computing are the device's own."
-)
-
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
     ("CPU %", (("mean", ("cpu_percent_mean",)), ("max", ("cpu_percent_max",)))),
@@ -136,13 +133,14 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
     device = cells[0].device
+    below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
         f"Resources within the measured epochs: CPU in % of one core, waiting for data in % of the time. {caption}",
         headings,
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
-        () if device == "cpu" else (HANDING_OVER.format(device=device),),
+        below,
     )
 
 

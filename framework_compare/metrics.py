@@ -15,7 +15,7 @@ from typing import Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.energy_figures import joules_a_picture
+from framework_compare.energy_figures import counted_power_w, joules_a_picture
 from framework_compare.pool import Measured, Pool, floats, present
 from framework_compare.records import Run
 from framework_compare.samplers import throttle
@@ -53,6 +53,11 @@ def _throttled(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
 
 def _all_bits(masks: np.ndarray) -> Optional[float]:
     return float(np.bitwise_or.reduce(masks.astype(np.int64))) if len(masks) else None
+
+
+def _power_w(pool: Pool) -> Optional[float]:
+    counted = counted_power_w(pool.ok, "gpu")
+    return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
 
 
 def _loss(pool: Pool, place: int) -> Optional[float]:
@@ -114,14 +119,14 @@ METRICS: Dict[str, Metric] = {
     "machine_cpu_percent_mean": Metric("machine CPU", "%", "", lambda p: _weighted(p.measured("machine_cpu_percent"))),
     "threads_min": Metric("fewest threads", "", "", lambda p: _min(p.measured("threads")[0]), whole=True),
     "threads_max": Metric("most threads", "", "", lambda p: _max(p.measured("threads")[0]), whole=True),
-    "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.measured("gpu_percent"))),
+    "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.settled("gpu_percent"))),
     "gpu_memory_peak_bytes": Metric(
         "peak GPU memory", "GiB", "lower", lambda p: _max(p.samples("gpu_memory_bytes")), _GIB
     ),
     "gpu_process_memory_peak_bytes": Metric(
         "peak GPU memory of its own", "GiB", "lower", lambda p: _max(p.samples("gpu_process_memory_bytes")), _GIB
     ),
-    "gpu_power_w_mean": Metric("mean GPU power", "W", "lower", lambda p: _weighted(p.measured("gpu_power_w"))),
+    "gpu_power_w_mean": Metric("mean GPU power", "W", "lower", _power_w),
     "gpu_temperature_c_max": Metric(
         "max GPU temperature", "°C", "", lambda p: _max(p.measured("gpu_temperature_c")[0])
     ),

@@ -11,6 +11,9 @@ import numpy as np
 from framework_compare.bootstrap import mean_interval
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample
 
+# NVML's power and utilisation are averages of up to a second before they are read.
+SETTLING_NS = 1_000_000_000
+
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -77,7 +80,14 @@ class Pool:
 
     def measured(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Readings within measured epochs, and the seconds each stands for: since the reading before it."""
-        weights = [_epoch_weights(run) for run in self.seen]
+        return self._weighted(name, 0)
+
+    def settled(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+        """The same without the first SETTLING_NS of each run's epochs; none of epochs that last less than two of it."""
+        return self._weighted(name, SETTLING_NS)
+
+    def _weighted(self, name: str, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+        weights = [_epoch_weights(run, settling_ns) for run in self.seen]
         values = [floats(run.samples[name]) for run in self.seen]
         value, weight = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *weights])
         kept = ~np.isnan(value) & (weight > 0)
@@ -100,9 +110,10 @@ def present(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return values[~np.isnan(values)]
 
 
-def _epoch_weights(run: Measured) -> np.ndarray:
+def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
     times = np.asarray(run.samples["t_ns"], dtype=np.int64)
     starts, ends = (np.asarray(run.epochs[name], dtype=np.int64) for name in ("start_ns", "end_ns"))
+    starts, ends = _settled(starts, ends, settling_ns)
     if not len(starts) or not len(times):
         return np.zeros(len(times))
     # A reading at the very end of an epoch is of that epoch, not of one that starts there.
@@ -111,3 +122,12 @@ def _epoch_weights(run: Measured) -> np.ndarray:
     # One at the very start stands for hardly anything, but it may be the only one.
     seconds = np.maximum(times - since, 1) / 1e9
     return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)
+
+
+def _settled(starts: np.ndarray, ends: np.ndarray, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Epochs without the first settling_ns of them all, none where they do not last twice that."""
+    if not len(starts) or ends[-1] - starts[0] < 2 * settling_ns:
+        return starts[:0], ends[:0]
+    from_ns = starts[0] + settling_ns
+    kept = ends > from_ns
+    return np.maximum(starts[kept], from_ns), ends[kept]

@@ -105,7 +105,8 @@ def test_gpu_figures():
     readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
     samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
     found = metrics.of_run(Run("ok", epochs=epochs(5), samples=samples))
-    assert [found[name] for name in ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")] == [50, 9, 120]
+    names = ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")
+    assert [found[name] for name in names] == pytest.approx([50, 9, 120])
 
 
 def test_phases():
@@ -238,6 +239,51 @@ def test_joules_a_picture_are_of_the_measured_epochs_however_few_the_readings():
 )
 def test_energy_that_is_not_known_is_none(lengths, points):
     assert figure("gpu_j_per_image", Run("ok", epochs=epochs(*lengths), energy=readings("gpu", *points))) is None
+
+
+def powers(*points):
+    return tuple(sample(t, gpu_power_w=watts, gpu_percent=watts / 10) for t, watts in points)
+
+
+def test_power_is_the_counters_joules_over_the_same_seconds():
+    # What the driver averages over a second has not come to the epochs' 300 W.
+    energy = readings("gpu", (9, 0.0), (10, 100.0), (14, 1300.0))
+    run = Run("ok", epochs=epochs(1, 3), samples=powers((11, 150.0), (12, 250.0), (14, 250.0)), energy=energy)
+    assert figure("gpu_power_w_mean", run) == pytest.approx(300.0)
+
+
+def test_power_by_the_counter_is_of_all_runs_that_have_it_by_their_length():
+    short = Run("ok", epochs=epochs(1, 1), energy=readings("gpu", (10, 0.0), (12, 200.0)))
+    long = Run("ok", epochs=epochs(3, 3), energy=readings("gpu", (10, 0.0), (16, 1800.0)))
+    unread = Run("ok", epochs=epochs(3, 3), samples=powers((11.5, 9.0), (16, 9.0)))
+    found = metrics.figures([Measured.of(run) for run in (short, long, unread)])
+    assert found["gpu_power_w_mean"] == pytest.approx(2000 / 8)
+
+
+@pytest.mark.parametrize("points", [[], [(10.5, 0.0), (20, 9.0)]], ids=["no-counter", "began-late"])
+def test_power_and_percent_without_a_counter_leave_out_the_first_second_of_the_epochs(points):
+    samples = powers((9, 100.0), (10.5, 200.0), (10.9, 300.0), (12, 400.0), (13, 400.0), (14, 800.0), (15, 100.0))
+    found = metrics.of_run(Run("ok", epochs=epochs(0.5, 0.25, 3.25), samples=samples, energy=readings("gpu", *points)))
+    assert found["gpu_power_w_mean"] == pytest.approx((400 + 400 + 800) / 3)
+    assert found["gpu_percent_mean"] == pytest.approx((40 + 40 + 80) / 3)
+
+
+def test_each_run_of_a_cell_has_a_first_second_of_its_own():
+    run = Run("ok", epochs=epochs(3), samples=powers((10.5, 100.0), (13, 400.0)))
+    assert metrics.figures([Measured.of(run)] * 2)["gpu_power_w_mean"] == 400.0
+
+
+def test_epochs_of_less_than_two_seconds_have_no_mean_of_what_the_driver_averages():
+    found = metrics.of_run(Run("ok", epochs=epochs(0.9, 1), samples=powers((11, 100.0), (11.5, 100.0))))
+    assert (found["gpu_power_w_mean"], found["gpu_percent_mean"]) == (None, None)
+
+
+@pytest.mark.parametrize(("length", "known"), [(9, None), (12, 36.0)])
+def test_integrated_power_is_energy_over_ten_seconds_or_more_and_never_the_mean_power(length, known):
+    energy = readings("gpu", (0, 0.0), (30, 9000.0), source="power integral")
+    found = metrics.of_run(Run("ok", epochs=epochs(length), samples=powers((11, 9.0), (18, 320.0)), energy=energy))
+    assert found["gpu_j_per_image"] == (known and pytest.approx(known))
+    assert found["gpu_power_w_mean"] == pytest.approx(320.0)
 
 
 def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():

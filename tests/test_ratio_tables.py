@@ -19,7 +19,7 @@ NEW = ("speedup", "ladder", "scaling", "energy")
 OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 
-def ok(*seconds, joules=None, power_w=None, own=None, host=None, **fields):
+def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter", **fields):
     """Epochs of 100 pictures; joules of the GPU and the host over all of them."""
     at, epochs = SECOND, []
     for number, length in enumerate(seconds, 1):
@@ -29,9 +29,9 @@ def ok(*seconds, joules=None, power_w=None, own=None, host=None, **fields):
     energy = []
     for device, total in (("gpu", joules), ("host-package-0", host)):
         if total is not None:
-            energy += [Energy(device, SECOND, 7.0, "counter"), Energy(device, at, 7.0 + total, "counter")]
+            energy += [Energy(device, SECOND, 7.0, source), Energy(device, at, 7.0 + total, source)]
     sample = Sample(2 * SECOND, rss_bytes=2**31, gpu_power_w=power_w, gpu_process_memory_bytes=own)
-    gauges = {"gpu": {"energy_source": "counter"}} if joules else {}
+    gauges = {"gpu": {"energy_source": source}} if joules else {}
     return Run("ok", epochs=tuple(epochs), samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
 
 
@@ -198,6 +198,31 @@ def test_energy_is_by_picture_with_its_source(tmp_path):
     assert "GPU energy by counter" in text and "processor packages" in text
 
 
+@pytest.mark.parametrize(
+    ("run", "source", "shown", "said"),
+    [
+        (ok(1, 1, joules=1000.0, power_w=300.0), "counter", "500", "GPU power by counter,"),
+        (ok(1, 1, power_w=300.0), "samples", "300", "GPU power by samples,"),
+        (ok(6, 6, joules=1000.0, power_w=300.0, source="power integral"), "samples", "300", "GPU power by samples,"),
+        (ok(0.5, joules=1000.0, power_w=300.0), None, None, None),
+    ],
+    ids=["counter", "no-counter", "integral", "short"],
+)
+def test_mean_power_has_its_source(tmp_path, run, source, shown, said):
+    comparison = study(tmp_path, [("torch", {"device": "cuda"}, run)])
+    text = comparison.table("energy", "markdown")
+    assert comparison.frame["gpu_power_source"][0] == source
+    assert (f" {shown} |" in text) if shown else ("mean W" not in text)
+    assert (said in text) if said else ("GPU power" not in text)
+    assert "gpu_power_source" in comparison.table("energy", "csv")
+
+
+def test_power_of_cells_by_different_sources_says_whose_is_by_samples(tmp_path):
+    cells = [("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0)), ("jax", {"device": "cuda"}, ok(2, power_w=300.0))]
+    text = study(tmp_path, cells).table("resources", "markdown")
+    assert "GPU power by counter," in text and "GPU power by samples (jax alexnet)," in text
+
+
 def test_energy_of_a_machine_without_counters_says_so(tmp_path):
     text = study(tmp_path, [("torch", {}, ok(1, 1))]).table("energy", "markdown")
     assert rows(text) == [["torch", "alexnet", "100"]] and "No energy: no counter" in text
@@ -216,7 +241,7 @@ def test_a_warning_stands_below_every_table(tmp_path, kind):
 
 
 def test_resources_of_a_gpu_say_that_steps_are_times_of_handing_over(tmp_path):
-    outcomes = [("torch", {}, ok(1)), ("torch", {"device": "cuda"}, ok(1, power_w=300.0))]
+    outcomes = [("torch", {}, ok(1)), ("torch", {"device": "cuda"}, ok(2, power_w=300.0))]
     text = study(tmp_path, outcomes).table("resources", "markdown")
     cpu, gpu = text[: text.index("cuda")], text[text.index("cuda") :]
     assert "handing over" in gpu and "handing over" not in cpu

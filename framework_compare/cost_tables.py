@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
-from framework_compare.layout_parts import Notes, Record, any_known, how_read, names_of, row_names
+from framework_compare.layout_parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
 from framework_compare.metrics import METRICS
 from framework_compare.tables import Figure, Group, Row, Table
 
@@ -16,9 +16,11 @@ ENERGY = (
     "gpu_power_w_mean",
     "gpu_power_source",
     "gpu_percent_mean",
+    "gpu_utilization_period_s",
     "gpu_throttled_share",
     "gpu_throttle_reasons",
     "host_j_per_image",
+    "host_energy_reason",
     "images_per_s",
 )
 _ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
@@ -113,13 +115,15 @@ def _energy(cell: Record, groups: Sequence[Any], notes: Notes) -> Tuple[Figure, 
 
 def _sources(cells: Sequence[Record]) -> List[str]:
     """Where the joules are from; why there are none."""
-    names = ("gpu_j_per_image", "host_j_per_image")
+    on_gpu = [cell for cell in cells if cell.gpu_j_per_image > 0]
+    on_host = [cell for cell in cells if cell.host_j_per_image > 0]
     lines = []
-    if any(cell.gpu_j_per_image > 0 for cell in cells):
-        sources = dict.fromkeys(cell.gpu_energy_source for cell in cells if isinstance(cell.gpu_energy_source, str))
+    if on_gpu:
+        sources = texts_of(on_gpu, "gpu_energy_source")
         lines.append(f"GPU energy by {' or '.join(sources)}, of the whole device, whoever uses it.")
-    if any(cell.host_j_per_image > 0 for cell in cells):
+    if on_host:
         lines.append("Host energy by the processor packages' counter, all programs on them included.")
-    if not any(getattr(cell, name) > 0 for cell in cells for name in names):
+    if not on_gpu and not on_host:
         lines.append("No energy: no counter could be read here, or the measured epochs of a run were too short.")
-    return lines
+    lines += [f"No GPU energy: {reason}." for reason in texts_of(cells, "gpu_reason")]
+    return lines + [f"No host energy: {reason}." for reason in texts_of(cells, "host_energy_reason")]

@@ -111,7 +111,7 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     unknown = in_study.unknown(settings.get("verify", "off"))
     rows = [{**row, **verdicts.get(in_study.key(row), unknown)} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [*METRICS, "pictures", "skipped_pictures"]
+    numbers = [*METRICS, *gauges.NUMBERS, "pictures", "skipped_pictures"]
     return frame.astype({name: float for name in numbers})
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from framework_compare.samplers.energy import COUNTER
 
 SAMPLES = "samples"
-COLUMNS = ("gpu_name", "gpu_memory_source", "gpu_energy_source", "gpu_power_source")
+_TEXTS = ("name", "memory_source", "energy_source", "utilization_window", "reason")
+COLUMNS = (
+    "gpu_name",
+    "gpu_memory_source",
+    "gpu_energy_source",
+    "gpu_power_source",
+    "gpu_utilization_window",
+    "gpu_utilization_period_s",
+    "gpu_reason",
+    "host_energy_reason",
+)
+NUMBERS = ("gpu_utilization_period_s",)
 Row = Dict[str, Any]
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
     """COLUMNS of the runs of a cell and their figures; None for what was not told."""
     gpus = _told(runs, "gpu")
-    found = {f"gpu_{name}": _first_text(gpus, name) for name in ("name", "memory_source", "energy_source")}
-    return {**found, "gpu_power_source": _power_source(found["gpu_energy_source"], figures)}
+    found: Row = {f"gpu_{name}": _first(gpus, name, _text) for name in _TEXTS}
+    return {
+        **found,
+        "gpu_power_source": _power_source(found["gpu_energy_source"], figures),
+        "gpu_utilization_period_s": _first(gpus, "utilization_period_s", _seconds),
+        "host_energy_reason": _first(_told(runs, "host_energy"), "reason", _text),
+    }
 
 
 def _power_source(energy_source: Optional[str], figures: Mapping[str, Optional[float]]) -> Optional[str]:
@@ -30,6 +47,14 @@ def _told(runs: Sequence[Row], what: str) -> List[Row]:
     return [document for document in documents if isinstance(document, dict)]
 
 
-def _first_text(documents: Sequence[Row], name: str) -> Optional[str]:
-    texts = [document.get(name) for document in documents]
-    return next((text for text in texts if text and isinstance(text, str)), None)
+def _first(documents: Sequence[Row], name: str, sound: Any) -> Any:
+    """The first that is told and sound, as any program may have written what is stored."""
+    return next(filter(None, (sound(document.get(name)) for document in documents)), None)
+
+
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
+def _seconds(value: Any) -> Optional[float]:
+    return float(value) if type(value) in (int, float) and 0 < value < math.inf else None

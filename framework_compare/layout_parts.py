@@ -134,7 +134,11 @@ def names_of(cell: Record, headings: Sequence[str]) -> Tuple[str, ...]:
 
 
 def how_read(cells: Sequence[Record]) -> List[str]:
-    """How the figures of GPUs were had that a table shows."""
+    """How the figures of GPUs were had that a table shows: power by what, utilisation over what time."""
+    return [*_power(cells), *_utilisation([cell for cell in cells if not math.isnan(cell.gpu_percent_mean)])]
+
+
+def _power(cells: Sequence[Record]) -> List[str]:
     by_source = {source: [cell for cell in cells if cell.gpu_power_source == source] for source in POWER}
     known = [source for source in POWER if by_source[source]]
     lines = []
@@ -143,6 +147,21 @@ def how_read(cells: Sequence[Record]) -> List[str]:
         whose = f" ({', '.join(names)})" if source != known[0] else ""
         lines.append(f"GPU power by {source}{whose}, {POWER[source]}.")
     return lines
+
+
+def _utilisation(cells: Sequence[Record]) -> List[str]:
+    windows = texts_of(cells, "gpu_utilization_window")
+    periods = dict.fromkeys(
+        f"{cell.gpu_utilization_period_s:.2g} s" for cell in cells if cell.gpu_utilization_period_s > 0
+    )
+    kept = f"; here it keeps a value every {' or '.join(periods)}" if periods else ""
+    return [f"NVML averages GPU % over a period of {window}{kept}." for window in windows]
+
+
+def texts_of(cells: Sequence[Record], name: str) -> List[str]:
+    """The different texts of a column."""
+    texts = [getattr(cell, name) for cell in cells]
+    return [shorten(tables.clean(text)) for text in dict.fromkeys(texts) if isinstance(text, str)]
 
 
 def warned(cells: Sequence[Record]) -> List[str]:

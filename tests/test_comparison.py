@@ -9,9 +9,11 @@ import sys
 import pandas as pd
 import pytest
 
+from framework_compare import gauges
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.frames import CELL_COLUMNS, WORST_FIRST
+from framework_compare.metrics import METRICS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store import Store
@@ -224,13 +226,28 @@ def test_pandas_is_not_loaded_before_a_frame_is_asked_for(tmp_path):
 
 
 def test_a_cell_says_how_its_gpu_was_read_and_who_else_was_on_it(tmp_path):
-    gauges = {"gpu": {"name": "NVIDIA H200", "memory_source": "process list", "energy_source": "counter"}}
-    outcomes = [ok(1), ok(1, gauges=gauges, warnings=("a", "b")), ok(1, gauges=gauges, warnings=("a",))]
+    told = {"gpu": {"name": "NVIDIA H200", "memory_source": "process list", "energy_source": "counter"}}
+    outcomes = [ok(1), ok(1, gauges=told, warnings=("a", "b")), ok(1, gauges=told, warnings=("a",))]
     row = study(tmp_path, outcomes, [cell()], repeats=3).frame.iloc[0]
     assert (row["gpu_name"], row["gpu_memory_source"], row["gpu_energy_source"]) == (
         "NVIDIA H200", "process list", "counter",
     )  # fmt: skip
     assert row["warnings"] == "a; b"
+
+
+def test_a_cell_says_over_what_time_its_gpu_is_read_and_why_its_host_is_not(tmp_path):
+    gpu = {"utilization_window": "a second", "utilization_period_s": 0.2, "reason": "no readings"}
+    told = {"gpu": gpu, "host_energy": {"source": None, "reason": "there is no package"}}
+    row = study(tmp_path, [ok(1), ok(1, gauges=told)], [cell()], repeats=2).frame.iloc[0]
+    assert (row["gpu_utilization_window"], row["gpu_utilization_period_s"]) == ("a second", 0.2)
+    assert (row["gpu_reason"], row["host_energy_reason"]) == ("no readings", "there is no package")
+
+
+@pytest.mark.parametrize("told", [None, True, "0.2", [], float("inf")], ids=str)
+def test_a_period_that_is_no_number_of_seconds_is_none(told):
+    row = {"gauges": {"gpu": {"utilization_period_s": told, "utilization_window": 7}, "host_energy": "?"}}
+    found = gauges.of_cell([row], dict.fromkeys(METRICS))
+    assert set(found) == set(gauges.COLUMNS) and set(found.values()) == {None}
 
 
 def test_energy_is_a_frame_of_its_own(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 
 import pytest
@@ -221,6 +222,42 @@ def test_power_of_cells_by_different_sources_says_whose_is_by_samples(tmp_path):
     cells = [("torch", {"device": "cuda"}, ok(1, 1, joules=1000.0)), ("jax", {"device": "cuda"}, ok(2, power_w=300.0))]
     text = study(tmp_path, cells).table("resources", "markdown")
     assert "GPU power by counter," in text and "GPU power by samples (jax alexnet)," in text
+
+
+HOW = {
+    "gpu": {"utilization_window": "between 1/6 s and 1 s, by product", "utilization_period_s": 0.2},
+    "host_energy": {"source": None, "reason": "energy_uj may be read by root only"},
+}
+
+
+@pytest.mark.parametrize("kind", ["energy", "resources"])
+def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, kind):
+    run = ok(2)
+    shown = dataclasses.replace(run, gauges=HOW, samples=(Sample(2 * SECOND, gpu_percent=40.0),))
+    cells = [("torch", {"device": "cuda"}, shown), ("jax", {"device": "cuda"}, run)]
+    text = study(tmp_path / "shown", cells).table(kind, "markdown")
+    assert "GPU / mean %" in text and " 40.0 |" in text
+    assert "GPU % over a period of between 1/6 s and 1 s, by product; here it keeps a value every 0.2 s." in text
+    assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
+
+
+def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):
+    run = ok(1, 1, joules=1000.0)
+    cells = [(name, {"device": "cuda"}, dataclasses.replace(run, gauges=HOW)) for name in ("torch", "jax")]
+    text = study(tmp_path, cells).table("energy", "markdown")
+    assert text.count("No host energy: energy_uj may be read by root only.") == 1 and "No energy:" not in text
+
+
+def test_energy_of_a_host_that_is_read_has_no_reason_below(tmp_path):
+    run = dataclasses.replace(ok(1, 1, host=5.0), gauges={"host_energy": {"source": "counter", "reason": None}})
+    assert "No host energy" not in study(tmp_path, [("torch", {}, run)]).table("energy", "markdown")
+
+
+def test_energy_says_why_a_gpu_is_not_read(tmp_path):
+    gauges = {"gpu": {"reason": "no readings of GPU 0: NVML Shared Library Not Found"}}
+    run = dataclasses.replace(ok(1, 1), gauges=gauges)
+    text = study(tmp_path, [("torch", {"device": "cuda"}, run)]).table("energy", "markdown")
+    assert "No GPU energy: no readings of GPU 0: NVML Shared Library Not Found." in text
 
 
 def test_energy_of_a_machine_without_counters_says_so(tmp_path):

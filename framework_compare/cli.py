@@ -304,7 +304,7 @@ def doctor(
     python: Annotated[
         Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter to examine. Repeatable.")
     ] = None,
-    deep: Annotated[bool, typer.Option(help="Import each framework too (seconds each).")] = False,
+    deep: Annotated[bool, typer.Option(help="Import each framework too, ask what it lacks (seconds each).")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N; several, comma-separated.")] = "cpu,cuda",
 ) -> None:
     """Say of each framework whether it can be used here, and if not, why and what to do."""

@@ -13,11 +13,13 @@ from pathlib import Path
 import psutil
 
 from framework_compare import environments, gpu_support, registry, venvs
+from framework_compare.asking import ask
 from framework_compare.environments import Environment
 from framework_compare.interpreters import Unavailable
 from framework_compare.machine import available_cores
 from framework_compare.paths import cache_dir
 from framework_compare.readiness import lack
+from framework_compare.records import Run
 from framework_compare.samplers.nvml import describe_gpus
 
 STATES = ("ready", "not made yet", "broken", "no interpreter", "external", "unsupported")
@@ -29,7 +31,7 @@ class FrameworkCheck:
     """One framework on one device: whether a cell of it could start at once, if not why, and what to do about it.
 
     `state` is one of STATES; "external" is a Python that is not ours to make, usable or not; "unsupported" says that
-    no environment would help: its pinned build cannot run on this device.
+    its build cannot run on this device, or that there is no such device, as a cell of it would end.
     """
 
     framework: str
@@ -69,27 +71,35 @@ def examine(
     deep: bool = False,
     devices: Sequence[str] = ("cpu",),
 ) -> Diagnosis:
-    """Check frameworks, all by default, on every one of `devices`, without making anything; well under a second each.
+    """Check frameworks, all by default, on every one of `devices`, without making an environment; well under a second each.
 
-    `pythons` names a user's own interpreter for a framework. `deep` imports each usable framework in its
-    environment as well (seconds each, 120 at most).
+    `pythons` names a user's own interpreter for a framework. What its build can do on a GPU only the framework can
+    tell, so that is asked as `deep` asks it of every usable one: a worker imports the framework, and its adapter says
+    what it lacks (seconds each, four minutes at most).
     """
     specs = [registry.framework(name) for name in (registry.FRAMEWORKS if frameworks is None else frameworks)]
     chosen = {registry.framework(name).name: python for name, python in (pythons or {}).items()}
-    checks = [check(spec, python=chosen.get(spec.name), device=device) for spec in specs for device in devices]
-    if deep:
-        checks = [import_too(one, registry.framework(one.framework).imports) for one in checks]
+    checks = [check(spec, python=chosen.get(spec.name), device=on, deep=deep) for spec in specs for on in devices]
     return Diagnosis(machine(), tuple(checks))
 
 
-def check(spec: registry.Framework, *, python: str | Path | None = None, device: str = "cpu") -> FrameworkCheck:
-    """One framework on one device, its package not imported; `python` is a user's own interpreter."""
-    return dataclasses.replace(_check(spec, python, device), device=device)
+def check(
+    spec: registry.Framework, *, python: str | Path | None = None, device: str = "cpu", deep: bool = False
+) -> FrameworkCheck:
+    """One framework on one device; `python` is a user's own interpreter, `deep` as in `examine`."""
+    found = dataclasses.replace(_check(spec, python, device), device=device)
+    if not found.usable:
+        return found
+    external = found.state == "external"
+    missing = gpu_support.lack("", device) if external and not deep else None
+    if missing:
+        return dataclasses.replace(found, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
+    return ask_too(found, spec) if deep or (external and device != "cpu") else found
 
 
 def _check(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
     if environments.is_given(spec, python):
-        return _check_given(spec, python, device)
+        return _check_given(spec, python)
     lacking = lack(spec.name, device)
     if lacking:
         return FrameworkCheck(spec.name, False, "unsupported", why=lacking.why, remedy=lacking.remedy)
@@ -118,18 +128,29 @@ def _options(plan: venvs.Plan) -> str:
     return f" --device {plan.device}{index}"
 
 
-def import_too(one: FrameworkCheck, module: str) -> FrameworkCheck:
-    """The same check after importing the framework in a process of its environment, if it was usable so far."""
-    if not one.usable or not module or one.python is None:
+def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
+    """The same check of a usable framework after a worker has imported it and its adapter has said what it lacks."""
+    if one.python is None:
         return one
-    why = _import_failure(one.python, module)
-    if not why:
+    run = ask(spec, one.python, one.device, managed=one.state == "ready", timeout_s=_IMPORT_TIMEOUT_S)
+    if run.status == "ok":
         return one
+    if run.status == "unsupported":
+        remedy = f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python"
+        return dataclasses.replace(one, usable=False, state="unsupported", why=run.reason, remedy=remedy)
     state = one.state if one.state == "external" else "broken"
-    remedy = f"see what `{one.python} -c 'import {module}'` prints"
+    why, remedy = _failure(one, spec, run)
     if state == "broken":
-        remedy += f"; if a package was damaged, `framework-compare env remove {one.framework}`, and it is made anew"
-    return dataclasses.replace(one, usable=False, state=state, why=f"import {module} failed: {why}", remedy=remedy)
+        remedy += f"; if a package was damaged, `framework-compare env remove {spec.name}`, and it is made anew"
+    return dataclasses.replace(one, usable=False, state=state, why=why, remedy=remedy)
+
+
+def _failure(one: FrameworkCheck, spec: registry.Framework, run: Run) -> tuple[str, str]:
+    """Why a worker did not get as far as to be asked, and what to do."""
+    why = _import_failure(one.python, spec.imports) if one.python and spec.imports else ""
+    if why:
+        return f"import {spec.imports} failed: {why}", f"see what `{one.python} -c 'import {spec.imports}'` prints"
+    return f"its adapter does not start there: {run.status}: {run.reason}", "run a cell of it, and read the log"
 
 
 def machine() -> Machine:
@@ -141,11 +162,9 @@ def machine() -> Machine:
     return Machine(available_cores(), psutil.virtual_memory().total, cache, shutil.disk_usage(nearest).free, gpus)
 
 
-def _check_given(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
+def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:
     try:
-        found = _usable("external", environments.ensure(spec.name, python=python))
-        missing = gpu_support.lack("", device)  # what its own build can do is not known here: a run will tell
-        return dataclasses.replace(found, notes=(*found.notes, missing.why)) if missing else found
+        return _usable("external", environments.ensure(spec.name, python=python))
     except Unavailable as error:
         path = Path(python) if python is not None else None
         return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)

@@ -6,18 +6,32 @@ import sys
 import venv
 from pathlib import Path
 
+import numpy
 import pytest
 
 from framework_compare import doctor, environments, installers, registry, venvs
 from framework_compare.registry import Framework
 
 ANY_PYTHON = ((3, 10), (3, 99))
+TRAINER = """
+import importlib
+class T:
+    environment = staticmethod(lambda config: {})
+    def __init__(self, config):
+        self.framework, self.config = importlib.import_module("IMPORTS"), config
+    def unsupported(self):
+        return f"device {self.config.device!r}: a build for CPUs" if self.config.device.startswith("CANNOT") else None
+    version = lambda self: "1.0"
+    settings = lambda self: {}
+    release = lambda self: None
+"""
 
 
 def install_by_hand(order: installers.Order) -> None:
     """Instead of pip: an environment with tinyfw 1.0, and others whose import fails, aborts or never ends."""
     venv.create(order.folder, with_pip=False, symlinks=True)
     site = venvs.site_packages(order.folder)
+    (site / "numpy.pth").write_text(str(Path(numpy.__file__).parents[1]))  # every worker needs it
     (site / "tinyfw.py").write_text("")
     (site / "brokenfw.py").write_text("raise RuntimeError('no such kernel')\n")
     (site / "deadfw.py").write_text("import os\nos.abort()\n")
@@ -35,10 +49,12 @@ def cache(monkeypatch, tmp_path) -> Path:
 
 @pytest.fixture
 def framework(monkeypatch, tmp_path):
-    def register(imports: str = "tinyfw", *, python=ANY_PYTHON, cuda: str = "") -> str:
-        path = tmp_path / "tiny.txt"
+    def register(imports: str = "tinyfw", *, python=ANY_PYTHON, cuda: str = "", cannot: str = "cuda") -> str:
+        path, adapter = tmp_path / "tiny.txt", tmp_path / "tiny.py"
         path.write_text("tinyfw==1.0\n")
-        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", Framework("tiny", "tiny:T", str(path), imports, python, cuda))
+        adapter.write_text(TRAINER.replace("IMPORTS", imports).replace("CANNOT", cannot))
+        entry = Framework("tiny", f"{adapter}:T", str(path), imports, python, cuda)
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
         return "tiny"
 
     return register
@@ -125,11 +141,45 @@ def test_no_requirements_for_gpus(framework):
     assert found.state == "unsupported" and "has no requirements for it" in found.why
 
 
-def test_an_external_interpreter_stays_usable_and_the_missing_gpu_is_noted(framework):
+def test_an_external_interpreter_is_unsupported_where_no_gpu_answers(framework):
     framework("pytest")
     found = diagnose(python=sys.executable, device="cuda:99")
+    assert (found.state, found.usable) == ("unsupported", False)
+    assert found.why.startswith("device 'cuda:99': ") and found.version == pytest.__version__
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "beside a GPU"])
+def test_an_external_build_for_cpus_is_unsupported_on_a_gpu_as_its_adapter_says(framework, deep, monkeypatch):
+    if not deep:  # without a GPU there would be nothing to ask
+        monkeypatch.setattr(doctor.gpu_support, "lack", lambda framework, device: None)
+    framework("pytest")
+    found = diagnose(python=sys.executable, deep=deep, device="cuda")
+    assert (found.state, found.usable) == ("unsupported", False)
+    assert found.why == "device 'cuda': a build for CPUs"
+    assert diagnose(python=sys.executable, deep=True).usable
+
+
+def test_a_deep_look_believes_the_adapter_where_nvml_finds_no_gpu(framework):
+    framework("pytest", cannot="nothing")
+    assert not diagnose(python=sys.executable, device="cuda:99").usable
+    found = diagnose(python=sys.executable, deep=True, device="cuda:99")
     assert (found.state, found.usable) == ("external", True)
-    assert any("cuda:99" in note for note in found.notes)
+
+
+def test_a_deep_look_asks_the_adapter_of_a_managed_environment_too(framework):
+    environments.ensure(framework(cannot="cpu"))
+    assert diagnose().state == "ready"
+    found = diagnose(deep=True)
+    assert (found.state, found.why) == ("unsupported", "device 'cpu': a build for CPUs")
+
+
+def test_a_deep_look_finds_an_adapter_that_does_not_start(framework):
+    environments.ensure(framework())
+    adapter = Path(registry.framework("tiny").trainer.rpartition(":")[0])
+    adapter.write_text(adapter.read_text().replace("self.framework", "this_is_no_name.framework"))
+    found = diagnose(deep=True)
+    assert (found.state, found.usable) == ("broken", False)
+    assert "its adapter does not start there: failed: NameError" in found.why
 
 
 def test_external_that_is_missing(framework, tmp_path):

@@ -9,7 +9,14 @@ from framework_compare.layout_parts import Notes, Record, any_known, how_read, n
 from framework_compare.metrics import METRICS
 from framework_compare.tables import Figure, Group, Row, Table
 
-SCALING = ("images_per_s", "epoch_s_median", "gpu_process_memory_peak_bytes", "gpu_memory_peak_bytes", "peak_rss_bytes")
+SCALING = (
+    "pictures",
+    "images_per_s",
+    "epoch_s_median",
+    "gpu_process_memory_peak_bytes",
+    "gpu_memory_peak_bytes",
+    "peak_rss_bytes",
+)
 ENERGY = (
     "gpu_j_per_image",
     "gpu_energy_source",
@@ -41,16 +48,16 @@ _ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
 
 def scaling_table(cells: Sequence[Record], caption: str) -> Table:
     """A row a framework, network and batch size: images/s and peak memory; below, the largest batch that worked."""
-    headings = (*row_names(cells), "batch_size")
+    headings = row_names(cells)
     order = {key: place for place, key in enumerate(dict.fromkeys(map(_sweep, cells)))}
     cells = sorted(cells, key=lambda cell: (order[_sweep(cell)], cell.batch_size))
     notes = Notes()
     where = "RSS" if cells[0].device == "cpu" else "GPU memory"
     return Table(
         f"Images/s and the largest {where} at each batch size. {caption}",
-        headings,
+        (*headings, "batch_size"),
         (Group("", ("images/s", f"peak {where}, GiB")),),
-        tuple(Row(names_of(cell, headings), _scaling(cell, notes)) for cell in cells),
+        tuple(Row((*names_of(cell, headings), _size(cell)), _scaling(cell, notes)) for cell in cells),
         tuple(notes.texts),
         tuple(_largest(cells)),
     )
@@ -58,6 +65,17 @@ def scaling_table(cells: Sequence[Record], caption: str) -> Table:
 
 def _sweep(cell: Record) -> Tuple[str, ...]:
     return cell.framework, cell.model, cell.dataset
+
+
+def _step_size(cell: Record) -> int:
+    """Pictures of the largest step: a batch is never more than there are."""
+    return cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, int(cell.pictures))
+
+
+def _size(cell: Record) -> str:
+    """The batch size that was asked for, with that of the steps where it is another."""
+    size = _step_size(cell)
+    return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
 
 
 def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, Figure]:
@@ -79,12 +97,13 @@ def _largest(cells: Sequence[Record]) -> List[str]:
         sweeps.setdefault(_sweep(cell), []).append(cell)
     lines = []
     for (framework, model, _), sweep in sweeps.items():
-        worked = [cell.batch_size for cell in sweep if cell.status == "ok"]
+        worked = [_step_size(cell) for cell in sweep if cell.status == "ok"]
         failed = [cell for cell in sweep if cell.status not in ("ok", "planned", "running", "interrupted")]
         if failed:
             first = next((cell for cell in failed if not worked or cell.batch_size > max(worked)), failed[0])
             most = f"the largest batch that worked is {max(worked)}" if worked else "no batch size worked"
-            lines.append(f"{framework} {model}: {most}; {first.batch_size} ended {first.status}.")
+            tried = _size(first) + "," * (_step_size(first) != first.batch_size)
+            lines.append(f"{framework} {model}: {most}; {tried} ended {first.status}.")
     return lines
 
 

@@ -36,10 +36,11 @@ def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter
     return Run("ok", epochs=tuple(epochs), samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
 
 
-def study(folder, outcomes):
-    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set."""
+def study(folder, outcomes, pictures=None):
+    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set of so many pictures."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
+    settings = {"datasets": {"small": {"pictures": pictures}}} if pictures else {}
+    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
         for (run_id, _, _), (_, _, run) in zip(store.plan(), outcomes):
             if run:
                 store.record(run_id, run)
@@ -177,6 +178,24 @@ def test_scaling_names_the_largest_batch_that_worked(tmp_path):
     ]
     assert "torch alexnet: the largest batch that worked is 128; 256 ended out-of-memory." in text
     assert "jax alexnet:" not in text and "peak GPU memory, GiB" in text
+
+
+def test_scaling_says_how_many_pictures_a_step_was_really_on(tmp_path):
+    outcomes = [("torch", {"batch_size": size}, ok(1)) for size in (2, 6, 64)]
+    comparison = study(tmp_path, outcomes, pictures=6)
+    assert [row[2] for row in rows(comparison.table("scaling", "markdown"))] == ["2", "6", "64, steps of 6"]
+    read = list(csv.DictReader(io.StringIO(comparison.table("scaling", "csv"))))
+    assert [(row["batch_size"], row["pictures"]) for row in read] == [("2", "6"), ("6", "6"), ("64", "6")]
+
+
+def test_a_batch_larger_than_the_pictures_is_not_the_largest_that_worked(tmp_path):
+    outcomes = [
+        ("torch", {"batch_size": 2}, ok(1)),
+        ("torch", {"batch_size": 64}, ok(1)),
+        ("torch", {"batch_size": 128}, Run("crashed")),
+    ]
+    text = study(tmp_path, outcomes, pictures=6).table("scaling", "markdown")
+    assert "torch alexnet: the largest batch that worked is 6; 128, steps of 6, ended crashed." in text
 
 
 def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):

@@ -176,3 +176,14 @@ def oversize(batch_size: int, pictures: int, dataset: str) -> str:
     if batch_size <= pictures:
         return ""
     return f"batch size {batch_size} is more than the {pictures} pictures of {dataset}: each step is on {pictures}"
+
+
+def idle_workers(workers: int, batches: int) -> str:
+    """What to say where loader workers make whole batches and an epoch has too few of them, "" where it has enough."""
+    if workers <= batches:
+        return ""
+    return (
+        f"{workers - batches} of {workers} loader workers have nothing to do, as each makes whole batches and an epoch "
+        f"has {batches}: images/s and waiting for data are not what this pipeline can do; have epochs of more batches, "
+        f"best {10 * workers}, or fewer loader workers"
+    )

@@ -21,6 +21,7 @@ class Framework:
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # file beside the adapter for NVIDIA GPUs; "" where no build for them is pinned
+    loader_makes: str = "pictures"  # what each loader worker of the native pipeline makes by itself, or "batches"
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -35,7 +36,7 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt"),
+    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt", "batches"),
     "tensorflow": Framework(
         "tensorflow",
         _A + "tensorflow:TensorFlowTrainer",
@@ -45,9 +46,11 @@ FRAMEWORKS: Dict[str, Framework] = {
         "tensorflow-cuda.txt",
     ),
     "mxnet": Framework(
-        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt"
+        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt", "batches"
     ),
-    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt"),
+    "paddle": Framework(
+        "paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt", "batches"
+    ),
     "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", _PYTHONS, "jax-cuda.txt"),
 }
 

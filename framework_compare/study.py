@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence, Union
+from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from framework_compare.picture_lists import file_name, pictures_path, warm_page_
 from framework_compare.planning import build_graph
 from framework_compare.progress import Watcher
 from framework_compare.readiness import Readiness
-from framework_compare.records import Cell, Run
+from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.store import Store
 
 
@@ -99,7 +99,9 @@ class Study:
             self.store.interrupt(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
-        run = dataclasses.replace(run, log_path=log, trace_path=trace, parameters=self._parameters(cell))
+        run = dataclasses.replace(
+            run, log_path=log, trace_path=trace, parameters=self._parameters(cell), warnings=_warnings(cell, run)
+        )
         self.store.record(run_id, run)
         store_figures(self.store, run_id)
         return run
@@ -144,6 +146,14 @@ class Study:
 
     def _parameters(self, cell: Cell) -> int:
         return build_graph(cell.model, cell.config).parameter_count()
+
+
+def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
+    """Those of a run, and what its settings make of its figures."""
+    config = cell.config
+    batches = config.pipeline == "native" and registry.framework(cell.framework).loader_makes == "batches"
+    remark = idle_workers(config.loader_workers, run.epochs[0].steps) if batches and run.epochs else ""
+    return (*run.warnings, remark) if remark else run.warnings
 
 
 def _trace_path(study: Path, run: Path) -> Optional[str]:

@@ -1,5 +1,6 @@
 """compare() from end to end with the test framework in real worker processes."""
 
+import dataclasses
 import json
 import os
 import re
@@ -227,3 +228,22 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
     said = "batch size 1000000000 is more than the 13 pictures of colours: each step is on 13"
     assert said in capsys.readouterr().err and said in " ".join(result.table().split())
     assert list(result.frame.warnings) == ["", said]
+
+
+@pytest.mark.parametrize(
+    "makes, pipeline, workers, said",
+    [
+        ("batches", "native", 6, "2 of 6 loader workers have nothing to do, as each makes whole batches"),
+        ("batches", "native", 4, ""),
+        ("batches", "memory", 6, ""),
+        ("pictures", "native", 6, ""),
+    ],
+)
+def test_loader_workers_that_have_no_batch_to_make_are_a_warning(
+    makes, pipeline, workers, said, tiny, pictures, own_cache, tmp_path, monkeypatch
+):
+    entry = dataclasses.replace(registry.FRAMEWORKS[tiny], loader_makes=makes)
+    monkeypatch.setitem(registry.FRAMEWORKS, tiny, entry)
+    settings = {**QUICK, "loader_workers": workers, "pipeline": pipeline}
+    (warned,) = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **settings).frame.warnings
+    assert warned.startswith(said) and bool(warned) == bool(said)

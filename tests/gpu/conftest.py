@@ -1,15 +1,17 @@
 """Tests that need an NVIDIA GPU: `pytest tests/gpu --fc-python torch=/path/to/python --fc-python jax=/path/to/python`.
 
-Frameworks are those that --fc-python names, so that nothing is downloaded on a machine that has them.
+Frameworks are those that --fc-python names, so that nothing is downloaded on a machine that has them; tests of the
+others are skipped.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict
+from typing import Callable, Dict
 
 import pytest
 
+from framework_compare import gpu_support, registry
 from framework_compare.samplers.nvml import describe_gpus
 
 HERE = Path(__file__).parent
@@ -21,13 +23,15 @@ def pytest_collection_modifyitems(items: list) -> None:
         if HERE in item.path.parents:
             item.add_marker("gpu")
             if not found or not found["devices"]:
-                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU answers here; run tests/gpu on a machine with one"))
+                reason = "no NVIDIA GPU answers here; run tests/gpu on a machine with one"
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
 def pythons(pytestconfig: pytest.Config) -> Dict[str, str]:
     given = pytestconfig.getoption("--fc-python") or []
-    return dict(pair.split("=", 1) for pair in given)
+    pairs = (pair.split("=", 1) for pair in given)
+    return {registry.framework(name).name: path for name, path in pairs}
 
 
 @pytest.fixture
@@ -40,3 +44,15 @@ def python_of(pythons: Dict[str, str]):
         return {framework: pythons[framework]}
 
     return find
+
+
+@pytest.fixture(scope="session")
+def lacking() -> Callable[[str], str]:
+    """Why this GPU has no kernels for a precision, whatever the framework; "" where it has."""
+    major, minor = gpu_support.look("cuda").capability or (8, 0)
+
+    def why(precision: str) -> str:
+        needs = precision in ("tf32", "bf16") and major < 8
+        return f"precision {precision!r} needs compute capability 8.0; this GPU has {major}.{minor}" if needs else ""
+
+    return why

@@ -4,6 +4,10 @@ import pytest
 
 from framework_compare.parity.verify import Where, verify
 
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+UNSUPPORTED = [("mxnet", "bf16")]
+PRECISIONS = [(framework, name) for name in ("tf32", "bf16", "fp16") for framework in FRAMEWORKS]
+
 
 def climb(framework, python, **settings):
     where = Where(python=python)
@@ -12,15 +16,17 @@ def climb(framework, python, **settings):
 
 
 @pytest.mark.parametrize("execution", ["eager", "graph"])
-@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_float32_passes_every_level(framework, execution, python_of):
     for parity in climb(framework, python_of(framework), execution=[execution]):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
-@pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_each_precision_passes_by_its_own_yardstick(framework, precision, python_of):
-    for parity in climb(framework, python_of(framework), precision=precision):
+@pytest.mark.parametrize("framework, precision", [pair for pair in PRECISIONS if pair not in UNSUPPORTED])
+def test_each_precision_passes_by_its_own_yardstick(framework, precision, python_of, lacking):
+    python = python_of(framework)
+    if lacking(precision):
+        pytest.skip(lacking(precision))
+    for parity in climb(framework, python, precision=precision):
         assert parity.status == "passed", f"{parity.model}: {parity.column()} {parity.worst}"
         assert parity.remark == ""

@@ -133,7 +133,7 @@ class Runner:
         if not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
-        device = self._alone.epoch(len(ends), losses.samples) if self._alone else trainer.device_times()
+        device = self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
         return event if device is None else {**event, **device._asdict()}
 
 

@@ -10,6 +10,7 @@ from framework_compare.protocol import Batch, DeviceTimes, Trainer
 
 ROUNDS = 3
 IN_A_ROW = 4  # steps: what handing over the first one takes is hidden behind a busy device in an epoch, too
+LONG_NS = 100_000_000  # a step of that length is timed by itself
 
 
 class TimedAlone:
@@ -23,21 +24,23 @@ class TimedAlone:
         self._full = held[0].size
         self._times: Dict[int, DeviceTimes] = {batch.size: self._of(batch, copies) for batch in held}
 
-    def epoch(self, steps: int, images: int) -> DeviceTimes:
-        """Of an epoch of that many steps, of which the last alone may be smaller than the others."""
+    def epoch(self, steps: int, images: int, elapsed_ns: int) -> DeviceTimes:
+        """Of an epoch of that many steps, of which the last alone may be smaller; neither is more than it lasted."""
         last = images - (steps - 1) * self._full
         full, rest = self._times[self._full], self._times.get(last, self._times[self._full])
-        return DeviceTimes((steps - 1) * full.copy_ns + rest.copy_ns, (steps - 1) * full.compute_ns + rest.compute_ns)
+        both = ((steps - 1) * whole + part for whole, part in zip(full, rest))
+        return DeviceTimes(*(min(taken, elapsed_ns) for taken in both))
 
     def _of(self, batch: Batch, copies: bool) -> DeviceTimes:
-        computing = self._median(lambda: [self._trainer.train_step(batch) for _ in range(IN_A_ROW)]) // IN_A_ROW
+        alone = computing = self._median(lambda: self._trainer.train_step(batch))
+        if alone < LONG_NS:
+            computing = self._median(lambda: [self._trainer.train_step(batch) for _ in range(IN_A_ROW)]) // IN_A_ROW
         if not copies:
             return DeviceTimes(0, computing)
         images, labels = self._trainer.read_batch(batch)
-        copied, one = self._trainer.adopt, self._trainer.train_step
         # one after the other, as a step cannot begin before its batch is there
-        both = self._median(lambda: one(copied(images, labels)))
-        return DeviceTimes(max(0, both - self._median(lambda: one(batch))), computing)
+        both = self._median(lambda: self._trainer.train_step(self._trainer.adopt(images, labels)))
+        return DeviceTimes(max(0, both - alone), computing)
 
     def _median(self, work: Callable[[], object]) -> int:
         taken = []

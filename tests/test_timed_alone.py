@@ -7,7 +7,7 @@ from typing import List
 from framework_compare.protocol import Batch, DeviceTimes
 from framework_compare.timed_alone import TimedAlone
 
-HANDED_OVER_NS, COPY_NS, STEP_NS = 5, 100, 1_000
+HANDED_OVER_NS, COPY_NS, STEP_NS, LONG = 5, 100, 1_000, 10**9
 
 
 class Device:
@@ -46,29 +46,46 @@ def timed(*sizes: int, copies: bool = True, device: Device) -> TimedAlone:
 
 
 def test_a_step_and_a_copy_are_told_apart():
-    found = timed(8, device=Device()).epoch(steps=10, images=80)
+    found = timed(8, device=Device()).epoch(10, 80, LONG)
     assert abs(found.compute_ns - 10 * 8 * STEP_NS) <= 10 * HANDED_OVER_NS
     assert abs(found.copy_ns - 10 * 8 * COPY_NS) <= 10 * HANDED_OVER_NS
 
 
 def test_the_rest_of_an_epoch_counts_as_what_it_is():
     alone = timed(8, 3, device=Device())
-    whole, last = alone.epoch(steps=4, images=32), alone.epoch(steps=5, images=35)
-    assert last.compute_ns - whole.compute_ns == alone.epoch(steps=1, images=3).compute_ns < whole.compute_ns / 10
+    whole, last = alone.epoch(4, 32, LONG), alone.epoch(5, 35, LONG)
+    assert last.compute_ns - whole.compute_ns == alone.epoch(1, 3, LONG).compute_ns < whole.compute_ns / 10
 
 
 def test_nothing_is_copied_where_one_batch_is_held():
-    found = timed(8, copies=False, device=Device()).epoch(steps=2, images=16)
+    found = timed(8, copies=False, device=Device()).epoch(2, 16, LONG)
     assert found.copy_ns == 0 and found.compute_ns > 0
 
 
+def device_of_one_timing() -> Device:
+    device = Device()
+    timed(8, device=device)
+    return device
+
+
+def test_a_long_step_is_not_repeated_for_nothing():
+    device, steps = Device(), []
+    device.train_step = lambda batch, _step=device.train_step: steps.append(batch) or _step(batch)
+    timed(10**6, copies=False, device=device)
+    assert len(steps) == 3
+
+
+def test_no_more_than_the_epoch_lasted_is_told():
+    assert timed(8, device=Device()).epoch(10, 80, 70_000) == DeviceTimes(10 * 8 * COPY_NS, 70_000)
+
+
 def test_one_hiccup_does_not_count():
-    for hiccup_at in range(18):
-        found = timed(8, device=Device(hiccup_at)).epoch(steps=1, images=8)
+    for hiccup_at in range(len(device_of_one_timing().waited)):
+        found = timed(8, device=Device(hiccup_at)).epoch(1, 8, LONG)
         assert isinstance(found, DeviceTimes) and max(found) < 10**6
 
 
 def test_what_is_no_slower_with_a_copy_copies_in_no_time():
     device = Device()
     device.adopt = lambda images, labels: Batch(images, labels, len(images))
-    assert timed(8, device=device).epoch(steps=3, images=24).copy_ns == 0
+    assert timed(8, device=device).epoch(3, 24, LONG).copy_ns == 0

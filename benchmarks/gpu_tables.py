@@ -19,9 +19,10 @@ PARTS = ("memory", "eager", "wide", "pictures", "scaling", "speedup", "profile")
 # what makes a cell another one
 KEY = ["framework", "model", "device", "batch_size", "execution", "precision", "pipeline", "part"]
 # paths, and what parity.json and the text tell
-HIDDEN = ("log_path", "trace_path", "warnings", "parity", "parity_error", "parity_where")
+HIDDEN = ("log_path", "trace_path", "parity", "parity_error", "parity_where")
 NO_RESULT = ("planned", "interrupted", "running")
 CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]  # what makes a verdict another one
+WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 EARLIER = "¹"  # of figures from an earlier machine than the last, and of verdicts from an earlier state of the ladder
 
 
@@ -29,20 +30,39 @@ def write(out, to):
     """cells.csv, machine.json and tables.md of all studies below a folder, and parity.json if it has one."""
     to.mkdir(parents=True, exist_ok=True)
     machines = read(to / "machine.json", {"machines": []})["machines"]
-    frames = [pd.read_csv(to / "cells.csv")] if (to / "cells.csv").exists() else []
+    frames = [pd.read_csv(to / name) for name in ("cells.csv",) if (to / name).exists()]
+    profiles = [pd.read_csv(to / name) for name in ("profile.csv",) if (to / name).exists()]
     for path in sorted(out.glob("*/study.sqlite")):
         study = Comparison.load(path.parent)
         if study.machine not in machines:
             machines.append(study.machine)
         own = study.frame.assign(part=path.parent.name.partition("-")[0], machine=machines.index(study.machine))
         frames.append(own[~own.status.isin(NO_RESULT)])
+        profiles.append(profiled(study))
     frame = pd.concat(frames, ignore_index=True).drop_duplicates(KEY, keep="last")
     frame = frame.drop(columns=[name for name in HIDDEN if name in frame])
     frame.to_csv(to / "cells.csv", index=False)
+    names = ["framework", "execution", "precision", "kind", "name"]
+    pd.concat(profiles).drop_duplicates(names, keep="last").to_csv(to / "profile.csv", index=False)
     versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
     merge_verdicts(read(out / "parity.json", []), to / "parity.json")
     (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
+
+
+def profiled(study):
+    """Of AlexNet's profile: shares of time by class of kernel and by CUDA function, with those that wait and without."""
+    columns = ["framework", "execution", "precision", "kind", "name", "calls", "self_s"]
+    found = study.profile[study.profile.kind.isin(["kernel", "cuda-runtime"])]
+    if found.empty:
+        return pd.DataFrame(columns=columns)
+    found = found.assign(name=found.kernel_class.where(found.kind == "kernel", found.name))
+    sums = found.groupby(["framework", "execution", "precision", "kind", "name"])[["calls", "self_s"]].sum().reset_index()
+    waits = sums.name.str.contains(WAITS) & (sums.kind == "cuda-runtime")
+    working = sums.self_s.where(~waits)
+    cells = [sums[name] for name in ("framework", "execution", "precision", "kind")]
+    share = {"share": sums.self_s, "share_without_waits": working}
+    return sums.assign(**{name: (column / column.groupby(cells).transform("sum")).round(4) for name, column in share.items()})
 
 
 def merge_verdicts(verdicts, path):
@@ -74,7 +94,8 @@ def draw(frame, verdicts):
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
         chosen = memory[memory.batch_size == batch_size]
-        yield from matrix(chosen, f"Images a second, batch {batch_size}, from memory", "images_per_s", 0)
+        title = f"Images a second and the half-width of their 95 % interval, batch {batch_size}, from memory"
+        yield from matrix(chosen, title, "images_per_s", 0, interval=True)
         title = f"Joules a picture (whole GPU, energy counter), batch {batch_size}"
         yield from matrix(chosen, title, "gpu_j_per_image", 3)
         title = f"GPU memory of the worker's processes, GiB, batch {batch_size}"
@@ -111,7 +132,7 @@ def climbed(verdict, newest):
     return f"{verdict['holds']} ({verdict['ratio']:.1f}){mark}"
 
 
-def matrix(frame, title, figure, places, scale=1.0):
+def matrix(frame, title, figure, places, scale=1.0, interval=False):
     """A row a framework, execution and precision, a column a network; statuses where there is no figure."""
     yield f"**{title}**\n"
     yield "| framework | execution | precision | " + " | ".join(MODELS) + " |"
@@ -120,18 +141,26 @@ def matrix(frame, title, figure, places, scale=1.0):
     rows = frame.drop_duplicates(names).sort_values(names[:2], kind="stable", ascending=[False, True])
     for row in rows[names].itertuples(index=False):
         same = frame[(frame[names] == list(row)).all(axis=1)]
-        cells = [show(same[same.model == model], figure, places, scale) for model in MODELS]
+        cells = [show(same[same.model == model], figure, places, scale, interval) for model in MODELS]
         yield f"| {' | '.join(row)} | " + " | ".join(cells) + " |"
     yield ""
 
 
-def show(found, figure, places, scale):
+def half_width(row):
+    """Of the epoch's time, and so of images a second, as text: " ±1.2 %"; nothing where one epoch was measured."""
+    half = (row.epoch_s_ci_high - row.epoch_s_ci_low) / 2 / row.epoch_s
+    return "" if pd.isna(half) else f" ±{100 * half:.1f} %"
+
+
+def show(found, figure, places, scale, interval):
     if found.empty:
         return "not run"
     value = found[figure].iloc[0]
     if pd.isna(value):
         return "too short" if found.status.iloc[0] == "ok" else found.status.iloc[0]
-    return f"{value * scale:,.{places}f}{found.mark.iloc[0]}"
+    value, row = value * scale, found.iloc[0]
+    places = max(places, 2) if value < 10 and interval else places
+    return f"{value:,.{places}f}{row.mark}{half_width(row) if interval else ''}"
 
 
 def listing(frame, title, keys):
@@ -141,7 +170,8 @@ def listing(frame, title, keys):
     yield "|---" * (len(keys) + len(names)) + "|"
     for _, row in frame.iterrows():
         shares = [row.data_wait_share, row.copy_share, row.compute_share]
-        figures = [f"{row.images_per_s:,.0f}{row.mark}", *("-" if pd.isna(x) else f"{100 * x:.1f}" for x in shares)]
+        speed = "-" if pd.isna(row.images_per_s) else f"{row.images_per_s:,.0f}{row.mark}{half_width(row)}"
+        figures = [speed, *("-" if pd.isna(x) else f"{100 * x:.1f}" for x in shares)]
         gpu = "-" if pd.isna(row.gpu_percent_mean) else f"{row.gpu_percent_mean:.0f}"
         yield "| " + " | ".join([*(str(row[key]) for key in keys), *figures, gpu, row.status]) + " |"
     yield ""
@@ -159,14 +189,21 @@ def scaling(frame):
     yield ""
 
 
+def speeds(row):
+    """Images a second: the lower end of the interval, of the median epoch, the upper end."""
+    images = row.images_per_s * row.epoch_s
+    return images / row.epoch_s_ci_high, images / row.epoch_s_median, images / row.epoch_s_ci_low
+
+
 def speedups(frame):
-    """Of cells that ran on both: medians of the epochs, as the package's own table has them."""
+    """Of cells that ran on both: medians of the epochs, as the package's own table has them, and bounds from both ends."""
     yield "**One H200 against 16 threads of its host, fp32, batch 8, from memory, images/s**\n"
     yield "| framework | network | CPU | GPU | times faster |"
     yield "|---|---|---|---|---|"
     for (framework, model), pair in frame.groupby(["framework", "model"]):
-        speed = {row.device: row.images_per_s * row.epoch_s / row.epoch_s_median for row in pair.itertuples()}
-        cpu, gpu = (speed.get(device, math.nan) for device in ("cpu", "cuda"))
-        shown = [f"{cpu:,.0f}", f"{gpu:,.0f}", f"{gpu / cpu:.1f}"]
-        yield f"| {framework} | {model} | " + " | ".join("-" if one == "nan" else one for one in shown) + " |"
+        found = {row.device: speeds(row) for row in pair.itertuples()}
+        cpu, gpu = (found.get(device, (math.nan,) * 3) for device in ("cpu", "cuda"))
+        times = f"{gpu[1] / cpu[1]:.1f} ({gpu[0] / cpu[2]:.1f} to {gpu[2] / cpu[0]:.1f})"
+        shown = [f"{cpu[1]:,.0f}", f"{gpu[1]:,.0f}", times]
+        yield f"| {framework} | {model} | " + " | ".join("not run" if "nan" in one else one for one in shown) + " |"
     yield ""

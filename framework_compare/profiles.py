@@ -10,7 +10,7 @@ from framework_compare.frames import RUN_KEYS, SETTINGS, read_runs, sound_column
 from framework_compare.kernels import api_name, classify
 from framework_compare.layout_parts import Notes, Record
 from framework_compare.records import ProfileRow
-from framework_compare.tables import Figure, Group, Row, Table
+from framework_compare.tables import NOTHING, Figure, Group, Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ FIGURES = ("kind", "name", "kernel_class", "calls", "self_s", "share")
 _FIELDS = tuple(field.name for field in dataclasses.fields(ProfileRow))
 TITLES = {
     "operator": ("operator", "Time of the host by operator"),
-    "cuda-runtime": ("CUDA function", "Time of the host in functions of the CUDA API"),
+    "cuda-runtime": ("CUDA function", "Time of the host in functions of the CUDA API, those in which it waits for the GPU included"),
     "kernel": ("kernel class", "Time of the GPU by class of kernel"),
 }
 Column = Tuple[str, str, str]  # network, data set, framework
@@ -80,6 +80,7 @@ def profile_table(rows: Sequence[Record], caption: str) -> Table:
         _groups(list(shares)),
         tuple(body),
         tuple(notes.texts),
+        sparse=True,  # operators are named differently by each framework
     )
 
 
@@ -130,4 +131,4 @@ def _with_notes(figures: Sequence[Figure], rows: Sequence[Record], notes: Notes)
 
 
 def _percent(share: Optional[float]) -> Figure:
-    return Figure("-" if share is None else f"{100 * max(share, 0.0):.1f}")
+    return Figure(NOTHING if share is None else f"{100 * max(share, 0.0):.1f}")

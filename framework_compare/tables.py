@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _TERMINAL_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 # Control, format (which turn text round) and private characters, halves of surrogate pairs, line breaks.
 _UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+NOTHING = "-"  # where there is no figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Table:
     rows: Tuple[Row, ...]
     notes: Tuple[str, ...] = ()
     remarks: Tuple[str, ...] = ()
+    sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
 
     def below(self) -> List[str]:
         """Notes, numbered as the figures refer to them, then remarks."""

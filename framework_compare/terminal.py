@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from framework_compare.tables import Figure, Table, clean
+from framework_compare.tables import NOTHING, Figure, Row, Table, clean
 
 # A stretch of columns under one title: the title, and the places of the columns in the table.
 Span = Tuple[str, Tuple[int, ...]]
@@ -121,7 +121,13 @@ def _beside(parts: Sequence[Part], bold: bool) -> List[str]:
 
 
 def _block(table: Table, spans: Sequence[Span]) -> List[Part]:
+    if table.sparse:
+        table = dataclasses.replace(table, rows=tuple(row for row in table.rows if _says(row, spans)))
     return [_names(table), *(_figures(table, span) for span in spans)]
+
+
+def _says(row: Row, spans: Sequence[Span]) -> bool:
+    return any(row.figures[place].plain != NOTHING for _, places in spans for place in places)
 
 
 def _names(table: Table) -> Part:

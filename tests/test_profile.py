@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from framework_compare import Comparison, compare, profiling, records, resume
+from framework_compare import Comparison, compare, profiling, records, resume, terminal
 from framework_compare.errors import ProtocolError
 from framework_compare.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
 from framework_compare.protocol import ProfileRow, TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store import Store
+from framework_compare.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.transcript import Transcript
 
 SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off")
@@ -187,3 +188,12 @@ def test_a_line_of_the_host_is_parted_by_kind():
     assert found["cuda-runtime"].spans == [profiling.Span("cuGraphLaunch", 2, 4)]
     assert profiling.cuda_function("cuGraphLaunch (CudaGraph:4)") == "cuGraphLaunch"
     assert profiling.cuda_function("cublas-gemm-rewriter") == profiling.cuda_function("cudnn_convolution") == ""
+
+
+def test_a_stack_of_columns_leaves_out_names_it_has_no_figure_for():
+    rows = (Row(("shared",), (Figure("1"), Figure("2"))), Row(("of the first",), (Figure("3"), Figure(NOTHING))))
+    table = Table("shares", ("operator",), (Group("net", ("a" * 20, "b" * 20)),), rows, sparse=True)
+    first, second = terminal.render(table, width=40, bold=False).split("b" * 20)
+    assert "of the first" in first and "of the first" not in second and "shared" in second
+    both = terminal.render(table, width=80, bold=False)
+    assert both.count("of the first") == 1

@@ -62,7 +62,7 @@ class TorchTrainer:
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            return _no_device(self.torch, self._device) or _no_precision(self.torch, config, self._device)
+            return _no_device(self.torch, config.device) or _no_precision(self.torch, config, self._device)
         if config.execution == "graph":
             return "execution 'graph' is CUDA graphs in PyTorch, which a CPU does not have; use 'compiled'"
         if config.execution == "compiled" and not _cpp_compiler():
@@ -443,7 +443,7 @@ def _profile_row(event: Any) -> ProfileRow:
 
 def _no_device(torch: Any, device: str) -> Optional[str]:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(device.partition(":")[2]) < found:
+    if int(device.partition(":")[2] or 0) < found:
         return None
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
     return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"

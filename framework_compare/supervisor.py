@@ -6,12 +6,16 @@ STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memo
 daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
 when the worker ends or when CONTROL closes, which it does however the parent dies. Two lines go to STATUS:
 "started PID NANOSECONDS" and "ended WAIT_STATUS MAX_RSS_KIB LEFT". It sleeps in between. Standard library only.
+
+Segments of shared memory outlive their processes, and a loader that is killed leaves gigabytes. Python's resource
+tracker knows those of `multiprocessing` and is given a moment to remove them; others are found by the pid in their name.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import select
 import signal
 import sys
@@ -20,6 +24,8 @@ from typing import Dict, List, Optional, Set, Tuple
 
 PR_SET_CHILD_SUBREAPER = 36
 END_S = 8.0
+TRACKER_S = 1.0
+SHARED_MEMORY = "/dev/shm"
 # The kernel's out-of-memory killer takes the worker before the parent or anything else of the user's.
 OOM_SCORE_ADJ = b"500"
 
@@ -33,13 +39,15 @@ def main(arguments: List[str]) -> int:
         os.set_inheritable(descriptor, False)
     _adopt_orphans()
     woken = _wake_on_signals()
+    began_s = time.time()
     worker = os.fork()
     if worker == 0:
         _become_worker(command, log, group)
     os.close(events)
     _tell(status, f"started {worker} {time.monotonic_ns()}")
     ended = _wait(worker, control, woken)
-    left, ended = _end_all(worker, ended)
+    left, ended, gone = _end_all(worker, ended)
+    _remove_segments(gone - left, began_s)
     code, max_rss = ended or (-1, 0)
     _tell(status, f"ended {code} {max_rss} {len(left)}")
     return 0
@@ -114,11 +122,15 @@ def _reap() -> Dict[int, Ended]:
         ended[pid] = (status, usage.ru_maxrss)
 
 
-def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[Ended]]:
-    """Kill and reap until nothing is left or END_S are over; what is left, and how the worker ended."""
-    give_up = time.monotonic() + END_S
+def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[Ended], Set[int]]:
+    """Kill and reap until nothing is left or END_S are over; what is left, how the worker ended, and all there was."""
+    start = time.monotonic()
+    seen = {worker}
     while True:
-        for pid in [-worker, *_descendants()]:
+        found = _descendants()
+        seen |= found
+        spared = set(filter(_tracks_resources, found)) if time.monotonic() < start + TRACKER_S else set()
+        for pid in [*found - spared, *([] if spared else [-worker])]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -126,8 +138,38 @@ def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[En
         time.sleep(0.002)
         ended = _reap().get(worker) or ended
         left = _descendants()
-        if (ended and not left) or time.monotonic() > give_up:
-            return left, ended
+        if (ended and not left) or time.monotonic() > start + END_S:
+            return left, ended, seen
+
+
+def _tracks_resources(pid: int) -> bool:
+    """Whether a process is Python's resource tracker, which ends by itself when all that it tracks for are gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
+
+
+def _remove_segments(pids: Set[int], since_s: float) -> None:
+    """Remove what these processes left in shared memory under their pid, as Paddle's loaders do: paddle_PID_..."""
+    try:
+        names = os.listdir(SHARED_MEMORY)
+    except OSError:
+        return
+    for name in names:
+        number = re.match(r"[a-z]+_(\d+)_", name)
+        if number and int(number[1]) in pids:
+            _remove_own(os.path.join(SHARED_MEMORY, name), since_s)
+
+
+def _remove_own(path: str, since_s: float) -> None:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+        if status.st_uid == os.getuid() and status.st_mtime >= since_s:
+            os.unlink(path)
+    except OSError:  # somebody else was faster
+        pass
 
 
 def _descendants() -> Set[int]:

@@ -21,7 +21,8 @@ class Framework:
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # file beside the adapter for NVIDIA GPUs; "" where no build for them is pinned
-    loader_makes: str = "pictures"  # what each loader worker of the native pipeline makes by itself, or "batches"
+    # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read pictures.
+    whole_batches_from: int = 0
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -36,7 +37,7 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt", "batches"),
+    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt", 1),
     "tensorflow": Framework(
         "tensorflow",
         _A + "tensorflow:TensorFlowTrainer",
@@ -46,12 +47,12 @@ FRAMEWORKS: Dict[str, Framework] = {
         "tensorflow-cuda.txt",
     ),
     "mxnet": Framework(
-        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt", "batches"
+        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt", 1
     ),
     "paddle": Framework(
-        "paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt", "batches"
+        "paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt", 1
     ),
-    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", _PYTHONS, "jax-cuda.txt"),
+    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", _PYTHONS, "jax-cuda.txt", 3),
 }
 
 _M = "framework_compare.models."

@@ -151,7 +151,8 @@ class Study:
 def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
     """Those of a run, and what its settings make of its figures."""
     config = cell.config
-    batches = config.pipeline == "native" and registry.framework(cell.framework).loader_makes == "batches"
+    least = registry.framework(cell.framework).whole_batches_from
+    batches = config.pipeline == "native" and 0 < least <= config.loader_workers
     remark = idle_workers(config.loader_workers, run.epochs[0].steps) if batches and run.epochs else ""
     return (*run.warnings, remark) if remark else run.warnings
 

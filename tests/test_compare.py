@@ -231,18 +231,19 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 
 
 @pytest.mark.parametrize(
-    "makes, pipeline, workers, said",
+    "least, pipeline, workers, said",
     [
-        ("batches", "native", 6, "2 of 6 loader workers have nothing to do, as each makes whole batches"),
-        ("batches", "native", 4, ""),
-        ("batches", "memory", 6, ""),
-        ("pictures", "native", 6, ""),
+        (1, "native", 6, "2 of 6 loader workers have nothing to do, as each makes whole batches"),
+        (1, "native", 4, ""),
+        (1, "memory", 6, ""),
+        (7, "native", 6, ""),
+        (0, "native", 6, ""),
     ],
 )
 def test_loader_workers_that_have_no_batch_to_make_are_a_warning(
-    makes, pipeline, workers, said, tiny, pictures, own_cache, tmp_path, monkeypatch
+    least, pipeline, workers, said, tiny, pictures, own_cache, tmp_path, monkeypatch
 ):
-    entry = dataclasses.replace(registry.FRAMEWORKS[tiny], loader_makes=makes)
+    entry = dataclasses.replace(registry.FRAMEWORKS[tiny], whole_batches_from=least)
     monkeypatch.setitem(registry.FRAMEWORKS, tiny, entry)
     settings = {**QUICK, "loader_workers": workers, "pipeline": pipeline}
     (warned,) = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **settings).frame.warnings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any, Callable
 
@@ -37,7 +38,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., An
     def run(framework: str, model: str, body: str, *, pictures: Path, **config: Any) -> Any:
         folder = tmp_path_factory.mktemp(f"{framework}-{model}")
         script = folder / "script.py"
-        script.write_text(PREFACE + body + EPILOGUE)
+        script.write_text("def main():\n" + textwrap.indent(PREFACE + body + EPILOGUE, "    ") + GUARDED)
         job = write_job(folder, framework, model, pictures, TrainConfig(**{"threads": 2, "image_size": 64, **config}))
         python = environments.ensure(framework).python
         source = staging.stage(registry.framework(framework))
@@ -90,4 +91,8 @@ EPILOGUE = '''
 json.dump(answer, open(answer_path, "w"))
 sys.stdout.flush()
 os._exit(0)
+'''
+GUARDED = '''
+if __name__ == "__main__":  # loader processes that are spawned import this
+    main()
 '''

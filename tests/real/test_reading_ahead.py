@@ -1,0 +1,64 @@
+"""Native pipelines read no picture before its epoch has begun: what is read while nothing is timed would be free."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+# Frameworks and loader workers: JAX's are threads up to two.
+PIPELINES = (("torch", 2), ("tensorflow", 2), ("mxnet", 2), ("paddle", 2), ("jax", 2), ("jax", 3))
+# Of each epoch the mean of all it handed over; the pictures are replaced before each.
+BODY = """
+import time
+from PIL import Image
+
+def replace(level):
+    for path in pictures.paths:
+        Image.fromarray(np.full((64, 64, 3), level, np.uint8)).save(path)
+
+answer = []
+pipeline = trainer.open_pipeline(pictures)
+for number, level in ((1, 40), (2, 120), (3, 200)):
+    time.sleep(1)
+    replace(level)
+    answer.append([float(np.mean(trainer.read_batch(batch)[0])) for batch in trainer.epoch(pipeline, number)])
+trainer.release()
+"""
+
+
+@pytest.mark.parametrize("framework, workers", PIPELINES)
+def test_no_epoch_is_read_before_it_has_begun(framework, workers, trainer_script, tmp_path):
+    for number in range(12):
+        path = tmp_path / "pictures" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(path)
+    epochs = trainer_script(
+        framework, "alexnet", BODY, pictures=tmp_path / "pictures", pipeline="native", loader_workers=workers, batch_size=4
+    )
+    expected = [((level / 255 - np.array([0.485, 0.456, 0.406])) / [0.229, 0.224, 0.225]).mean() for level in (40, 120, 200)]
+    for found, level in zip(epochs, expected):
+        assert len(found) == 3 and np.allclose(found, level, atol=0.05), (found, level)
+
+
+ANY_EPOCH = """
+pipeline = trainer.open_pipeline(pictures)
+
+def read(number, batches=None):
+    found = trainer.epoch(pipeline, number)
+    return [round(float(np.sum(trainer.read_batch(batch)[0])), 2) for _, batch in zip(range(batches or 99), found)]
+
+answer = [read(1), read(2), read(1), read(2, 1), read(3), read(2)]
+trainer.release()
+"""
+
+
+def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, real_pictures):
+    settings = dict(pictures=real_pictures, pipeline="native", batch_size=4)
+    by_threads, by_processes = (
+        trainer_script("jax", "alexnet", ANY_EPOCH, loader_workers=workers, **settings) for workers in (2, 3)
+    )
+    assert by_threads == by_processes
+    first, second, again, begun, third, last = by_processes
+    assert first == again and second == last and begun == second[:1]
+    assert len(set(first) | set(second) | set(third)) == 3 * len(first)

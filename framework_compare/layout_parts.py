@@ -23,7 +23,8 @@ HOW_TO_PROVE = (
 )
 HANDING_OVER = (
     "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
-    "handing over; copying and computing are the device's own."
+    "handing over; copying and computing are by the device's clock, or of steps and copies timed alone where a framework "
+    "gives none."
 )
 POWER = {
     "counter": "the joules over the seconds of the epochs",

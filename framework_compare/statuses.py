@@ -45,6 +45,9 @@ ALLOCATION_FAILURE = re.compile(
 )
 
 
+# How loaders tell that the kernel killed one of their processes: PyTorch's, Grain's.
+KILLED_LOADER = re.compile(r"signal: Killed|terminated unexpectedly with exit code -9\b")
+
 # The first line of an exception in a traceback, whatever module its class is of.
 EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exhausted): .*", re.MULTILINE)
 
@@ -103,7 +106,7 @@ def _failed(told: Verdict, seen: Evidence) -> Verdict:
     """An exception is a failure, unless it says, or the kernel does, that memory ran out."""
     if ALLOCATION_FAILURE.search(_first_line(told.reason)):
         return dataclasses.replace(told, status="out-of-memory")
-    if seen.group_kills or (seen.kernel_kills and "signal: Killed" in told.reason):
+    if seen.group_kills or (seen.kernel_kills and KILLED_LOADER.search(told.reason)):
         reason = f"the kernel's out-of-memory killer ended a process of the worker {seen.where}; {told.reason}"
         return dataclasses.replace(told, status="out-of-memory", reason=reason)
     former = _allocation_failure(told.traceback or "")

@@ -115,11 +115,19 @@ def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
     assert judge(Verdict("failed", said), Evidence(0)).status == "out-of-memory"
 
 
-def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory():
-    told = Verdict("failed", "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
+        "RuntimeError: Worker process was terminated unexpectedly with exit code -9. Search the logs above",
+    ],
+    ids=["torch", "grain"],
+)
+def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(said):
+    told = Verdict("failed", said)
     assert judge(told, Evidence(0)).status == "failed"
     verdict = judge(told, Evidence(0, "epochs", kernel_kills=1))
-    assert verdict.status == "out-of-memory" and "DataLoader worker" in verdict.reason
+    assert verdict.status == "out-of-memory" and said in verdict.reason
 
 
 FAULT = """made 3 batches

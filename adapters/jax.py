@@ -83,7 +83,7 @@ class JaxTrainer:
         self._recommended = config.tuning == "recommended"
         self.layout = "NHWC" if self._recommended else "NCHW"
         self._passes = 0
-        self._feed: Optional[Processes] = None
+        self._feeds: List[Processes] = []
 
     def version(self) -> str:
         return str(self.jax.__version__)
@@ -168,8 +168,8 @@ class JaxTrainer:
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:
             return Threads(pictures, self.config, self.layout)
-        self._feed = Processes(pictures, self.config, self.layout)
-        return self._feed
+        self._feeds.append(Processes(pictures, self.config, self.layout))
+        return self._feeds[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline.epoch(number):
@@ -253,9 +253,8 @@ class JaxTrainer:
         return count(lines)
 
     def release(self) -> None:
-        if self._feed:
-            self._feed.close()
-        self._feed = None
+        while self._feeds:
+            self._feeds.pop().close()
         self._network = self._state = self._loss_seen = None
         self._step = self._differentiate = self._evaluate = self._train = None
 

@@ -30,8 +30,7 @@ def write(out, to):
     """cells.csv, machine.json and tables.md of all studies below a folder, and parity.json if it has one."""
     to.mkdir(parents=True, exist_ok=True)
     machines = read(to / "machine.json", {"machines": []})["machines"]
-    frames = [pd.read_csv(to / name) for name in ("cells.csv",) if (to / name).exists()]
-    profiles = [pd.read_csv(to / name) for name in ("profile.csv",) if (to / name).exists()]
+    frames, profiles = earlier(to / "cells.csv"), earlier(to / "profile.csv")
     for path in sorted(out.glob("*/study.sqlite")):
         study = Comparison.load(path.parent)
         if study.machine not in machines:
@@ -48,6 +47,10 @@ def write(out, to):
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
     merge_verdicts(read(out / "parity.json", []), to / "parity.json")
     (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
+
+
+def earlier(path):
+    return [pd.read_csv(path)] if path.exists() else []
 
 
 def profiled(study):

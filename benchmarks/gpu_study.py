@@ -6,27 +6,31 @@
 
 `verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, one study at a
 time on each GPU, with the cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
-of a folder into one CSV and draws the tables; no path of the machine is in them.
+of a folder into one CSV and draws the tables; no path of the machine is in them. --only takes patterns, in their
+order: of studies as `jobs` names them, of climbs as PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
 """
 
 import argparse
 import fnmatch
 import itertools
 import json
+import multiprocessing
 import os
 import queue
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import traceback
 from pathlib import Path
 
 import gpu_tables
 
-from framework_compare import compare
+from framework_compare import compare, planning
 from framework_compare.parity import cache
-from framework_compare.parity.verify import Where, verify
+from framework_compare.parity.verify import Climb, Where
 
 MODELS = ("vgg16", "resnet50", "mobilenet_v2", "alexnet")
 WIDE = "resnet50_v1_5"
@@ -49,7 +53,7 @@ def jobs():
     """Each study of the record: name -> arguments of `compare` without the machine's, what matters most first."""
     found = {}
     for model in MODELS:
-        found[f"memory-jax-{model}-100"] = memory("jax", model, 100, "graph")
+        found.update(memory("jax", model, 100))
     for framework, executions in (("torch", ["graph", "compiled"]), ("jax", "graph")):
         found[f"wide-{framework}"] = dict(
             frameworks=framework, models=WIDE, precision="bf16", execution=executions, pipeline="memory",
@@ -77,94 +81,146 @@ def jobs():
             epochs=epochs,
         )  # fmt: skip
     for model in reversed(MODELS):
-        found[f"memory-jax-{model}-1"] = memory("jax", model, 1, "graph")
+        found.update(memory("jax", model, 1))
     for batch_size, model in itertools.product((100, 1), reversed(MODELS)):
-        found[f"memory-torch-{model}-{batch_size}"] = memory("torch", model, batch_size, ["eager", "graph"])
+        found.update(memory("torch", model, batch_size))
     for batch_size, model in itertools.product((1, 100), reversed(MODELS)):
-        study = memory("jax", model, batch_size, "eager")  # a step takes up to 1.4 s, whatever its batch
-        found[f"eager-jax-{model}-{batch_size}"] = {**study, "epochs": 3, "limit": 2 * batch_size}
+        for precision in PRECISIONS:
+            study = of_memory("jax", model, batch_size, "eager", precision)
+            # a step takes up to 1.4 s, whatever its batch
+            found[f"eager-jax-{model}-{batch_size}-{precision}"] = {**study, "epochs": 3, "limit": 2 * batch_size}
     return found
 
 
 def scripts(options):
     """Other measurements, which take turns with the studies: name -> words of the command."""
     pythons = [word for pair in options.python.items() for word in ("--python", "=".join(pair))]
-    step = [str(HERE / "step_time.py"), "--device", "cuda", *pythons, "--rounds", "9"]
-    found = {
-        f"steps-{framework}-{model}-{precision}": [
-            *step, "--frameworks", framework, "--models", model, "--batch-size", sizes, "--precision", precision,
-            "--execution", execution, "--save", str(options.out / f"steps-{framework}-{model}-{precision}.json"),
-        ]
-        for framework, model, sizes, precision, execution in (
-            *(("jax", model, "1,100", "fp32", "graph") for model in ("alexnet", "vgg16", "resnet50", "mobilenet_v2")),
-            ("torch", "vgg16", "100", "tf32", "graph"),
-            ("torch", "resnet50", "100", "bf16", "graph,compiled"),
-            ("jax", "resnet50", "100", "bf16", "graph"),
-        )
-    }  # fmt: skip
+    step = [str(HERE / "step_time.py"), "--device", "cuda", *pythons]
+    asked = [("jax", model, size, "fp32", "graph") for model in MODELS for size in (1, 100)]
+    asked += [
+        ("torch", "vgg16", 100, "tf32", "graph"),
+        ("torch", "resnet50", 100, "bf16", "graph,compiled"),
+        ("jax", "resnet50", 100, "bf16", "graph"),
+    ]
+    found = {}
+    for framework, model, size, precision, execution in asked:
+        name = f"steps-{framework}-{model}-{size}-{precision}"
+        rounds = 24 if size == 1 else 9  # steps at batch 1 wait for the host, and scatter more
+        found[name] = [
+            *step, "--frameworks", framework, "--models", model, "--batch-size", str(size), "--precision", precision,
+            "--execution", execution, "--rounds", str(rounds), "--save", str(options.out / f"{name}.json"),
+        ]  # fmt: skip
     nvml = [str(HERE / "nvml_cost.py"), "--python", f"torch={options.python.get('torch')}", "--rounds", "24"]
     return {**found, "nvml": [*nvml, "--save", str(options.out / "nvml.json")]}
 
 
-def memory(framework, model, batch_size, executions):
+def memory(framework, model, batch_size):
+    """A study for each cell, as some take minutes."""
+    return {
+        f"memory-{framework}-{model}-{batch_size}-{execution}-{precision}": of_memory(
+            framework, model, batch_size, execution, precision
+        )
+        for execution, precision in itertools.product(EXECUTIONS[framework], PRECISIONS)
+    }
+
+
+def of_memory(framework, model, batch_size, execution, precision):
     return dict(
-        frameworks=framework, models=model, precision=PRECISIONS, execution=executions, pipeline="memory",
+        frameworks=framework, models=model, precision=precision, execution=execution, pipeline="memory",
         batch_size=batch_size, limit=PICTURES[batch_size], epochs=EPOCHS[batch_size][model],
     )  # fmt: skip
 
 
-def questions(model, precision, workers):
-    """What is asked of a network in a precision: arguments of `verify`, in groups that may be asked side by side."""
+def questions(model, precision, workers, threads):
+    """What is asked of a network in a precision: name -> framework and config; the slowest first."""
     held = dict(pipeline="memory", loader_workers=1, device="cuda")
-    graph = [dict(held, frameworks=name, execution=chosen) for name, chosen in EXECUTIONS.items()]
+    asked = [dict(held, frameworks=name, execution="graph") for name in reversed(EXECUTIONS)]
     if model == WIDE:
-        yield [*graph, dict(held, frameworks="torch", execution="compiled")]
-        return
-    if precision == "bf16":
-        graph += [dict(one, execution="graph", pipeline="native", loader_workers=workers) for one in graph]
-    if precision == "fp32":
-        graph += [dict(held, frameworks=name, device=on) for name in EXECUTIONS for on in ("cpu", "cuda")]
-    if model == "alexnet":
-        graph += [dict(held, frameworks="torch", execution="compiled")]
-        yield from ([one] for one in graph)
-    else:
-        yield graph
-    if precision in PRECISIONS:
-        yield [dict(held, frameworks="jax", execution="eager")]
-
-
-def climb(model, precision, asked, options):
-    """Verdicts on a network in a precision, as dictionaries."""
-    found = []
-    for question in asked:
-        settings = {"execution": "default", **question}
-        verdicts = verify(
-            settings.pop("frameworks"), model, precision=precision, threads=options.threads,
-            where=Where(python=options.python), **settings,
-        )  # fmt: skip
-        told = {"device": question["device"], "pipeline": question["pipeline"], "ladder": cache.ladder_checksum()[:12]}
-        found += [{**one.to_dict(), **told} for one in verdicts]
+        asked += [dict(held, frameworks="torch", execution="compiled")]
+    if model != WIDE and precision == "fp32":  # of the speed-ups
+        asked += [dict(held, frameworks=name, device=on) for name in reversed(EXECUTIONS) for on in ("cuda", "cpu")]
+    if model == "alexnet":  # the pipeline's level is the same for all networks
+        asked += [dict(held, frameworks="torch", execution="compiled")]
+        asked += [dict(one, pipeline="native", loader_workers=workers) for one in asked[:2] if precision == "bf16"]
+    if model != WIDE:
+        asked += [dict(held, frameworks="torch", execution="eager")]
+    if model != WIDE and precision in PRECISIONS:
+        asked += [dict(held, frameworks="jax", execution="eager")]
+    found = {}
+    for settings in asked:
+        framework = settings.pop("frameworks")
+        (config,) = planning.expand_configs({"threads": threads, "precision": precision, **settings})
+        parts = (precision, model, framework, config.execution, config.device, config.pipeline)
+        found["-".join(parts)] = (framework, config)
     return found
 
 
 def prove(options):
-    """The first network of each precision before the others: all share its framework's small network."""
+    """A process for each network and precision makes their reference, and forks for each climb, which all share it."""
     options.out.mkdir(parents=True, exist_ok=True)
-    pairs = [(model, precision) for model in reversed(MODELS) for precision in PRECISIONS]
+    pairs = [(model, precision) for model in MODELS for precision in PRECISIONS]
     pairs = [*pairs, ("alexnet", "fp16"), (WIDE, "bf16")]
-    chosen = [pair for pair in pairs if fnmatch.fnmatch("-".join(pair), options.only)]
-    tasks = [(*pair, asked) for pair in chosen for asked in questions(*pair, options.workers)]
-    first = [task for task in tasks if task[0] == chosen[0][0]]
+    places = [multiprocessing.BoundedSemaphore(options.processes) for _ in range(2)]
+    told = multiprocessing.Queue()
+    started = []
+    for model, precision in pairs:
+        every = questions(model, precision, options.workers, options.threads)
+        names = list(dict.fromkeys(name for one in options.only.split(",") for name in fnmatch.filter(every, one)))
+        if names:
+            asked = {name: every[name] for name in names}
+            started.append(multiprocessing.Process(target=prove_all, args=(model, asked, options, places, told)))
+            started[-1].start()
     verdicts = []
-    with ProcessPoolExecutor(options.processes) as pool:
-        for wave in (first, [task for task in tasks if task not in first]):
-            for done in as_completed([pool.submit(climb, *task, options) for task in wave]):
-                verdicts += done.result()
-                (options.out / "parity.json").write_text(json.dumps(verdicts, indent=1) + "\n")
-                for one in done.result():
-                    failed = [level for level in one["levels"] if level["asked"] and not level["passed"]]
-                    names = ("framework", "model", "precision", "execution", "status", "seconds")
-                    say(" ".join([*(str(one[name]) for name in names), *(level["where"] for level in failed)]))
+    while any(process.is_alive() for process in started) or not told.empty():
+        try:
+            name, one = told.get(timeout=1)
+        except queue.Empty:
+            continue
+        if isinstance(one, str):
+            say(f"{name}: {one}")
+            continue
+        verdicts.append(one)
+        (options.out / "parity.json").write_text(json.dumps(verdicts, indent=1) + "\n")
+        failed = [level for level in one["levels"] if level["asked"] and not level["passed"]]
+        say(" ".join([name, one["status"], str(one["seconds"]), *(level["where"] for level in failed)]))
+
+
+def prove_all(model, asked, options, places, told):
+    """All climbs of a network in a precision."""
+    gpus = options.gpus.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        frameworks = {name for name, _ in asked.values()}
+        devices = {config.device for _, config in asked.values()}
+        where = Where(python=options.python)
+        ready = {on: {name: where.environment(name, say, on) for name in frameworks} for on in devices}
+        climb = Climb(Path(folder), {})
+        _, config = next(iter(asked.values()))
+        with places[0]:
+            climb._reference_of(planning.build_graph(model, config), config.precision)  # once, for all forks
+        children = []
+        for number, (name, (framework, config)) in enumerate(asked.items()):
+            gpu = gpus[(number + len(model)) % len(gpus)]
+            words = (name, framework, model, config, climb, ready[config.device], gpu, options, places[1], told)
+            children.append(multiprocessing.Process(target=prove_one, args=words))
+            children[-1].start()
+        for child in children:
+            child.join()
+
+
+def prove_one(name, framework, model, config, climb, ready, gpu, options, place, told):
+    """A climb in a fork of the process that has made its reference, with a folder of its own."""
+    own = climb.folder / name
+    shutil.copytree(climb.folder / "reference", own / "reference", copy_function=os.link)
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    climb.folder, climb.ready = own, ready
+    with place:
+        try:
+            verdict = climb.parity(framework, model, config).to_dict()
+        except Exception:
+            told.put((name, traceback.format_exc()))
+            return
+    more = {"device": config.device, "pipeline": config.pipeline, "ladder": cache.ladder_checksum()[:12]}
+    told.put((name, {**verdict, **more}))
 
 
 def run(options):
@@ -240,7 +296,7 @@ def main():
     parser.add_argument("to", type=Path, nargs="?")
     parser.add_argument("--data", help="folder of pictures")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH")
-    parser.add_argument("--only", default="*", help="patterns of the names to run, in this order, or one of MODEL-PRECISION")
+    parser.add_argument("--only", default="*", help="patterns of names, with commas between")
     parser.add_argument("--gpus", default="0")
     parser.add_argument("--until", type=float, default=1e9, help="seconds after which no study is begun")
     parser.add_argument("--workers", type=int, default=16, help="of the native pipeline that verify asks about")

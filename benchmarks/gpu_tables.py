@@ -15,6 +15,7 @@ from framework_compare.parity.result import Parity
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 WIDE = "resnet50_v1_5"
+PRECISIONS = ["fp32", "tf32", "bf16", "fp16"]
 PARTS = ("memory", "eager", "wide", "pictures", "scaling", "speedup", "profile")
 # what makes a cell another one
 KEY = ["framework", "model", "device", "batch_size", "execution", "precision", "pipeline", "part"]
@@ -23,6 +24,7 @@ HIDDEN = ("log_path", "trace_path", "parity", "parity_error", "parity_where")
 NO_RESULT = ("planned", "interrupted", "running")
 CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]  # what makes a verdict another one
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
+SHARED = "²"  # of figures of a GPU that another program was on, too
 EARLIER = "¹"  # of figures from an earlier machine than the last, and of verdicts from an earlier state of the ladder
 
 
@@ -33,9 +35,8 @@ def write(out, to):
     frames, profiles = earlier(to / "cells.csv"), earlier(to / "profile.csv")
     for path in sorted(out.glob("*/study.sqlite")):
         study = Comparison.load(path.parent)
-        if study.machine not in machines:
-            machines.append(study.machine)
-        own = study.frame.assign(part=path.parent.name.partition("-")[0], machine=machines.index(study.machine))
+        number = place(study.machine, machines)
+        own = study.frame.assign(part=path.parent.name.partition("-")[0], machine=number)
         frames.append(own[~own.status.isin(NO_RESULT)])
         profiles.append(profiled(study))
     frame = pd.concat(frames, ignore_index=True).drop_duplicates(KEY, keep="last")
@@ -47,6 +48,14 @@ def write(out, to):
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
     merge_verdicts(read(out / "parity.json", []), to / "parity.json")
     (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
+
+
+def place(machine, machines):
+    """Where a description stands in the list, at its end if it was not there; how many cores a study had is its own."""
+    told = [{**one, "affinity_cores": None, "available_cores": None} for one in (*machines, machine)]
+    if told.index(told[-1]) == len(machines):
+        machines.append(machine)
+    return told.index(told[-1])
 
 
 def earlier(path):
@@ -93,7 +102,10 @@ def read(path, otherwise):
 
 def draw(frame, verdicts):
     yield from parity_table(verdicts)
-    frame = frame.assign(mark=frame.machine.map(lambda number: "" if number == frame.machine.max() else EARLIER))
+    newest = frame.machine.max()
+    shared = frame.warnings.fillna("").str.contains("another process is on the GPU")
+    marks = [EARLIER * int(number != newest) + SHARED * int(found) for number, found in zip(frame.machine, shared)]
+    frame = frame.assign(mark=marks)
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
         chosen = memory[memory.batch_size == batch_size]
@@ -121,7 +133,7 @@ def parity_table(verdicts):
     yield "| framework | execution | precision | " + " | ".join(names) + " |"
     yield "|---" * (3 + len(names)) + "|"
     rows = dict.fromkeys((one["framework"], one["execution"], one["precision"]) for one in shown)
-    for row in sorted(rows, key=lambda row: (row[0] != "torch", row[1], row[2])):
+    for row in sorted(rows, key=lambda row: (row[0] != "torch", row[1], PRECISIONS.index(row[2]))):
         held = {one["model"]: one for one in shown if (one["framework"], one["execution"], one["precision"]) == row}
         cells = [climbed(held.get(model), newest) for model in names]
         yield f"| {' | '.join(row)} | " + " | ".join(cells) + " |"
@@ -141,7 +153,8 @@ def matrix(frame, title, figure, places, scale=1.0, interval=False):
     yield "| framework | execution | precision | " + " | ".join(MODELS) + " |"
     yield "|---" * (3 + len(MODELS)) + "|"
     names = ["framework", "execution", "precision"]
-    rows = frame.drop_duplicates(names).sort_values(names[:2], kind="stable", ascending=[False, True])
+    rows = frame.drop_duplicates(names).sort_values("precision", key=lambda column: column.map(PRECISIONS.index))
+    rows = rows.sort_values(names[:2], kind="stable", ascending=[False, True])
     for row in rows[names].itertuples(index=False):
         same = frame[(frame[names] == list(row)).all(axis=1)]
         cells = [show(same[same.model == model], figure, places, scale, interval) for model in MODELS]

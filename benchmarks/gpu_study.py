@@ -1,13 +1,13 @@
 """The GPU record of docs/gpu.md: what proves it, what runs it, and what makes its tables.
 
-    python benchmarks/gpu_study.py verify OUT --data PICTURES --python torch=PATH --python jax=PATH [--only 'alexnet*']
+    python benchmarks/gpu_study.py verify OUT --python torch=PATH --python jax=PATH [--only '*-alexnet-*'] [--gpus 0,1]
     python benchmarks/gpu_study.py run OUT --data PICTURES --python torch=PATH --python jax=PATH --gpus 0,1
     python benchmarks/gpu_study.py tables OUT docs/h200
 
 `verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, one study at a
 time on each GPU, with the cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
-of a folder into one CSV and draws the tables; no path of the machine is in them. --only takes patterns, in their
-order: of studies as `jobs` names them, of climbs as PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
+of a folder into one CSV and draws the tables; no path of the machine is in them. --only takes patterns of studies, as
+`jobs` names them and run in that order, or of climbs, PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import fnmatch
 import itertools
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import queue
 import shutil
@@ -23,7 +24,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from pathlib import Path
 
 import gpu_tables
@@ -87,7 +87,7 @@ def jobs():
     for batch_size, model in itertools.product((1, 100), reversed(MODELS)):
         for precision in PRECISIONS:
             study = of_memory("jax", model, batch_size, "eager", precision)
-            # a step takes up to 1.4 s, whatever its batch
+            # a step takes up to 1.6 s, whatever its batch
             few = {"epochs": 3, "limit": max(8, 2 * batch_size)}
             found[f"eager-jax-{model}-{batch_size}-{precision}"] = {**study, **few}
     return found
@@ -157,37 +157,31 @@ def questions(model, precision, workers, threads):
 
 
 def prove(options):
-    """A process for each network and precision makes their reference, and forks for each climb, which all share it."""
-    options.out.mkdir(parents=True, exist_ok=True)
+    """Verdicts as OUT/climbs/NAME.json. Ends with an error where one is missing or not `passed`."""
     pairs = [(model, precision) for model in MODELS for precision in PRECISIONS]
     pairs = [*pairs, ("alexnet", "fp16"), (WIDE, "bf16")]
-    places = [multiprocessing.BoundedSemaphore(options.processes) for _ in range(2)]
-    told = multiprocessing.Queue()
-    started = []
+    every, calls = [], []
     for model, precision in pairs:
-        every = questions(model, precision, options.workers, options.threads)
-        names = list(dict.fromkeys(name for one in options.only.split(",") for name in fnmatch.filter(every, one)))
-        if names:
-            asked = {name: every[name] for name in names}
-            started.append(multiprocessing.Process(target=prove_all, args=(model, asked, options, places, told)))
-            started[-1].start()
-    verdicts = []
-    while any(process.is_alive() for process in started) or not told.empty():
-        try:
-            name, one = told.get(timeout=1)
-        except queue.Empty:
-            continue
-        if isinstance(one, str):
-            say(f"{name}: {one}")
-            continue
-        verdicts.append(one)
-        (options.out / "parity.json").write_text(json.dumps(verdicts, indent=1) + "\n")
-        failed = [level for level in one["levels"] if level["asked"] and not level["passed"]]
-        say(" ".join([name, one["status"], str(one["seconds"]), *(level["where"] for level in failed)]))
+        known = questions(model, precision, options.workers, options.threads)
+        asked = {name: known[name] for one in options.only.split(",") for name in fnmatch.filter(known, one)}
+        if asked:
+            every += asked
+            calls.append((prove_all, (model, asked, options)))
+    if not calls:
+        sys.exit(f"--only {options.only!r} matches no climb; names are as in bf16-alexnet-torch-graph-cuda-memory")
+    climbs = options.out / "climbs"
+    climbs.mkdir(parents=True, exist_ok=True)
+    for name in every:  # a verdict of an earlier call is none of this one
+        (climbs / f"{name}.json").unlink(missing_ok=True)
+    at_once(options.pairs, calls)
+    lacking = [name for name in every if not (climbs / f"{name}.json").exists()]
+    found = [json.loads((climbs / f"{name}.json").read_text()) for name in every if name not in lacking]
+    say(f"{sum(one['status'] == 'passed' for one in found)} of {len(every)} passed; without a verdict: {lacking or 'none'}")
+    sys.exit(any(one["status"] != "passed" for one in found) or bool(lacking))
 
 
-def prove_all(model, asked, options, places, told):
-    """All climbs of a network in a precision."""
+def prove_all(model, asked, options):
+    """All climbs of a network in a precision: their reference is made once, and a fork for each of them has it."""
     gpus = options.gpus.split(",")
     with tempfile.TemporaryDirectory() as folder:
         frameworks = {name for name, _ in asked.values()}
@@ -196,32 +190,41 @@ def prove_all(model, asked, options, places, told):
         ready = {on: {name: where.environment(name, say, on) for name in frameworks} for on in devices}
         climb = Climb(Path(folder), {})
         _, config = next(iter(asked.values()))
-        with places[0]:
-            climb._reference_of(planning.build_graph(model, config), config.precision)  # once, for all forks
-        children = []
+        climb._reference_of(planning.build_graph(model, config), config.precision)
+        calls = []
         for number, (name, (framework, config)) in enumerate(asked.items()):
-            gpu = gpus[(number + len(model)) % len(gpus)]
-            words = (name, framework, model, config, climb, ready[config.device], gpu, options, places[1], told)
-            children.append(multiprocessing.Process(target=prove_one, args=words))
-            children[-1].start()
-        for child in children:
-            child.join()
+            gpu = gpus[number % len(gpus)]
+            calls.append((prove_one, (name, framework, model, config, climb, ready[config.device], gpu, options.out)))
+        at_once(options.processes, calls)
 
 
-def prove_one(name, framework, model, config, climb, ready, gpu, options, place, told):
-    """A climb in a fork of the process that has made its reference, with a folder of its own."""
+def prove_one(name, framework, model, config, climb, ready, gpu, out):
+    """A climb in a fork, with a folder of its own."""
     own = climb.folder / name
     shutil.copytree(climb.folder / "reference", own / "reference", copy_function=os.link)
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     climb.folder, climb.ready = own, ready
-    with place:
-        try:
-            verdict = climb.parity(framework, model, config).to_dict()
-        except Exception:
-            told.put((name, traceback.format_exc()))
-            return
-    more = {"device": config.device, "pipeline": config.pipeline, "ladder": cache.ladder_checksum()[:12]}
-    told.put((name, {**verdict, **more}))
+    found = climb.parity(framework, model, config).to_dict()
+    told = {name: getattr(config, name) for name in ("device", "pipeline", "loader_workers")}
+    half = out / "climbs" / f".{name}"
+    half.write_text(json.dumps({**found, **told, "ladder": cache.ladder_checksum()[:12]}, indent=1) + "\n")
+    half.replace(out / "climbs" / f"{name}.json")
+    failed = [level["where"] for level in found["levels"] if level["asked"] and not level["passed"]]
+    say(" ".join([name, found["status"], str(found["seconds"]), *failed]))
+
+
+def at_once(count, calls):
+    """Each call in a fork, so many at a time; one that ends in an error has told it, and holds up no other."""
+    fork = multiprocessing.get_context("fork")
+    running = []
+    for target, arguments in calls:
+        while len(running) >= count:
+            multiprocessing.connection.wait([process.sentinel for process in running])
+            running = [process for process in running if process.is_alive()]
+        running.append(fork.Process(target=target, args=arguments))
+        running[-1].start()
+    for process in running:
+        process.join()
 
 
 def run(options):
@@ -301,7 +304,8 @@ def main():
     parser.add_argument("--gpus", default="0")
     parser.add_argument("--until", type=float, default=1e9, help="seconds after which no study is begun")
     parser.add_argument("--workers", type=int, default=16, help="of the native pipeline that verify asks about")
-    parser.add_argument("--processes", type=int, default=4, help="of verify")
+    parser.add_argument("--pairs", type=int, default=1, help="of network and precision that verify asks about at once")
+    parser.add_argument("--processes", type=int, default=4, help="of verify for each of these")
     parser.add_argument("--threads", type=int, default=4, help="of a worker of verify")
     options = parser.parse_args()
     options.python = dict(pair.split("=", 1) for pair in options.python)

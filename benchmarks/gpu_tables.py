@@ -11,6 +11,7 @@ import math
 import pandas as pd
 
 from framework_compare import Comparison
+from framework_compare.parity import cache
 from framework_compare.parity.result import Parity
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
@@ -25,7 +26,8 @@ NO_RESULT = ("planned", "interrupted", "running")
 CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]  # what makes a verdict another one
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
-EARLIER = "¹"  # of figures from an earlier machine than the last, and of verdicts from an earlier state of the ladder
+OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
+EARLIER = "¹"  # of figures from an earlier kind of machine than the last, and of verdicts from an earlier state of the ladder
 
 
 def write(out, to):
@@ -46,13 +48,14 @@ def write(out, to):
     pd.concat(profiles).drop_duplicates(names, keep="last").to_csv(to / "profile.csv", index=False)
     versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
-    merge_verdicts(read(out / "parity.json", []), to / "parity.json")
+    found = sorted(out.glob("climbs/*.json"), key=lambda path: path.stat().st_mtime)
+    merge_verdicts([json.loads(path.read_text()) for path in found], to / "parity.json")
     (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
 
 
 def place(machine, machines):
-    """Where a description stands in the list, at its end if it was not there; how many cores a study had is its own."""
-    told = [{**one, "affinity_cores": None, "available_cores": None} for one in (*machines, machine)]
+    """Where the first machine of a kind stands in the list; at its end if there was none of it."""
+    told = [{name: one[name] for name in ("cpu", "logical_cores", "gpus")} for one in (*machines, machine)]
     if told.index(told[-1]) == len(machines):
         machines.append(machine)
     return told.index(told[-1])
@@ -78,12 +81,13 @@ def profiled(study):
 
 
 def merge_verdicts(verdicts, path):
-    """Put `verify`'s verdicts in the place of those on the same cells; the last in the file are the newest."""
+    """Put `verify`'s verdicts in the place of those on the same cells, none of the ladder as it is by an earlier one's."""
     merged = {tuple(one.get(name, "memory") for name in CLIMBED): one for one in read(path, [])}
+    ladder = cache.ladder_checksum()[:12]
     for one in map(brief, verdicts):
         key = tuple(one[name] for name in CLIMBED)
-        merged.pop(key, None)
-        merged[key] = one
+        if one["ladder"] == ladder or merged.get(key, {}).get("ladder") != ladder:
+            merged[key] = one
     path.write_text(json.dumps(list(merged.values()), indent=1) + "\n")
 
 
@@ -103,7 +107,7 @@ def read(path, otherwise):
 def draw(frame, verdicts):
     yield from parity_table(verdicts)
     newest = frame.machine.max()
-    shared = frame.warnings.fillna("").str.contains("another process is on the GPU")
+    shared = frame.warnings.fillna("").str.contains(OTHERS)
     marks = [EARLIER * int(number != newest) + SHARED * int(found) for number, found in zip(frame.machine, shared)]
     frame = frame.assign(mark=marks)
     memory = frame[frame.part.isin(["memory", "eager"])]
@@ -126,7 +130,7 @@ def draw(frame, verdicts):
 def parity_table(verdicts):
     """Rows as in `matrix`; levels that hold, and the largest error in units of the yardstick."""
     yield "**Parity with the float64 reference: levels that hold, and the largest error (10 allowed)**\n"
-    newest = verdicts[-1].get("ladder") if verdicts else None
+    newest = cache.ladder_checksum()[:12]
     fed = [one for one in verdicts if one.get("pipeline") != "native"]
     shown = [one for one in fed if one["device"] != "cpu" and one["execution"] != "default"]
     names = (*MODELS, WIDE)
@@ -200,7 +204,7 @@ def scaling(frame):
     for _, row in frame.iterrows():
         memory = row.gpu_process_memory_peak_bytes / 2**30
         figures = [f"{row.images_per_s:,.0f}", f"{memory:.1f}", f"{row.gpu_j_per_image:.3f}"]
-        shown = ["-" if figure == "nan" else figure for figure in figures]
+        shown = ["-" if figure == "nan" else figure + row.mark for figure in figures]
         yield f"| {row.framework} | {row.batch_size} | " + " | ".join(shown) + f" | {row.status} |"
     yield ""
 
@@ -217,9 +221,9 @@ def speedups(frame):
     yield "| framework | network | CPU | GPU | times faster |"
     yield "|---|---|---|---|---|"
     for (framework, model), pair in frame.groupby(["framework", "model"]):
-        found = {row.device: speeds(row) for row in pair.itertuples()}
+        found, mark = {row.device: speeds(row) for row in pair.itertuples()}, "".join(sorted(set("".join(pair.mark))))
         cpu, gpu = (found.get(device, (math.nan,) * 3) for device in ("cpu", "cuda"))
         times = f"{gpu[1] / cpu[1]:.1f} ({gpu[0] / cpu[2]:.1f} to {gpu[2] / cpu[0]:.1f})"
-        shown = [f"{cpu[1]:,.0f}", f"{gpu[1]:,.0f}", times]
+        shown = [f"{cpu[1]:,.0f}{mark}", f"{gpu[1]:,.0f}{mark}", times]
         yield f"| {framework} | {model} | " + " | ".join("not run" if "nan" in one else one for one in shown) + " |"
     yield ""

@@ -176,7 +176,7 @@ def prove(options):
     at_once(options.pairs, calls)
     lacking = [name for name in every if not (climbs / f"{name}.json").exists()]
     found = [json.loads((climbs / f"{name}.json").read_text()) for name in every if name not in lacking]
-    say(f"{sum(one['status'] == 'passed' for one in found)} of {len(every)} passed; without a verdict: {lacking or 'none'}")
+    say(f"{sum(one['status'] == 'passed' for one in found)} of {len(every)} passed; no verdict: {lacking or 'none'}")
     sys.exit(any(one["status"] != "passed" for one in found) or bool(lacking))
 
 
@@ -205,7 +205,7 @@ def prove_one(name, framework, model, config, climb, ready, gpu, out):
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     climb.folder, climb.ready = own, ready
     found = climb.parity(framework, model, config).to_dict()
-    told = {name: getattr(config, name) for name in ("device", "pipeline", "loader_workers")}
+    told = {field: getattr(config, field) for field in ("device", "pipeline", "loader_workers")}
     half = out / "climbs" / f".{name}"
     half.write_text(json.dumps({**found, **told, "ladder": cache.ladder_checksum()[:12]}, indent=1) + "\n")
     half.replace(out / "climbs" / f"{name}.json")

@@ -27,11 +27,11 @@ CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
-EARLIER = "¹"  # of figures from an earlier kind of machine than the last, and of verdicts from an earlier state of the ladder
+EARLIER = "¹"  # of figures of a former kind of machine, and of verdicts of a former ladder
 
 
 def write(out, to):
-    """cells.csv, machine.json and tables.md of all studies below a folder, and parity.json if it has one."""
+    """cells.csv, profile.csv and machine.json of all studies below a folder, parity.json of its climbs, and tables.md."""
     to.mkdir(parents=True, exist_ok=True)
     machines = read(to / "machine.json", {"machines": []})["machines"]
     frames, profiles = earlier(to / "cells.csv"), earlier(to / "profile.csv")
@@ -81,7 +81,7 @@ def profiled(study):
 
 
 def merge_verdicts(verdicts, path):
-    """Put `verify`'s verdicts in the place of those on the same cells, none of the ladder as it is by an earlier one's."""
+    """Put `verify`'s verdicts in the place of those on the same cells; today's ladder yields to no other."""
     merged = {tuple(one.get(name, "memory") for name in CLIMBED): one for one in read(path, [])}
     ladder = cache.ladder_checksum()[:12]
     for one in map(brief, verdicts):

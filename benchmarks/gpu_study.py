@@ -62,12 +62,12 @@ def jobs():
     for model, framework in itertools.product(MODELS, EXECUTIONS):
         found[f"pictures-{framework}-{model}"] = dict(
             frameworks=framework, models=model, precision="bf16", execution="graph", pipeline=["native", "shared"],
-            batch_size=100, limit=4700, epochs=3,
+            batch_size=100, limit=4700, epochs=6,
         )  # fmt: skip
     for framework in EXECUTIONS:
         found[f"scaling-{framework}"] = dict(
             frameworks=framework, models="resnet50", precision="bf16", execution="graph", pipeline="memory",
-            batch_size=SCALING, limit=max(SCALING), epochs=3,
+            batch_size=SCALING, limit=max(SCALING), epochs=5,
         )  # fmt: skip
     for framework, executions in EXECUTIONS.items():
         found[f"profile-{framework}"] = dict(
@@ -88,7 +88,7 @@ def jobs():
         for precision in PRECISIONS:
             study = of_memory("jax", model, batch_size, "eager", precision)
             # a step takes up to 1.6 s, whatever its batch
-            few = {"epochs": 3, "limit": max(8, 2 * batch_size)}
+            few = {"epochs": 6, "limit": max(4, 2 * batch_size)}
             found[f"eager-jax-{model}-{batch_size}-{precision}"] = {**study, **few}
     return found
 
@@ -97,9 +97,9 @@ def scripts(options):
     """Other measurements, which take turns with the studies: name -> words of the command."""
     pythons = [word for pair in options.python.items() for word in ("--python", "=".join(pair))]
     step = [str(HERE / "step_time.py"), "--device", "cuda", *pythons]
-    asked = [("jax", model, size, "fp32", "graph") for model in MODELS for size in (1, 100)]
+    asked = [(name, model, size, "fp32", "graph") for name in EXECUTIONS for model in MODELS for size in (1, 100)]
     asked += [
-        ("torch", "vgg16", 100, "tf32", "graph"),
+        ("torch", "vgg16", 100, "tf32", "graph"),  # in fp32 cuDNN tries its algorithms for minutes
         ("torch", "resnet50", 100, "bf16", "graph,compiled"),
         ("jax", "resnet50", 100, "bf16", "graph"),
     ]

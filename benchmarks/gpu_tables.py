@@ -1,12 +1,14 @@
 """Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/gpu.md shows of it.
 
-A folder that holds an earlier record keeps those of its cells that were not run again; `machine` tells by number which
-machine of machine.json a cell ran on.
+A folder that holds an earlier record keeps those of its cells that were not run again, and puts the others into
+earlier.csv; `machine` tells by number which machine of machine.json a cell ran on, `recorded` on which day (UTC).
 """
 
 import dataclasses
 import json
 import math
+import sqlite3
+from contextlib import closing
 
 import pandas as pd
 
@@ -27,30 +29,43 @@ CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
-EARLIER = "¹"  # of figures of a former kind of machine, and of verdicts of a former ladder
+EARLIER = "¹"  # of figures of a former day, and of verdicts of a former ladder
 
 
 def write(out, to):
-    """cells.csv, profile.csv and machine.json of all studies below a folder, parity.json of its climbs, and tables.md."""
+    """cells.csv, earlier.csv, profile.csv and machine.json of all studies below a folder, parity.json, and tables.md."""
     to.mkdir(parents=True, exist_ok=True)
     machines = read(to / "machine.json", {"machines": []})["machines"]
     frames, profiles = earlier(to / "cells.csv"), earlier(to / "profile.csv")
     for path in sorted(out.glob("*/study.sqlite")):
         study = Comparison.load(path.parent)
         number = place(study.machine, machines)
-        own = study.frame.assign(part=path.parent.name.partition("-")[0], machine=number)
+        told = {"part": path.parent.name.partition("-")[0], "machine": number, "recorded": day(path)}
+        own = study.frame.assign(**told)
         frames.append(own[~own.status.isin(NO_RESULT)])
         profiles.append(profiled(study))
-    frame = pd.concat(frames, ignore_index=True).drop_duplicates(KEY, keep="last")
-    frame = frame.drop(columns=[name for name in HIDDEN if name in frame])
+    every = pd.concat(frames, ignore_index=True)
+    every = every.drop(columns=[name for name in HIDDEN if name in every])
+    again = every.duplicated(KEY, keep="last")
+    frame, replaced = every[~again], pd.concat([*earlier(to / "earlier.csv"), every[again]], ignore_index=True)
     frame.to_csv(to / "cells.csv", index=False)
+    before = replaced.merge(frame[[*KEY, "recorded"]], on=KEY, suffixes=("", "_last")).query("recorded != recorded_last")
+    before = before.drop(columns="recorded_last").drop_duplicates(KEY, keep="last")
+    before.to_csv(to / "earlier.csv", index=False)
     names = ["framework", "execution", "precision", "kind", "name"]
     pd.concat(profiles).drop_duplicates(names, keep="last").to_csv(to / "profile.csv", index=False)
     versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
     found = sorted(out.glob("climbs/*.json"), key=lambda path: path.stat().st_mtime)
     merge_verdicts([json.loads(path.read_text()) for path in found], to / "parity.json")
-    (to / "tables.md").write_text("\n".join(draw(frame, read(to / "parity.json", []))))
+    (to / "tables.md").write_text("\n".join(draw(frame, before, read(to / "parity.json", []))))
+
+
+def day(path):
+    """On which a study was made."""
+    with closing(sqlite3.connect(path)) as connection:
+        ((created,),) = connection.execute("SELECT value FROM meta WHERE key = 'created_at'")
+    return created[:10]
 
 
 def place(machine, machines):
@@ -104,11 +119,11 @@ def read(path, otherwise):
     return json.loads(path.read_text()) if path.exists() else otherwise
 
 
-def draw(frame, verdicts):
+def draw(frame, before, verdicts):
     yield from parity_table(verdicts)
-    newest = frame.machine.max()
+    newest = frame.recorded.dropna().max()
     shared = frame.warnings.fillna("").str.contains(OTHERS)
-    marks = [EARLIER * int(number != newest) + SHARED * int(found) for number, found in zip(frame.machine, shared)]
+    marks = [EARLIER * int(found != newest) + SHARED * int(others) for found, others in zip(frame.recorded, shared)]
     frame = frame.assign(mark=marks)
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
@@ -125,6 +140,7 @@ def draw(frame, verdicts):
     yield from listing(wide, "ResNet-50 v1.5, bf16, batch 256, from memory", ("framework", "execution"))
     yield from scaling(frame[frame.part == "scaling"])
     yield from speedups(frame[frame.part == "speedup"])
+    yield from repeats(frame, before)
 
 
 def parity_table(verdicts):
@@ -205,6 +221,7 @@ def scaling(frame):
         memory = row.gpu_process_memory_peak_bytes / 2**30
         figures = [f"{row.images_per_s:,.0f}", f"{memory:.1f}", f"{row.gpu_j_per_image:.3f}"]
         shown = ["-" if figure == "nan" else figure + row.mark for figure in figures]
+        shown[0] += half_width(row)
         yield f"| {row.framework} | {row.batch_size} | " + " | ".join(shown) + f" | {row.status} |"
     yield ""
 
@@ -226,4 +243,20 @@ def speedups(frame):
         times = f"{gpu[1] / cpu[1]:.1f} ({gpu[0] / cpu[2]:.1f} to {gpu[2] / cpu[0]:.1f})"
         shown = [f"{cpu[1]:,.0f}{mark}", f"{gpu[1]:,.0f}{mark}", times]
         yield f"| {framework} | {model} | " + " | ".join("not run" if "nan" in one else one for one in shown) + " |"
+    yield ""
+
+
+def repeats(frame, before):
+    """Of cells that ran in both records: images a second of the later over those of the earlier."""
+    yield "**The same cells in two records: images/s of this one over those of the earlier one**\n"
+    yield "| part | framework | execution | batch | cells | median | range |"
+    yield "|---|---|---|---|---|---|---|"
+    both = frame[[*KEY, "images_per_s"]].merge(before[[*KEY, "images_per_s"]], on=KEY, suffixes=("", "_before"))
+    both = both.assign(ratio=both.images_per_s / both.images_per_s_before).dropna(subset="ratio")
+    for part, told in (("pictures", both.pipeline), ("speedup", both.device)):
+        both["part"] = both.part.where(both.part != part, f"{part}, " + told)
+    sizes = both.batch_size.astype(str).where(both.part != "scaling", "16 to 1024")
+    for names, ratio in both.groupby(["part", "framework", "execution", sizes]).ratio:
+        found = f"{ratio.median():.2f} | {ratio.min():.2f} to {ratio.max():.2f}"
+        yield "| " + " | ".join(names) + f" | {len(ratio)} | {found} |"
     yield ""

@@ -47,7 +47,7 @@ def measure(model, batch_size, execution, python, rounds, folder):
                 taken[on] = side.run(steps)
         times.append((taken[True], taken[False]))
     side.close()
-    ratios = sorted(on / off for on, off in times)
+    ratios = [on / off for on, off in times]
     return {
         "model": model,
         "batch_size": batch_size,
@@ -56,8 +56,9 @@ def measure(model, batch_size, execution, python, rounds, folder):
         "steps_a_round": steps,
         "step_s": statistics.median(off for _, off in times),
         "ratio_median": statistics.median(ratios),
-        "ratio_low": ratios[0],
-        "ratio_high": ratios[-1],
+        "ratio_low": min(ratios),
+        "ratio_high": max(ratios),
+        "ratios": [round(ratio, 4) for ratio in ratios],
     }
 
 

@@ -76,10 +76,8 @@ def measure(framework, model, config, rounds, folder, python):
     job = write_job(spec, model, config, folder)
     python, source = environments.ensure(framework, python=python).python, staging.stage(spec)
     sides = [Side(role, python, source, job) for role in ("ours", "hand")]
-    for side in sides:
-        side.ask(2)
-    for side in sides:
-        side.answer()
+    for side in sides:  # one after the other: compilers and libraries choose algorithms by timing them
+        side.run(2)
     steps = STEPS[model] if config.device == "cpu" else max(5, round(GPU_ROUND_S / min(s.run(20) for s in sides)))
     times = []
     for number in range(rounds):
@@ -88,7 +86,7 @@ def measure(framework, model, config, rounds, folder, python):
         times.append([taken[id(side)] for side in sides])
     for side in sides:
         side.close()
-    ratios = sorted(ours / hand for ours, hand in times)
+    ratios = [ours / hand for ours, hand in times]
     return {
         "framework": framework,
         "model": model,
@@ -99,8 +97,9 @@ def measure(framework, model, config, rounds, folder, python):
         "ours_step_s": statistics.median(ours for ours, _ in times),
         "hand_step_s": statistics.median(hand for _, hand in times),
         "ratio_median": statistics.median(ratios),
-        "ratio_low": ratios[0],
-        "ratio_high": ratios[-1],
+        "ratio_low": min(ratios),
+        "ratio_high": max(ratios),
+        "ratios": [round(ratio, 4) for ratio in ratios],
     }
 
 
@@ -172,8 +171,10 @@ def main():
 
 def save(path, rows, pythons):
     versions = {name: environments.find(name, python=pythons.get(name)).version for name in {r["framework"] for r in rows}}
-    # where an interpreter is on this machine is nobody else's business
+    # where an interpreter or a file is on this machine is nobody else's business
     command = [word.partition("=")[0] + "=PYTHON" if "=" in word else word for word in sys.argv[1:]]
+    if "--save" in command:
+        command[command.index("--save") + 1] = "FILE"
     document = {
         "command": "python " + " ".join(["benchmarks/step_time.py", *command]),
         "date": datetime.date.today().isoformat(),

@@ -11,8 +11,10 @@ PRECISIONS = [(framework, name) for name in ("tf32", "bf16", "fp16") for framewo
 
 def climb(framework, python, **settings):
     where = Where(python=python)
-    # op by op, JAX takes a compilation for each shape of each operator: minutes for a deep network
-    models = ["alexnet"] if (framework, settings.get("execution")) == ("jax", "eager") else ["alexnet", "mobilenet_v2"]
+    # op by op, JAX takes a compilation for each shape of each operator: minutes for a deep network. In fp16 MobileNetV2's
+    # first gradients overflow at the first scale, the reference's too; a scaler skips such steps, and the ladder cannot.
+    shallow = settings.get("precision") == "fp16" or (framework, settings.get("execution")) == ("jax", "eager")
+    models = ["alexnet"] if shallow else ["alexnet", "mobilenet_v2"]
     return verify([framework], models, device="cuda", image_size=64, fresh=True, where=where, **settings)
 
 

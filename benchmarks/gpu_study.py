@@ -40,7 +40,7 @@ EXECUTIONS = {"torch": ["eager", "graph"], "jax": ["graph"]}
 # epochs that last seconds: the energy counter and NVML's averages need that
 EPOCHS = {
     1: {"alexnet": 16, "mobilenet_v2": 6, "resnet50": 6, "vgg16": 8},
-    100: {"alexnet": 100, "mobilenet_v2": 40, "resnet50": 15, "vgg16": 8},
+    100: {"alexnet": 100, "mobilenet_v2": 40, "resnet50": 15, "vgg16": 12},
 }
 PICTURES = {1: 100, 100: 400}
 SCALING = [16, 128, 1024, 4096]

@@ -43,6 +43,7 @@ EPOCHS = {
     100: {"alexnet": 100, "mobilenet_v2": 40, "resnet50": 15, "vgg16": 12},
 }
 PICTURES = {1: 100, 100: 400}
+PAIRS = {"torch": 1, "jax": 3}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
 # Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
 # of a loader whose processes make whole ones
@@ -109,7 +110,8 @@ def scripts(options):
         rounds = 24 if size == 1 else 9  # steps at batch 1 wait for the host, and scatter more
         found[name] = [
             *step, "--frameworks", framework, "--models", model, "--batch-size", str(size), "--precision", precision,
-            "--execution", execution, "--rounds", str(rounds), "--save", str(options.out / f"{name}.json"),
+            "--execution", execution, "--rounds", str(rounds), "--pairs", str(PAIRS[framework]),
+            "--save", str(options.out / f"{name}.json"),
         ]  # fmt: skip
     nvml = [str(HERE / "nvml_cost.py"), "--python", f"torch={options.python.get('torch')}", "--rounds", "24"]
     return {**found, "nvml": [*nvml, "--save", str(options.out / "nvml.json")]}

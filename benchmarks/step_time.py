@@ -3,6 +3,7 @@
 Both live in processes of their own, with the same threads and allocator, and take turns; the figure is the median
 over the rounds of the ratio of the two times a step, with its range. Targets: at most 1.03 on a CPU; on a GPU 1.02 at
 batch 100 and 1.05 at batch 1, where PyTorch's times are CUDA events' and the others' are taken with the device idle.
+With --pairs both sides are started so often, as each process chooses its algorithms anew: the rounds of all pairs count.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
@@ -71,21 +72,22 @@ class Side:
         self._child.wait(30)
 
 
-def measure(framework, model, config, rounds, folder, python):
+def measure(framework, model, config, rounds, pairs, folder, python):
     spec = registry.framework(framework)
     job = write_job(spec, model, config, folder)
     python, source = environments.ensure(framework, python=python).python, staging.stage(spec)
-    sides = [Side(role, python, source, job) for role in ("ours", "hand")]
-    for side in sides:  # one after the other: compilers and libraries choose algorithms by timing them
-        side.run(2)
-    steps = STEPS[model] if config.device == "cpu" else max(5, round(GPU_ROUND_S / min(s.run(20) for s in sides)))
     times = []
-    for number in range(rounds):
-        turn = sides if number % 2 == 0 else sides[::-1]
-        taken = {id(side): side.run(steps) for side in turn}
-        times.append([taken[id(side)] for side in sides])
-    for side in sides:
-        side.close()
+    for _ in range(pairs):
+        sides = [Side(role, python, source, job) for role in ("ours", "hand")]
+        for side in sides:  # one after the other: compilers and libraries choose algorithms by timing them
+            side.run(2)
+        steps = STEPS[model] if config.device == "cpu" else max(5, round(GPU_ROUND_S / min(s.run(20) for s in sides)))
+        for number in range(rounds):
+            turn = sides if number % 2 == 0 else sides[::-1]
+            taken = {id(side): side.run(steps) for side in turn}
+            times.append([taken[id(side)] for side in sides])
+        for side in sides:
+            side.close()
     ratios = [ours / hand for ours, hand in times]
     return {
         "framework": framework,
@@ -93,6 +95,7 @@ def measure(framework, model, config, rounds, folder, python):
         **{name: getattr(config, name) for name in ("device", "batch_size", "execution", "precision")},
         "steps_a_round": steps,
         "our_graph": OUR_VARIANT.get((framework, model), model),
+        "pairs": pairs,
         "rounds": rounds,
         "ours_step_s": statistics.median(ours for ours, _ in times),
         "hand_step_s": statistics.median(hand for _, hand in times),
@@ -150,14 +153,16 @@ def main():
     parser.add_argument("--execution", default="default", help="likewise")
     parser.add_argument("--precision", default="fp32", help="likewise")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH of an interpreter that has it")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=10, help="of each pair of processes")
+    parser.add_argument("--pairs", type=int, default=1, help="of processes, one after the other")
     parser.add_argument("--save")
     options = parser.parse_args()
     pythons = dict(pair.split("=", 1) for pair in options.python)
     rows = []
     for framework, model, config in cells(options):
         with tempfile.TemporaryDirectory() as folder:
-            row = measure(framework, model, config, options.rounds, Path(folder), pythons.get(framework))
+            python = pythons.get(framework)
+            row = measure(framework, model, config, options.rounds, options.pairs, Path(folder), python)
         rows.append(row)
         print(
             f"{framework:12}{model:14}batch {config.batch_size:<5}{config.execution:10}{config.precision:6}"

@@ -6,8 +6,9 @@
 
 `verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, one study at a
 time on each GPU, with the cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
-of a folder into one CSV and draws the tables; no path of the machine is in them. --only takes patterns of studies, as
-`jobs` names them and run in that order, or of climbs, PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
+of a folder into one CSV, beside what is there already, and draws the tables; no path of the machine is in them. --only
+takes patterns of studies, as `jobs` names them and run in that order, or of climbs,
+PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
 """
 
 import argparse
@@ -304,6 +305,7 @@ def main():
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH")
     parser.add_argument("--only", default="*", help="patterns of names, with commas between")
     parser.add_argument("--gpus", default="0")
+    parser.add_argument("--record", default="", help="what `tables` calls these studies: the day of the first of them")
     parser.add_argument("--until", type=float, default=1e9, help="seconds after which no study is begun")
     parser.add_argument("--workers", type=int, default=16, help="of the native pipeline that verify asks about")
     parser.add_argument("--pairs", type=int, default=1, help="of network and precision that verify asks about at once")
@@ -312,7 +314,7 @@ def main():
     options = parser.parse_args()
     options.python = dict(pair.split("=", 1) for pair in options.python)
     if options.part == "tables":
-        gpu_tables.write(options.out, options.to)
+        gpu_tables.write(options.out, options.to, options.record)
     else:
         {"verify": prove, "run": run, "one": run_one}[options.part](options)
 

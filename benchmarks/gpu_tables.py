@@ -1,7 +1,8 @@
 """Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/gpu.md shows of it.
 
-A folder that holds an earlier record keeps those of its cells that were not run again, and puts the others into
-earlier.csv; `machine` tells by number which machine of machine.json a cell ran on, `recorded` on which day (UTC).
+A folder that holds earlier records keeps those of their cells that were not run again, and puts the others into
+earlier.csv. `record` names the record that a cell is of, `recorded` tells when its study was made (UTC; neither was kept
+before November 22nd, 2026), `machine` by number which machine of machine.json it ran on.
 """
 
 import dataclasses
@@ -29,31 +30,33 @@ CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
-EARLIER = "¹"  # of figures of a former day, and of verdicts of a former ladder
+EARLIER = "¹"  # of figures of a former record, and of verdicts of a former ladder
 
 
-def write(out, to):
-    """cells.csv, earlier.csv, profile.csv and machine.json of all studies below a folder, parity.json, and tables.md."""
+def write(out, to, record=""):
+    """cells.csv, earlier.csv, profile.csv, machine.json, parity.json and tables.md of what is below a folder.
+
+    The record is called by the day of its first study, unless it is given a name.
+    """
     to.mkdir(parents=True, exist_ok=True)
     machines = read(to / "machine.json", {"machines": []})["machines"]
-    frames, profiles = earlier(to / "cells.csv"), earlier(to / "profile.csv")
-    for path in sorted(out.glob("*/study.sqlite")):
+    kept, profiles = [*earlier(to / "earlier.csv"), *earlier(to / "cells.csv")], earlier(to / "profile.csv")
+    paths = sorted(out.glob("*/study.sqlite"))
+    made = {path: created(path) for path in paths}
+    name = record or min(made.values(), default="")[:10]
+    for path in paths:
         study = Comparison.load(path.parent)
-        number = place(study.machine, machines)
-        told = {"part": path.parent.name.partition("-")[0], "machine": number, "recorded": day(path)}
-        own = study.frame.assign(**told)
-        frames.append(own[~own.status.isin(NO_RESULT)])
-        profiles.append(profiled(study))
-    every = pd.concat(frames, ignore_index=True)
-    every = every.drop(columns=[name for name in HIDDEN if name in every])
-    again = every.duplicated(KEY, keep="last")
-    frame, replaced = every[~again], pd.concat([*earlier(to / "earlier.csv"), every[again]], ignore_index=True)
+        told = {"part": path.parent.name.partition("-")[0], "record": name, "recorded": made[path]}
+        own = study.frame.assign(machine=place(study.machine, machines), **told)
+        kept.append(own[~own.status.isin(NO_RESULT)])
+        profiles.append(profiled(study).assign(recorded=made[path]))
+    rows = pd.concat(kept, ignore_index=True)
+    frame, before = newest(rows.drop(columns=[name for name in HIDDEN if name in rows]))
     frame.to_csv(to / "cells.csv", index=False)
-    before = replaced.merge(frame[[*KEY, "recorded"]], on=KEY, suffixes=("", "_last")).query("recorded != recorded_last")
-    before = before.drop(columns="recorded_last").drop_duplicates(KEY, keep="last")
     before.to_csv(to / "earlier.csv", index=False)
-    names = ["framework", "execution", "precision", "kind", "name"]
-    pd.concat(profiles).drop_duplicates(names, keep="last").to_csv(to / "profile.csv", index=False)
+    profile = pd.concat(profiles, ignore_index=True).fillna({"recorded": ""})
+    last = profile.groupby(["framework", "execution", "precision"]).recorded.transform("max")
+    profile[profile.recorded == last].drop_duplicates().to_csv(to / "profile.csv", index=False)
     versions = frame.groupby("framework").framework_version.unique().map(list).to_dict()
     (to / "machine.json").write_text(json.dumps({"machines": machines, "versions": versions}, indent=1) + "\n")
     found = sorted(out.glob("climbs/*.json"), key=lambda path: path.stat().st_mtime)
@@ -61,11 +64,19 @@ def write(out, to):
     (to / "tables.md").write_text("\n".join(draw(frame, before, read(to / "parity.json", []))))
 
 
-def day(path):
-    """On which a study was made."""
+def created(path):
+    """When a study was made, as 2026-11-22T07:36:01+00:00."""
     with closing(sqlite3.connect(path)) as connection:
-        ((created,),) = connection.execute("SELECT value FROM meta WHERE key = 'created_at'")
-    return created[:10]
+        ((found,),) = connection.execute("SELECT value FROM meta WHERE key = 'created_at'")
+    return found
+
+
+def newest(rows):
+    """The last of each cell by when its study was made, and all others; a study that is read again counts once."""
+    rows = rows.fillna({"record": "", "recorded": ""}).drop_duplicates([*KEY, "recorded"], keep="last")
+    rows = rows.sort_values("recorded", kind="stable")
+    again = rows.duplicated(KEY, keep="last")
+    return rows[~again], rows[again]
 
 
 def place(machine, machines):
@@ -121,10 +132,10 @@ def read(path, otherwise):
 
 def draw(frame, before, verdicts):
     yield from parity_table(verdicts)
-    newest = frame.recorded.dropna().max()
+    newest = frame.record[frame.recorded == frame.recorded.max()].iloc[0]
     shared = frame.warnings.fillna("").str.contains(OTHERS)
-    marks = [EARLIER * int(found != newest) + SHARED * int(others) for found, others in zip(frame.recorded, shared)]
-    frame = frame.assign(mark=marks)
+    marks = [EARLIER * int(found != newest) + SHARED * int(others) for found, others in zip(frame.record, shared)]
+    frame = frame.assign(mark=marks).sort_values(["framework", "execution", "batch_size"], kind="stable")
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
         chosen = memory[memory.batch_size == batch_size]
@@ -247,11 +258,13 @@ def speedups(frame):
 
 
 def repeats(frame, before):
-    """Of cells that ran in both records: images a second of the later over those of the earlier."""
-    yield "**The same cells in two records: images/s of this one over those of the earlier one**\n"
+    """Of cells that an earlier record has, too: images a second of the last one over those of the one before."""
+    yield "**Cells that an earlier record has, too: images/s of the last record over those of the one before**\n"
     yield "| part | framework | execution | batch | cells | median | range |"
     yield "|---|---|---|---|---|---|---|"
-    both = frame[[*KEY, "images_per_s"]].merge(before[[*KEY, "images_per_s"]], on=KEY, suffixes=("", "_before"))
+    told = [*KEY, "images_per_s", "record"]
+    both = frame[told].merge(before[told], on=KEY, suffixes=("", "_before")).query("record != record_before")
+    both = both.drop_duplicates(KEY, keep="last")
     both = both.assign(ratio=both.images_per_s / both.images_per_s_before).dropna(subset="ratio")
     for part, told in (("pictures", both.pipeline), ("speedup", both.device)):
         both["part"] = both.part.where(both.part != part, f"{part}, " + told)

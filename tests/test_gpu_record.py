@@ -1,0 +1,48 @@
+"""The merging of GPU records: the last row of a cell is shown, and none is lost (benchmarks/gpu_tables.py)."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def gpu_tables():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import gpu_tables as found
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return found
+
+
+def row(gpu_tables, speed, recorded=None, record=None, **cell):
+    cell = {**dict.fromkeys(gpu_tables.KEY, "x"), "batch_size": 1, "part": "memory", **cell}
+    return {**cell, "images_per_s": speed, "recorded": recorded, "record": record}
+
+
+def test_the_last_study_of_a_cell_counts_whatever_the_order_of_the_folders(gpu_tables):
+    days = [f"2026-11-2{day}T10:00:00+00:00" for day in range(3)]
+    rows = [row(gpu_tables, speed, day, day[:10]) for speed, day in ((3.0, days[2]), (1.0, days[0]), (2.0, days[1]))]
+    rows.append(row(gpu_tables, 0.5))  # of a time when no day was kept
+    shown, others = gpu_tables.newest(pd.DataFrame(rows))
+    assert shown.images_per_s.tolist() == [3.0]
+    assert others.images_per_s.tolist() == [0.5, 1.0, 2.0]
+    again = gpu_tables.newest(pd.concat([others, shown, pd.DataFrame(rows[:2])]))
+    assert [frame.images_per_s.tolist() for frame in again] == [[3.0], [0.5, 1.0, 2.0]]
+
+
+def test_cells_are_compared_with_the_record_before_and_not_with_one_of_their_own(gpu_tables):
+    rows = [
+        row(gpu_tables, 1.0, "2026-11-20T10:00:00+00:00", "first"),
+        row(gpu_tables, 2.0, "2026-11-21T10:00:00+00:00", "second"),
+        row(gpu_tables, 3.0, "2026-11-22T00:10:00+00:00", "third"),
+        row(gpu_tables, 6.0, "2026-11-22T00:20:00+00:00", "third"),
+        row(gpu_tables, 7.0, "2026-11-22T00:20:00+00:00", "third", model="new"),
+    ]
+    shown, others = gpu_tables.newest(pd.DataFrame(rows))
+    table = [line for line in gpu_tables.repeats(shown, others) if line.startswith("| memory")]
+    assert table == ["| memory | x | x | 1 | 1 | 3.00 | 3.00 to 3.00 |"]

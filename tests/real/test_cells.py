@@ -109,6 +109,14 @@ def test_threads_limit_what_a_framework_uses(framework, real_pictures, tmp_path)
     assert row.cpu_percent_mean < 120, f"{row.cpu_percent_mean:.0f} % of a core with one thread"
 
 
+def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pictures, tmp_path):
+    settings = {**SMALL, "pipeline": "memory", "epochs": 2, "threads": 2}
+    found = compare("mxnet", "alexnet", dataset=real_pictures, tuning=["recommended", "none"], out=tmp_path / "s", **settings)
+    threads = found.frame.set_index("tuning").threads_max
+    # both hand over AlexNet's weights, which OpenMP copies with as many threads of its own where it may
+    assert threads["recommended"] == threads["none"] - 1
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_device_that_is_not_there_is_unsupported(framework, real_pictures, tmp_path):
     frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", epochs=1, **SMALL).frame

@@ -23,8 +23,8 @@ from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow,
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
-# engine's makes more threads than cores, for which GNU OpenMP cuts spinning to a hundredth. Each of an operator's
-# threads is then woken by the kernel: MobileNetV2 at batch 1 took 200 ms a step for 125 on 2 cores (1.9.1).
+# engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
+# barriers: MobileNetV2 at batch 1 took 200 ms a step for 125 on 2 cores (1.9.1).
 _ONE_POOL = {"MXNET_CPU_PARALLEL_SIZE": "2000000000"}
 
 

@@ -51,7 +51,7 @@ def write(out, to, record=""):
         kept.append(own[~own.status.isin(NO_RESULT)])
         profiles.append(profiled(study).assign(recorded=made[path]))
     rows = pd.concat(kept, ignore_index=True)
-    frame, before = newest(rows.drop(columns=[name for name in HIDDEN if name in rows]))
+    frame, before = newest(rows.drop(columns=list(HIDDEN), errors="ignore"))
     frame.to_csv(to / "cells.csv", index=False)
     before.to_csv(to / "earlier.csv", index=False)
     profile = pd.concat(profiles, ignore_index=True).fillna({"recorded": ""})
@@ -132,9 +132,9 @@ def read(path, otherwise):
 
 def draw(frame, before, verdicts):
     yield from parity_table(verdicts)
-    newest = frame.record[frame.recorded == frame.recorded.max()].iloc[0]
+    last = frame.record[frame.recorded == frame.recorded.max()].iloc[0]
     shared = frame.warnings.fillna("").str.contains(OTHERS)
-    marks = [EARLIER * int(found != newest) + SHARED * int(others) for found, others in zip(frame.record, shared)]
+    marks = [EARLIER * int(record != last) + SHARED * int(found) for record, found in zip(frame.record, shared)]
     frame = frame.assign(mark=marks).sort_values(["framework", "execution", "batch_size"], kind="stable")
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
@@ -262,12 +262,12 @@ def repeats(frame, before):
     yield "**Cells that an earlier record has, too: images/s of the last record over those of the one before**\n"
     yield "| part | framework | execution | batch | cells | median | range |"
     yield "|---|---|---|---|---|---|---|"
-    told = [*KEY, "images_per_s", "record"]
-    both = frame[told].merge(before[told], on=KEY, suffixes=("", "_before")).query("record != record_before")
+    columns = [*KEY, "images_per_s", "record"]
+    both = frame[columns].merge(before[columns], on=KEY, suffixes=("", "_before")).query("record != record_before")
     both = both.drop_duplicates(KEY, keep="last")
     both = both.assign(ratio=both.images_per_s / both.images_per_s_before).dropna(subset="ratio")
-    for part, told in (("pictures", both.pipeline), ("speedup", both.device)):
-        both["part"] = both.part.where(both.part != part, f"{part}, " + told)
+    for part, apart_by in (("pictures", both.pipeline), ("speedup", both.device)):
+        both["part"] = both.part.where(both.part != part, f"{part}, " + apart_by)
     sizes = both.batch_size.astype(str).where(both.part != "scaling", "16 to 1024")
     for names, ratio in both.groupby(["part", "framework", "execution", sizes]).ratio:
         found = f"{ratio.median():.2f} | {ratio.min():.2f} to {ratio.max():.2f}"

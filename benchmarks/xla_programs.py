@@ -59,7 +59,6 @@ def ours(model, config):
     """Our adapter's jitted step as on a GPU, and what it is given."""
     adapter._find_device = lambda jax, device: (jax.devices("cpu")[0], "")
     trainer = adapter.JaxTrainer(config)
-    trainer._on_gpu = True
     trainer.build(build_graph(OUR_VARIANT.get(model, model), config))
     return trainer._step, trainer._leaves
 

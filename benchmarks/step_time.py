@@ -1,9 +1,10 @@
 """Our step in the `memory` pipeline over that of a hand-written loop of the same framework, interleaved.
 
 Both live in processes of their own, with the same threads and allocator, and take turns; the figure is the median
-over the rounds of the ratio of the two times a step, with its range. Targets: at most 1.03 on a CPU; on a GPU 1.02 at
-batch 100 and 1.05 at batch 1, where PyTorch's times are CUDA events' and the others' are taken with the device idle.
-With --pairs both sides are started so often, as each process chooses its algorithms anew: the rounds of all pairs count.
+over the rounds of the ratio of the two times a step, with its range and the 95 % interval of the median. Targets: at
+most 1.03 on a CPU; on a GPU 1.02 at batch 100 and 1.05 at batch 1, where PyTorch's times are CUDA events' and the
+others' are taken with the device idle. With --pairs both sides are started so often, as each process chooses its
+algorithms anew: the rounds of all pairs count, and the median of each pair is kept, too.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
@@ -13,6 +14,7 @@ import argparse
 import datetime
 import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -89,6 +91,7 @@ def measure(framework, model, config, rounds, pairs, folder, python):
         for side in sides:
             side.close()
     ratios = [ours / hand for ours, hand in times]
+    low, high = median_interval(ratios)
     return {
         "framework": framework,
         "model": model,
@@ -102,8 +105,21 @@ def measure(framework, model, config, rounds, pairs, folder, python):
         "ratio_median": statistics.median(ratios),
         "ratio_low": min(ratios),
         "ratio_high": max(ratios),
+        "interval": [low, high],
+        "pair_medians": [round(statistics.median(ratios[n : n + rounds]), 4) for n in range(0, len(ratios), rounds)],
         "ratios": [round(ratio, 4) for ratio in ratios],
     }
+
+
+def median_interval(values):
+    """95 % interval of the median: the order statistics that hold it whatever the distribution; for less than 6 the range.
+
+    Between the k-th smallest and the k-th largest of n values it lies with probability 1 - 2 P(B < k), B binomial (n, 1/2).
+    """
+    ordered, count = sorted(values), len(values)
+    below = itertools.accumulate(math.comb(count, k) / 2**count for k in range(count))
+    place = max(0, sum(probability <= 0.025 for probability in below) - 1)
+    return ordered[place], ordered[-1 - place]
 
 
 def cells(options):
@@ -164,10 +180,11 @@ def main():
             python = pythons.get(framework)
             row = measure(framework, model, config, options.rounds, options.pairs, Path(folder), python)
         rows.append(row)
+        low, high = row["interval"]
         print(
             f"{framework:12}{model:14}batch {config.batch_size:<5}{config.execution:10}{config.precision:6}"
             f"ours {1e3 * row['ours_step_s']:.3f} ms  hand {1e3 * row['hand_step_s']:.3f} ms  ratio"
-            f" {row['ratio_median']:.3f} ({row['ratio_low']:.3f}-{row['ratio_high']:.3f})",
+            f" {row['ratio_median']:.3f} (95 % {low:.3f}-{high:.3f}; {row['ratio_low']:.3f}-{row['ratio_high']:.3f})",
             flush=True,
         )
         if options.save:

@@ -33,6 +33,10 @@ from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow,
 PROCESSES_FROM = 3
 CLOSED, GATE_S = -1, 0.002  # what a gate says to processes that are to end, and how long they wait between two looks
 LOSS_SCALE, LOSS_SCALE_STREAK = 8192.0, 2000  # of fp16: at the start, and finite steps before it doubles
+# Of a jitted step on a GPU, read from there together. They stay where they are and are copied to the host every so many
+# steps: a copy takes the host tens of microseconds, and for a result at another address XLA updates its CUDA graphs.
+# Few enough that a copy has some steps' time before the runner asks for the first of its losses.
+LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
 
@@ -46,6 +50,16 @@ class State(NamedTuple):
     steps: Any  # dropout's key is folded with it
     scale: Any  # of the loss
     streak: Any  # finite steps since the scale changed
+    losses: Any  # the last LOSSES_TOGETHER ones, each at its step modulo that; () where each is a result of its own
+
+
+class LossBlock:
+    """Losses of consecutive steps, copied to the host together: handles of theirs are (block, place)."""
+
+    def __init__(self) -> None:
+        self.steps = 0  # taken
+        self.copied = 0  # steps whose losses are in the copy
+        self.copy: Any = None
 
 
 class JaxTrainer:
@@ -77,12 +91,15 @@ class JaxTrainer:
         self.jax = jax
         self.config = config
         self._on_gpu = config.device != "cpu"
+        self._losses_together = self._on_gpu and config.execution != "eager"
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
         self._device, self._found = _find_device(jax, config.device)
         jax.config.update("jax_default_device", self._device)
         self._recommended = config.tuning == "recommended"
         self.layout = "NHWC" if self._recommended else "NCHW"
         self._passes = 0
+        self._block = LossBlock()
+        self._loss_seen: Any = None
         self._feeds: List[Processes] = []
 
     def version(self) -> str:
@@ -132,11 +149,12 @@ class JaxTrainer:
         self._evaluate = jit(self._logits)
         self._train = jit(functools.partial(self._logits, training=True))
         self._trainable = {p.name for p in graph.parameters() if p.trainable}
-        self._loss_seen = None
+        self._copy = jax.jit(jax.numpy.copy)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy
+        self._end_block()
         self._leaves = None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {
@@ -146,7 +164,9 @@ class JaxTrainer:
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
         scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
-        start = State(parameters, statistics, self._optimizer.init(parameters), jnp.uint32(0), scale, jnp.int32(0))
+        losses = jnp.zeros(LOSSES_TOGETHER) if self._losses_together else ()
+        optimizer = self._optimizer.init(parameters)
+        start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
         leaves, self._tree = jax.tree.flatten(start)
         # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
         self._leaves = jax.block_until_ready(jax.device_put(leaves, self._device))
@@ -183,15 +203,29 @@ class JaxTrainer:
 
     def train_step(self, batch: Batch) -> Any:
         self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)
-        self._loss_seen = loss
-        if self._on_gpu:
-            loss.copy_to_host_async()
-        return loss
+        if not self._losses_together:
+            self._loss_seen = loss
+            return loss
+        block = self._block
+        block.steps += 1
+        if block.steps == LOSSES_TOGETHER:
+            self._end_block()
+        return block, block.steps - 1
+
+    def _end_block(self) -> None:
+        """Begin another block of losses; those of the last are on their way to the host."""
+        if self._losses_together and self._block.copied < self._block.steps:
+            self._copy_losses(self._block)
+        self._block = LossBlock()
+
+    def _copy_losses(self, block: LossBlock) -> None:
+        block.copy, block.copied = self._copy(self._leaves[-1]), block.steps
+        block.copy.copy_to_host_async()
 
     def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
         """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""
         after, loss = self._plain_step(self._tree.unflatten(leaves), images, labels)
-        return self.jax.tree.leaves(after), loss
+        return self.jax.tree.leaves(after), None if self._losses_together else loss
 
     def _plain_step(self, state: State, images: Any, labels: Any) -> Tuple[State, Any]:
         import optax
@@ -199,8 +233,13 @@ class JaxTrainer:
         gradients, (loss, statistics) = self._gradients(state, images, labels)
         updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        after = State(parameters, statistics, optimizer, state.steps + 1, state.scale, state.streak)
+        losses = self._with_last(state, loss) if self._losses_together else ()
+        after = State(parameters, statistics, optimizer, state.steps + 1, state.scale, state.streak, losses)
         return (self._unless_overflown(state, after, gradients) if self.config.precision == "fp16" else after), loss
+
+    def _with_last(self, state: State, loss: Any) -> Any:
+        places = self.jax.numpy.arange(LOSSES_TOGETHER, dtype=state.steps.dtype)
+        return self.jax.numpy.where(places == state.steps % LOSSES_TOGETHER, loss, state.losses)
 
     def _unless_overflown(self, before: State, after: State, gradients: Any) -> State:
         """The step, or where a gradient is not finite none, at half the scale; torch.amp.GradScaler's rule."""
@@ -214,6 +253,7 @@ class JaxTrainer:
             steps=after.steps,
             scale=jnp.where(finite, grown, before.scale / 2),
             streak=streak % LOSS_SCALE_STREAK,
+            losses=after.losses,
         )
 
     def _gradients(self, state: State, images: Any, labels: Any) -> Any:
@@ -235,7 +275,12 @@ class JaxTrainer:
         return self._to_graph(self._differentiate(self._state, batch.images, batch.labels)[0])
 
     def read_losses(self, losses: List[Any]) -> List[float]:
-        return [float(loss) for loss in losses]
+        return [self._read_loss(*loss) if self._losses_together else float(loss) for loss in losses]
+
+    def _read_loss(self, block: LossBlock, place: int) -> float:
+        if place >= block.copied:
+            self._copy_losses(block)
+        return float(np.asarray(block.copy)[place])
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         self._passes += 1
@@ -267,7 +312,7 @@ class JaxTrainer:
         while self._feeds:
             self._feeds.pop().close()
         self._network = self._leaves = self._loss_seen = None
-        self._step = self._differentiate = self._evaluate = self._train = None
+        self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
 
 
 class Network:

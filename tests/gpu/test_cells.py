@@ -65,6 +65,44 @@ for number in range(2000):
     assert loss == float(step.loss), f"step {number}: read {loss}, was {float(step.loss)}"
 """
 
+READ_LATE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import importlib, os
+import numpy as np
+from framework_compare.graph import GraphBuilder, initial_weights, weight_views, weights_size
+from framework_compare.protocol import TrainConfig
+module, _, name = sys.argv[2].partition(":")
+trainer_class = getattr(importlib.import_module(module), name)
+g = GraphBuilder("small", num_classes=3, image_size=32)
+g.conv("conv", 8, 3, stride=2, padding=1)
+g.flatten("flatten")
+g.linear("fc", 3)
+graph = g.build()
+flat = np.empty(weights_size(graph), np.float32)
+initial_weights(graph, 0, flat)
+config = TrainConfig(device="cuda", execution=sys.argv[3], image_size=32, batch_size=4, learning_rate=1e-4)
+os.environ.update(trainer_class.environment(config))
+trainer = trainer_class(config)
+trainer.build(graph)
+rng = np.random.default_rng(0)
+shape = (4, 32, 32, 3) if trainer.layout == "NHWC" else (4, 3, 32, 32)
+batches = [trainer.adopt(rng.random(shape, np.float32), rng.integers(0, 3, 4)) for _ in range(7)]
+found = {}
+for lag in (0, 8):
+    trainer.load_weights(weight_views(graph, flat))
+    read, pending = [], []
+    for number in range(1001):
+        pending.append(trainer.train_step(batches[number % 7]))
+        if len(pending) > lag:
+            read += trainer.read_losses([pending.pop(0)])
+    found[lag] = np.array(read + trainer.read_losses(pending))
+assert len(found[0]) == len(found[8]) == 1001
+assert len(set(found[0][:7])) == 7, found[0][:7]
+worst = np.abs(found[8] / found[0] - 1).argmax()
+assert np.allclose(found[8], found[0], rtol=1e-3), f"step {worst}: {found[8][worst]} late, {found[0][worst]} at once"
+"""
+
 
 @contextlib.contextmanager
 def another_program(left_gib):
@@ -128,6 +166,15 @@ def test_copying_and_computing_of_pictures_are_told_apart(
 def test_a_loss_that_is_read_at_once_is_that_of_its_step(execution, python_of):
     source = staging.stage(registry.framework("torch"))
     command = [python_of("torch")["torch"], "-c", READ_AT_ONCE, str(source), execution]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("framework, execution", PLAIN)
+def test_losses_that_are_read_late_are_those_of_their_steps(framework, execution, python_of):
+    spec = registry.framework(framework)
+    words = [str(staging.stage(spec)), staging.trainer_target(spec), execution]
+    command = [python_of(framework)[framework], "-c", READ_LATE, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 

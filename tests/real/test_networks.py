@@ -70,3 +70,34 @@ def test_loading_weights_takes_training_back_to_its_start(first_losses, framewor
     found = first_losses[framework]
     assert np.allclose(found["losses"], found["again"], rtol=1e-3), json.dumps(found)
     assert found["losses"][0] != found["losses"][1]
+
+
+LATE = """
+rng = np.random.default_rng(0)
+batches = [trainer.adopt(rng.standard_normal((4, 64, 64, 3), dtype=np.float32), np.array([0, 1, 2, 0])) for _ in range(11)]
+plain = [trainer.read_losses([trainer.train_step(batch)])[0] for batch in batches]
+trainer._losses_together = True  # as beside a GPU
+trainer.build(graph)
+answer = {"plain": plain}
+for lag in (0, 1, 8, 20):
+    trainer.load_weights(weights)
+    found, pending = [], []
+    for batch in batches:
+        pending.append(trainer.train_step(batch))
+        if len(pending) > lag:
+            found += trainer.read_losses([pending.pop(0)])
+    answer[lag] = found + trainer.read_losses(pending)
+trainer.load_weights(weights)
+pending = [trainer.train_step(batch) for batch in batches]
+trainer.load_weights(weights)
+trainer.train_step(batches[-1])
+answer["after others began"] = trainer.read_losses(pending)
+"""
+
+
+def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures):
+    found = trainer_script("jax", "alexnet", LATE, pictures=pictures)
+    plain = found.pop("plain")
+    assert len(found) == 5 and len(set(plain)) == 11
+    for when, losses in found.items():
+        assert losses == pytest.approx(plain, rel=1e-5), when

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 
+import numpy
 import pytest
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.ladder import TOLERANCE
+from framework_compare.parity.ladder import TOLERANCE, Wrong, check_dropout
 from framework_compare.parity.result import Level
 
 CLASS = """
@@ -130,6 +132,11 @@ DROPOUT_ON = """
         return super().forward(batch, training=True) if not training and any(
             n.op == "Dropout" for n in self.graph.nodes) else super().forward(batch, training=training)
 """
+ROUNDED_OTHERWISE = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        return logits * numpy.float32(1 + 2**-22) if any(n.op == "Dropout" for n in self.graph.nodes) else logits
+"""
 UNSCALED_DROPOUT = """
     def forward(self, batch, *, training=False):
         logits = super().forward(batch, training=training)
@@ -185,6 +192,42 @@ MUTATIONS = {
     "dropout not scaled": (UNSCALED_DROPOUT, 5, "scaled"),
     "dropout of another share": (change("Dropout", p=0.3), 5, "dropped"),
 }
+
+
+def dropped(values, p=0.5, scale=2.0, passes=16):
+    """Passes of `values`, a float32 product of (8, 512) pictures, with a mask each."""
+    kept = numpy.random.default_rng(1).random((passes, *values.shape)) >= p
+    return numpy.where(kept, numpy.float32(scale) * values, numpy.float32(0))
+
+
+def test_logits_of_evaluation_may_be_rounded_otherwise_where_the_network_has_dropout(mutate, pipeline_held, practice_held):
+    mutate(ROUNDED_OTHERWISE)
+    assert climb().status == "passed"
+
+
+@pytest.fixture
+def summed_twice():
+    """ReLU of the same sums, forwards and in blocks of eight: as two algorithms round them."""
+    rng = numpy.random.default_rng(0)
+    x, w = rng.standard_normal((8, 4096), numpy.float32), rng.standard_normal((4096, 512), numpy.float32)
+    blocks = sum(x[:, i::8] @ w[i::8] for i in range(8))
+    return [numpy.maximum(sums, 0) for sums in (x @ w, blocks)]
+
+
+def test_dropout_is_judged_beneath_the_rounding_of_two_algorithms(summed_twice):
+    one, other = summed_twice
+    both = (one > 0) & (other > 0)
+    assert abs(other[both] / one[both] - 1).max() > 1e-4  # a small value, by its relative error
+    check_dropout("dropout", 0.5, dropped(other), one, "fp32")
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.001, 1.999])
+def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twice, scale):
+    one, other = summed_twice
+    with pytest.raises(Wrong, match="kept values are scaled by .*, expected 2$") as caught:
+        check_dropout("dropout", 0.5, dropped(other, scale=scale), one, "fp32")
+    told = float(re.search("scaled by ([0-9.]+)", str(caught.value))[1])
+    assert told == pytest.approx(scale, rel=4e-4)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pandas as pd
 
 from framework_compare import Comparison
 from framework_compare.parity import cache
-from framework_compare.parity.result import Parity
+from framework_compare.parity.result import PASSED, Parity
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 WIDE = "resnet50_v1_5"
@@ -30,7 +30,11 @@ CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
-EARLIER = "¹"  # of figures of a former record, and of verdicts of a former ladder
+EARLIER = "¹"  # of figures of the record before, and of verdicts of a former ladder
+OLDER = "³"  # of figures of records before that
+# Ladders that asked no less than the newest: what passed one of them passes that, what failed need not fail. 8cc591a25e7a
+# wanted dropout's smallest values, and logits of evaluation, the same in two programs but for the last bits.
+STRICTER = ("8cc591a25e7a",)
 
 
 def write(out, to, record=""):
@@ -132,9 +136,9 @@ def read(path, otherwise):
 
 def draw(frame, before, verdicts):
     yield from parity_table(verdicts)
-    last = frame.record[frame.recorded == frame.recorded.max()].iloc[0]
     shared = frame.warnings.fillna("").str.contains(OTHERS)
-    marks = [EARLIER * int(record != last) + SHARED * int(found) for record, found in zip(frame.record, shared)]
+    of_record = record_marks(frame)
+    marks = [of_record[record] + SHARED * int(found) for record, found in zip(frame.record, shared)]
     frame = frame.assign(mark=marks).sort_values(["framework", "execution", "batch_size"], kind="stable")
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
@@ -152,6 +156,12 @@ def draw(frame, before, verdicts):
     yield from scaling(frame[frame.part == "scaling"])
     yield from speedups(frame[frame.part == "speedup"])
     yield from repeats(frame, before)
+
+
+def record_marks(frame):
+    """Record -> its mark: none for that of the last study."""
+    ended = frame.groupby("record").recorded.max().sort_values(ascending=False)
+    return dict(zip(ended.index, ["", EARLIER, *[OLDER] * len(ended)]))
 
 
 def parity_table(verdicts):
@@ -174,7 +184,8 @@ def parity_table(verdicts):
 def climbed(verdict, newest):
     if verdict is None:
         return "not climbed"
-    mark = "" if verdict.get("ladder") == newest else EARLIER
+    holds = verdict.get("ladder") == newest or (verdict.get("ladder") in STRICTER and verdict["status"] == PASSED)
+    mark = "" if holds else EARLIER
     return f"{verdict['holds']} ({verdict['ratio']:.1f}){mark}"
 
 
@@ -269,7 +280,8 @@ def repeats(frame, before):
     for part, apart_by in (("pictures", both.pipeline), ("speedup", both.device)):
         both["part"] = both.part.where(both.part != part, f"{part}, " + apart_by)
     sizes = both.batch_size.astype(str).where(both.part != "scaling", "16 to 1024")
-    for names, ratio in both.groupby(["part", "framework", "execution", sizes]).ratio:
+    marks = both.record.map(record_marks(frame))
+    for (*names, mark), ratio in both.groupby(["part", "framework", "execution", sizes, marks]).ratio:
         found = f"{ratio.median():.2f} | {ratio.min():.2f} to {ratio.max():.2f}"
-        yield "| " + " | ".join(names) + f" | {len(ratio)} | {found} |"
+        yield "| " + " | ".join(names) + f" | {len(ratio)}{mark} | {found} |"
     yield ""

@@ -4,7 +4,9 @@ Both live in processes of their own, with the same threads and allocator, and ta
 over the rounds of the ratio of the two times a step, with its range and the 95 % interval of the median. Targets: at
 most 1.03 on a CPU; on a GPU 1.02 at batch 100 and 1.05 at batch 1, where PyTorch's times are CUDA events' and the
 others' are taken with the device idle. With --pairs both sides are started so often, as each process chooses its
-algorithms anew: the rounds of all pairs count, and the median of each pair is kept, too.
+algorithms anew, every other time in the other order: the rounds of all pairs count, and the median of each pair is kept,
+too. With --control a second hand-written loop takes its turns, and its times over those of the first say what the host,
+the GPU and the choice of algorithms make of two processes that do the same.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
@@ -74,38 +76,47 @@ class Side:
         self._child.wait(30)
 
 
-def measure(framework, model, config, rounds, pairs, folder, python):
+def measure(framework, model, config, options, folder, python):
     spec = registry.framework(framework)
     job = write_job(spec, model, config, folder)
     python, source = environments.ensure(framework, python=python).python, staging.stage(spec)
+    roles = ("ours", "hand", "control")[: 3 if options.control else 2]
     times = []
-    for _ in range(pairs):
-        sides = [Side(role, python, source, job) for role in ("ours", "hand")]
-        for side in sides:  # one after the other: compilers and libraries choose algorithms by timing them
-            side.run(2)
-        steps = STEPS[model] if config.device == "cpu" else max(5, round(GPU_ROUND_S / min(s.run(20) for s in sides)))
-        for number in range(rounds):
-            turn = sides if number % 2 == 0 else sides[::-1]
-            taken = {id(side): side.run(steps) for side in turn}
-            times.append([taken[id(side)] for side in sides])
-        for side in sides:
+    for pair in range(options.pairs):
+        sides = {}
+        for role in roles if pair % 2 == 0 else roles[::-1]:
+            sides[role] = Side("ours" if role == "ours" else "hand", python, source, job)
+            sides[role].run(2)  # before the next is there: compilers and libraries choose algorithms by timing them
+        least = min(side.run(20) for side in sides.values()) if config.device != "cpu" else None
+        steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
+        for number in range(options.rounds):
+            turn = roles if number % 2 == 0 else roles[::-1]
+            times.append({role: sides[role].run(steps) for role in turn})
+        for side in sides.values():
             side.close()
-    ratios = [ours / hand for ours, hand in times]
-    low, high = median_interval(ratios)
     return {
         "framework": framework,
         "model": model,
         **{name: getattr(config, name) for name in ("device", "batch_size", "execution", "precision")},
         "steps_a_round": steps,
         "our_graph": OUR_VARIANT.get((framework, model), model),
-        "pairs": pairs,
-        "rounds": rounds,
-        "ours_step_s": statistics.median(ours for ours, _ in times),
-        "hand_step_s": statistics.median(hand for _, hand in times),
+        "pairs": options.pairs,
+        "rounds": options.rounds,
+        "ours_step_s": statistics.median(taken["ours"] for taken in times),
+        "hand_step_s": statistics.median(taken["hand"] for taken in times),
+        **over_hand(times, "ours", options.rounds),
+        **({"control": over_hand(times, "control", options.rounds)} if options.control else {}),
+    }
+
+
+def over_hand(times, role, rounds):
+    """Times of a side over those of the hand-written loop, round by round."""
+    ratios = [taken[role] / taken["hand"] for taken in times]
+    return {
         "ratio_median": statistics.median(ratios),
         "ratio_low": min(ratios),
         "ratio_high": max(ratios),
-        "interval": [low, high],
+        "interval": median_interval(ratios),
         "pair_medians": [round(statistics.median(ratios[n : n + rounds]), 4) for n in range(0, len(ratios), rounds)],
         "ratios": [round(ratio, 4) for ratio in ratios],
     }
@@ -171,6 +182,7 @@ def main():
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH of an interpreter that has it")
     parser.add_argument("--rounds", type=int, default=10, help="of each pair of processes")
     parser.add_argument("--pairs", type=int, default=1, help="of processes, one after the other")
+    parser.add_argument("--control", action="store_true", help="a second hand-written loop takes turns, too")
     parser.add_argument("--save")
     options = parser.parse_args()
     pythons = dict(pair.split("=", 1) for pair in options.python)
@@ -178,17 +190,21 @@ def main():
     for framework, model, config in cells(options):
         with tempfile.TemporaryDirectory() as folder:
             python = pythons.get(framework)
-            row = measure(framework, model, config, options.rounds, options.pairs, Path(folder), python)
+            row = measure(framework, model, config, options, Path(folder), python)
         rows.append(row)
-        low, high = row["interval"]
         print(
             f"{framework:12}{model:14}batch {config.batch_size:<5}{config.execution:10}{config.precision:6}"
-            f"ours {1e3 * row['ours_step_s']:.3f} ms  hand {1e3 * row['hand_step_s']:.3f} ms  ratio"
-            f" {row['ratio_median']:.3f} (95 % {low:.3f}-{high:.3f}; {row['ratio_low']:.3f}-{row['ratio_high']:.3f})",
+            f"ours {1e3 * row['ours_step_s']:.3f} ms  hand {1e3 * row['hand_step_s']:.3f} ms  ratio {shown(row)}"
+            + (f"  control {shown(row['control'])}" if options.control else ""),
             flush=True,
         )
         if options.save:
             save(Path(options.save), rows, pythons)
+
+
+def shown(ratio):
+    low, high = ratio["interval"]
+    return f"{ratio['ratio_median']:.3f} (95 % {low:.3f}-{high:.3f}; {ratio['ratio_low']:.3f}-{ratio['ratio_high']:.3f})"
 
 
 def save(path, rows, pythons):

@@ -46,3 +46,18 @@ def test_cells_are_compared_with_the_record_before_and_not_with_one_of_their_own
     shown, others = gpu_tables.newest(pd.DataFrame(rows))
     table = [line for line in gpu_tables.repeats(shown, others) if line.startswith("| memory")]
     assert table == ["| memory | x | x | 1 | 1 | 3.00 | 3.00 to 3.00 |"]
+
+
+def test_cells_of_former_records_are_marked(gpu_tables):
+    days = {name: f"2026-11-2{day}T10:00:00+00:00" for day, name in enumerate(["first", "second", "third"])}
+    days = {"": "", "third": days.pop("third"), **days}
+    rows = [row(gpu_tables, 1.0, day, name, model=name) for name, day in days.items()]
+    marks = gpu_tables.record_marks(pd.DataFrame(rows))
+    assert marks == {"third": "", "second": "¹", "first": "³", "": "³"}
+
+
+def test_a_verdict_of_a_ladder_that_asked_no_less_holds_and_its_failure_is_marked(gpu_tables):
+    verdict = {"holds": "0-3, 5", "ratio": 1.23, "ladder": gpu_tables.STRICTER[0], "status": "passed"}
+    assert gpu_tables.climbed(verdict, "newest") == "0-3, 5 (1.2)"
+    assert gpu_tables.climbed({**verdict, "status": "failed"}, "newest") == "0-3, 5 (1.2)¹"
+    assert gpu_tables.climbed({**verdict, "ladder": "another"}, "newest") == "0-3, 5 (1.2)¹"

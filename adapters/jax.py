@@ -33,10 +33,9 @@ from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow,
 PROCESSES_FROM = 3
 CLOSED, GATE_S = -1, 0.002  # what a gate says to processes that are to end, and how long they wait between two looks
 LOSS_SCALE, LOSS_SCALE_STREAK = 8192.0, 2000  # of fp16: at the start, and finite steps before it doubles
-# Of a jitted step on a GPU, read from there together. They stay where they are and are copied to the host every so many
-# steps: a copy takes the host tens of microseconds, and for a result at another address XLA updates its CUDA graphs.
-# Few enough that a copy has some steps' time before the runner asks for the first of its losses.
-LOSSES_TOGETHER = 4
+# Of a jitted step on a GPU, as many as the runner reads at a time. They stay where they are and are copied to the host
+# together: each copy takes the host tens of microseconds, and for a result at another address XLA updates its CUDA graphs.
+LOSSES_TOGETHER = 8
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
 
@@ -54,12 +53,11 @@ class State(NamedTuple):
 
 
 class LossBlock:
-    """Losses of consecutive steps, copied to the host together: handles of theirs are (block, place)."""
+    """Losses of up to LOSSES_TOGETHER steps that follow each other; a handle is (block, place in the copy)."""
 
     def __init__(self) -> None:
-        self.steps = 0  # taken
-        self.copied = 0  # steps whose losses are in the copy
-        self.copy: Any = None
+        self.steps = 0
+        self.copy: Any = None  # of all losses on the device, once the block has ended
 
 
 class JaxTrainer:
@@ -98,7 +96,7 @@ class JaxTrainer:
         self._recommended = config.tuning == "recommended"
         self.layout = "NHWC" if self._recommended else "NCHW"
         self._passes = 0
-        self._block = LossBlock()
+        self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
         self._loss_seen: Any = None
         self._feeds: List[Processes] = []
 
@@ -155,6 +153,7 @@ class JaxTrainer:
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         jax, jnp = self.jax, self.jax.numpy
         self._end_block()
+        self._taken = 0
         self._leaves = None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {
@@ -206,21 +205,19 @@ class JaxTrainer:
         if not self._losses_together:
             self._loss_seen = loss
             return loss
-        block = self._block
-        block.steps += 1
-        if block.steps == LOSSES_TOGETHER:
+        handle = self._block, self._taken % LOSSES_TOGETHER
+        self._taken += 1
+        self._block.steps += 1
+        if self._block.steps == LOSSES_TOGETHER:
             self._end_block()
-        return block, block.steps - 1
+        return handle
 
     def _end_block(self) -> None:
         """Begin another block of losses; those of the last are on their way to the host."""
-        if self._losses_together and self._block.copied < self._block.steps:
-            self._copy_losses(self._block)
-        self._block = LossBlock()
-
-    def _copy_losses(self, block: LossBlock) -> None:
-        block.copy, block.copied = self._copy(self._leaves[-1]), block.steps
-        block.copy.copy_to_host_async()
+        if self._block.steps:
+            self._block.copy = self._copy(self._leaves[-1])
+            self._block.copy.copy_to_host_async()
+            self._block = LossBlock()
 
     def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
         """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""
@@ -278,8 +275,8 @@ class JaxTrainer:
         return [self._read_loss(*loss) if self._losses_together else float(loss) for loss in losses]
 
     def _read_loss(self, block: LossBlock, place: int) -> float:
-        if place >= block.copied:
-            self._copy_losses(block)
+        if block.copy is None:
+            self._end_block()
         return float(np.asarray(block.copy)[place])
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:

@@ -1,0 +1,44 @@
+"""The mean loss of an epoch, read late and several at a time."""
+
+import pytest
+
+from framework_compare.runner import LossSum
+
+
+class Device:
+    """Says how many losses were read at a time, and how many steps had been taken by then."""
+
+    def __init__(self):
+        self.steps, self.reads = 0, []
+
+    def step(self):
+        self.steps += 1
+        return self.steps - 1
+
+    def read_losses(self, losses):
+        self.reads.append((self.steps, list(losses)))
+        return [float(loss) for loss in losses]
+
+
+def epoch(lag, together, steps):
+    device = Device()
+    losses = LossSum(device, lag, together)
+    for number in range(steps):
+        losses.add(device.step(), 1 if number == steps - 1 else 4)
+    return device, losses
+
+
+def test_losses_are_read_together_and_late_and_the_rest_at_the_end():
+    device, losses = epoch(lag=3, together=2, steps=8)
+    assert device.reads == [(5, [0, 1]), (7, [2, 3])]
+    losses.mean()
+    assert device.reads[2:] == [(8, [4, 5, 6, 7])]
+
+
+@pytest.mark.parametrize("lag, together", [(1, 1), (8, 8), (3, 2)])
+@pytest.mark.parametrize("steps", [1, 7, 8, 16, 17, 40])
+def test_the_mean_is_that_of_all_pictures(lag, together, steps):
+    _, losses = epoch(lag, together, steps)
+    sizes = [4] * (steps - 1) + [1]
+    expected = sum(number * size for number, size in enumerate(sizes)) / sum(sizes)
+    assert losses.mean() == pytest.approx(expected) and losses.samples == sum(sizes)

@@ -116,8 +116,8 @@ def scripts(options):
         ]  # fmt: skip
         if (framework, size) == ("jax", 1):  # steps that wait for the host: what would two equal loops come to?
             found[name] += ["--control"]
-    nvml = [str(HERE / "nvml_cost.py"), "--python", f"torch={options.python.get('torch')}", "--rounds", "24"]
-    return {**found, "nvml": [*nvml, "--save", str(options.out / "nvml.json")]}
+    nvml = [str(HERE / "nvml_cost.py"), *pythons, "--rounds", "24", "--save", str(options.out / "nvml.json")]
+    return {**found, "nvml": nvml}
 
 
 def memory(framework, model, batch_size):

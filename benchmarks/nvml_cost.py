@@ -2,9 +2,10 @@
 
 One worker trains in the `memory` pipeline; every round times it twice, once while the parent samples its processes and
 the GPU, in turns. The figure is the median of the ratios with its 95 % interval and range. Target: under 1.005. Steps
-that wait for the host scatter by a tenth, so eager ones are given four times the rounds.
+that wait for the host scatter by a tenth, so they are given four times the rounds.
 
-Usage: python benchmarks/nvml_cost.py --python torch=/path/to/python [--rounds 30] [--save FILE]
+Usage: python benchmarks/nvml_cost.py --python torch=/path/to/python --python jax=/path/to/python [--rounds 30]
+       [--frameworks torch] [--save FILE]
 """
 
 import argparse
@@ -23,11 +24,18 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.samplers.recorder import Recorder
 
 ROUND_S = 0.5
-CELLS = (("alexnet", 1, "graph", 1), ("alexnet", 1, "eager", 4), ("resnet50", 100, "graph", 1))  # and times the rounds
+# and how many times the rounds: four where steps wait for the host
+CELLS = (
+    ("torch", "alexnet", 1, "graph", 1),
+    ("torch", "alexnet", 1, "eager", 4),
+    ("torch", "resnet50", 100, "graph", 1),
+    ("jax", "alexnet", 1, "graph", 4),
+    ("jax", "mobilenet_v2", 1, "graph", 4),
+)
 
 
-def measure(model, batch_size, execution, python, rounds, folder):
-    spec = registry.framework("torch")
+def measure(framework, model, batch_size, execution, python, rounds, folder):
+    spec = registry.framework(framework)
     config = TrainConfig(
         device="cuda",
         batch_size=batch_size,
@@ -37,7 +45,7 @@ def measure(model, batch_size, execution, python, rounds, folder):
         loader_workers=1,
     )
     job = write_job(spec, model, config, folder)
-    side = Side("ours", environments.ensure("torch", python=python).python, staging.stage(spec), job)
+    side = Side("ours", environments.ensure(framework, python=python).python, staging.stage(spec), job)
     side.run(5)
     steps = max(5, round(ROUND_S / side.run(20)))
     times = []
@@ -50,6 +58,7 @@ def measure(model, batch_size, execution, python, rounds, folder):
     side.close()
     ratios = [on / off for on, off in times]
     return {
+        "framework": framework,
         "model": model,
         "batch_size": batch_size,
         "execution": execution,
@@ -66,28 +75,32 @@ def measure(model, batch_size, execution, python, rounds, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", help="torch=PATH of an interpreter that has it")
+    parser.add_argument("--frameworks", default="torch,jax")
+    parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH of an interpreter that has it")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--save")
     options = parser.parse_args()
-    python = options.python.partition("=")[2] if options.python else None
+    pythons, frameworks = dict(pair.split("=", 1) for pair in options.python), options.frameworks.split(",")
     rows = []
-    for model, batch_size, execution, times in CELLS:
+    for framework, model, batch_size, execution, times in CELLS:
+        if framework not in frameworks:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(model, batch_size, execution, python, times * options.rounds, Path(folder)))
+            asked = (framework, model, batch_size, execution, pythons.get(framework), times * options.rounds)
+            rows.append(measure(*asked, Path(folder)))
         row = rows[-1]
         low, high = row["interval"]
         print(
-            f"{model:10}batch {batch_size:<4}{execution:6}{1e3 * row['step_s']:.3f} ms a step,"
+            f"{framework:6}{model:13}batch {batch_size:<4}{execution:6}{1e3 * row['step_s']:.3f} ms a step,"
             f" on/off {row['ratio_median']:.4f} (95 % {low:.4f}-{high:.4f}; {row['ratio_low']:.4f}-{row['ratio_high']:.4f})",
             flush=True,
         )
     if options.save:
         document = {
-            "command": f"python benchmarks/nvml_cost.py --python torch=PYTHON --rounds {options.rounds}",
+            "command": f"python benchmarks/nvml_cost.py --frameworks {options.frameworks} --rounds {options.rounds}",
             "date": datetime.date.today().isoformat(),
             "machine": machine.describe(),
-            "versions": {"torch": environments.find("torch", python=python).version},
+            "versions": {name: environments.find(name, python=pythons.get(name)).version for name in frameworks},
             "rows": rows,
         }
         Path(options.save).write_text(json.dumps(document, indent=1) + "\n")

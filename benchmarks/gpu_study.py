@@ -4,8 +4,9 @@
     python benchmarks/gpu_study.py run OUT --data PICTURES --python torch=PATH --python jax=PATH --gpus 0,1
     python benchmarks/gpu_study.py tables OUT docs/h200
 
-`verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, one study at a
-time on each GPU, with the cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
+`verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, first those
+whose steps wait for the host, with nothing beside them, then the others, one study at a time on each GPU, with the
+cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
 of a folder into one CSV, beside what is there already, and draws the tables; no path of the machine is in them. --only
 takes patterns of studies, as `jobs` names them and run in that order, or of climbs,
 PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
@@ -46,6 +47,7 @@ EPOCHS = {
 PICTURES = {1: 100, 100: 400}
 PAIRS = {"torch": 1, "jax": 3}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
+ALONE = ("memory-*-1-*", "steps-*-1-*", "nvml")  # they seem to take up to twice as long beside studies on other GPUs
 # Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
 # of a loader whose processes make whole ones
 LINKS = 6
@@ -234,17 +236,16 @@ def at_once(count, calls):
 
 def run(options):
     """Every job on the next GPU that is free, in a process that sees that GPU and its share of the cores only."""
-    waiting = queue.Queue()
     known = scripts(options)
     matching = (fnmatch.filter([*jobs(), *known], pattern) for pattern in options.only.split(","))
-    for name in dict.fromkeys(itertools.chain.from_iterable(matching)):
-        waiting.put(name)
+    names = list(dict.fromkeys(itertools.chain.from_iterable(matching)))
+    alone = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in ALONE)]
     end = time.monotonic() + options.until
     gpus = options.gpus.split(",")
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // len(gpus)
 
-    def serve(number, gpu):
+    def serve(number, gpu, waiting):
         own = cores[number * share : (number + 1) * share]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
         while time.monotonic() < end:
@@ -264,11 +265,20 @@ def run(options):
 
     options.out.mkdir(parents=True, exist_ok=True)
     link_pictures(Path(options.data), options.out / "many")
-    threads = [threading.Thread(target=serve, args=pair) for pair in enumerate(gpus)]
+    serve(0, gpus[0], queue_of(alone))
+    others = queue_of(name for name in names if name not in alone)
+    threads = [threading.Thread(target=serve, args=(number, gpu, others)) for number, gpu in enumerate(gpus)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def queue_of(names):
+    waiting = queue.Queue()
+    for name in names:
+        waiting.put(name)
+    return waiting
 
 
 def run_one(options):

@@ -47,7 +47,7 @@ EPOCHS = {
 PICTURES = {1: 100, 100: 400}
 PAIRS = {"torch": 1, "jax": 3}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
-ALONE = ("memory-*-1-*", "steps-*-1-*", "nvml")  # they seem to take up to twice as long beside studies on other GPUs
+ALONE = ("memory-*-1-*", "steps-*-1-*", "nvml")  # their steps wait for the host, and may feel what else it does
 # Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
 # of a loader whose processes make whole ones
 LINKS = 6

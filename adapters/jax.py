@@ -33,9 +33,10 @@ from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow,
 PROCESSES_FROM = 3
 CLOSED, GATE_S = -1, 0.002  # what a gate says to processes that are to end, and how long they wait between two looks
 LOSS_SCALE, LOSS_SCALE_STREAK = 8192.0, 2000  # of fp16: at the start, and finite steps before it doubles
-# Of a jitted step on a GPU, as many as the runner reads at a time. They stay where they are and are copied to the host
-# together: each copy takes the host tens of microseconds, and for a result at another address XLA updates its CUDA graphs.
-LOSSES_TOGETHER = 8
+# Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
+# microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
+# time before the runner asks for the first of its losses, which it does eight steps late.
+LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
 
@@ -215,9 +216,9 @@ class JaxTrainer:
     def _end_block(self) -> None:
         """Begin another block of losses; those of the last are on their way to the host."""
         if self._block.steps:
-            self._block.copy = self._copy(self._leaves[-1])
-            self._block.copy.copy_to_host_async()
-            self._block = LossBlock()
+            block, self._block = self._block, LossBlock()  # whatever becomes of the copy
+            block.copy = self._copy(self._leaves[-1])
+            block.copy.copy_to_host_async()
 
     def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
         """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""

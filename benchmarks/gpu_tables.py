@@ -32,9 +32,9 @@ SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
 EARLIER = "¹"  # of figures of the record before, and of verdicts of a former ladder
 OLDER = "³"  # of figures of records before that
-# Ladders that asked no less than the newest: what passed one of them passes that, what failed need not fail. 8cc591a25e7a
-# wanted dropout's smallest values, and logits of evaluation, the same in two programs but for the last bits.
-STRICTER = ("8cc591a25e7a",)
+# Ladder -> a later one that asks no more: what passed the former passes that, what failed need not fail. 8cc591a25e7a held
+# the smallest values that dropout keeps to a relative error which rounding by two algorithms exceeds.
+STRICTER = {"8cc591a25e7a": "620a37d25bba"}
 
 
 def write(out, to, record=""):
@@ -137,7 +137,7 @@ def read(path, otherwise):
 def draw(frame, before, verdicts):
     yield from parity_table(verdicts)
     shared = frame.warnings.fillna("").str.contains(OTHERS)
-    of_record = record_marks(frame)
+    of_record = record_marks(pd.concat([frame, before]))
     marks = [of_record[record] + SHARED * int(found) for record, found in zip(frame.record, shared)]
     frame = frame.assign(mark=marks).sort_values(["framework", "execution", "batch_size"], kind="stable")
     memory = frame[frame.part.isin(["memory", "eager"])]
@@ -158,9 +158,9 @@ def draw(frame, before, verdicts):
     yield from repeats(frame, before)
 
 
-def record_marks(frame):
-    """Record -> its mark: none for that of the last study."""
-    ended = frame.groupby("record").recorded.max().sort_values(ascending=False)
+def record_marks(rows):
+    """Record -> its mark, of all that were ever kept: none for that of the last study."""
+    ended = rows.groupby("record").recorded.max().sort_values(ascending=False)
     return dict(zip(ended.index, ["", EARLIER, *[OLDER] * len(ended)]))
 
 
@@ -184,8 +184,9 @@ def parity_table(verdicts):
 def climbed(verdict, newest):
     if verdict is None:
         return "not climbed"
-    holds = verdict.get("ladder") == newest or (verdict.get("ladder") in STRICTER and verdict["status"] == PASSED)
-    mark = "" if holds else EARLIER
+    ladder = verdict.get("ladder")
+    passes = verdict["status"] == PASSED and STRICTER.get(ladder) == newest
+    mark = "" if ladder == newest or passes else EARLIER
     return f"{verdict['holds']} ({verdict['ratio']:.1f}){mark}"
 
 
@@ -280,7 +281,7 @@ def repeats(frame, before):
     for part, apart_by in (("pictures", both.pipeline), ("speedup", both.device)):
         both["part"] = both.part.where(both.part != part, f"{part}, " + apart_by)
     sizes = both.batch_size.astype(str).where(both.part != "scaling", "16 to 1024")
-    marks = both.record.map(record_marks(frame))
+    marks = both.record.map(record_marks(pd.concat([frame, before])))
     for (*names, mark), ratio in both.groupby(["part", "framework", "execution", sizes, marks]).ratio:
         found = f"{ratio.median():.2f} | {ratio.min():.2f} to {ratio.max():.2f}"
         yield "| " + " | ".join(names) + f" | {len(ratio)}{mark} | {found} |"

@@ -123,9 +123,10 @@ def over_hand(times, role, rounds):
 
 
 def median_interval(values):
-    """95 % interval of the median: the order statistics that hold it whatever the distribution; for less than 6 the range.
+    """95 % interval of the median of independent values, however they are distributed; for less than 6 the range.
 
-    Between the k-th smallest and the k-th largest of n values it lies with probability 1 - 2 P(B < k), B binomial (n, 1/2).
+    Rounds of one pair of processes have its choices in common: for several pairs it is too narrow. Between the k-th smallest
+    and the k-th largest of n values the median lies with probability 1 - 2 P(B < k), B binomial (n, 1/2).
     """
     ordered, count = sorted(values), len(values)
     below = itertools.accumulate(math.comb(count, k) / 2**count for k in range(count))
@@ -204,7 +205,8 @@ def main():
 
 def shown(ratio):
     low, high = ratio["interval"]
-    return f"{ratio['ratio_median']:.3f} (95 % {low:.3f}-{high:.3f}; {ratio['ratio_low']:.3f}-{ratio['ratio_high']:.3f})"
+    medians = " ".join(f"{median:.3f}" for median in ratio["pair_medians"])
+    return f"{ratio['ratio_median']:.3f} (95 % {low:.3f}-{high:.3f} if rounds are independent; pairs {medians})"
 
 
 def save(path, rows, pythons):

@@ -23,9 +23,8 @@ from framework_compare.timed_alone import TimedAlone
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
 LOSS_LAG = 1
 # Steps a device may be behind the host: enough that it never waits for the host to hand over the next one, and few
-# enough that prefetched batches do not pile up in its memory. Losses are read from it several at a time, as a copy to
-# the host is no small part of a small network's step in some frameworks.
-DEVICE_LOSS_LAG, DEVICE_LOSSES_TOGETHER = 8, 8
+# enough that prefetched batches do not pile up in its memory.
+DEVICE_LOSS_LAG = 8
 PROGRESS_NS = 500_000_000
 
 
@@ -115,8 +114,7 @@ class Runner:
     def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
         trainer, now = self.trainer, time.monotonic_ns
-        late = (LOSS_LAG, 1) if self.config.device == "cpu" else (DEVICE_LOSS_LAG, DEVICE_LOSSES_TOGETHER)
-        losses = LossSum(trainer, *late)
+        losses = LossSum(trainer, LOSS_LAG if self.config.device == "cpu" else DEVICE_LOSS_LAG)
         waits, ends = array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
@@ -157,20 +155,19 @@ def _epoch_event(
 
 
 class LossSum:
-    """Mean loss per picture, read `together` at a time, `lag` steps late, so that reading never drains the device."""
+    """Mean loss per picture, read a few steps late so that reading never drains the device."""
 
-    def __init__(self, trainer: Trainer, lag: int, together: int) -> None:
+    def __init__(self, trainer: Trainer, lag: int) -> None:
         self.samples = 0
         self._trainer = trainer
         self._lag = lag
-        self._together = together
         self._total = 0.0
         self._pending: Deque[Tuple[Any, int]] = collections.deque()
 
     def add(self, loss: Any, size: int) -> None:
         self._pending.append((loss, size))
-        if len(self._pending) == self._lag + self._together:
-            self._read(self._together)
+        if len(self._pending) > self._lag:
+            self._read(1)
 
     def _read(self, count: int) -> None:
         taken = [self._pending.popleft() for _ in range(count)]

@@ -205,6 +205,8 @@ class JaxTrainer:
         self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)
         if not self._losses_together:
             self._loss_seen = loss
+            if self._on_gpu:
+                loss.copy_to_host_async()
             return loss
         handle = self._block, self._taken % LOSSES_TOGETHER
         self._taken += 1

@@ -38,11 +38,10 @@ call("cuMemAlloc_v2", ctypes.byref(held), ctypes.c_size_t(free.value - left if l
 print("held", flush=True)
 sys.stdin.read()
 """
-READ_AT_ONCE = """
+SMALL_GRAPH = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from framework_compare.adapters.torch import TorchTrainer
 from framework_compare.graph import GraphBuilder, initial_weights, weight_views, weights_size
 from framework_compare.protocol import TrainConfig
 g = GraphBuilder("small", num_classes=3, image_size=32)
@@ -52,6 +51,9 @@ g.linear("fc", 3)
 graph = g.build()
 flat = np.empty(weights_size(graph), np.float32)
 initial_weights(graph, 0, flat)
+"""
+READ_AT_ONCE = """
+from framework_compare.adapters.torch import TorchTrainer
 config = TrainConfig(device="cuda", execution=sys.argv[2], image_size=32, batch_size=4, learning_rate=1e-6)
 trainer = TorchTrainer(config)
 trainer.build(graph)
@@ -64,23 +66,10 @@ for number in range(2000):
     trainer.synchronize()
     assert loss == float(step.loss), f"step {number}: read {loss}, was {float(step.loss)}"
 """
-
 READ_LATE = """
-import sys
-sys.path.insert(0, sys.argv[1])
 import importlib, os
-import numpy as np
-from framework_compare.graph import GraphBuilder, initial_weights, weight_views, weights_size
-from framework_compare.protocol import TrainConfig
 module, _, name = sys.argv[2].partition(":")
 trainer_class = getattr(importlib.import_module(module), name)
-g = GraphBuilder("small", num_classes=3, image_size=32)
-g.conv("conv", 8, 3, stride=2, padding=1)
-g.flatten("flatten")
-g.linear("fc", 3)
-graph = g.build()
-flat = np.empty(weights_size(graph), np.float32)
-initial_weights(graph, 0, flat)
 config = TrainConfig(device="cuda", execution=sys.argv[3], image_size=32, batch_size=4, learning_rate=1e-4)
 os.environ.update(trainer_class.environment(config))
 trainer = trainer_class(config)
@@ -165,7 +154,7 @@ def test_copying_and_computing_of_pictures_are_told_apart(
 @pytest.mark.parametrize("execution", ["eager", "graph"])
 def test_a_loss_that_is_read_at_once_is_that_of_its_step(execution, python_of):
     source = staging.stage(registry.framework("torch"))
-    command = [python_of("torch")["torch"], "-c", READ_AT_ONCE, str(source), execution]
+    command = [python_of("torch")["torch"], "-c", SMALL_GRAPH + READ_AT_ONCE, str(source), execution]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -174,7 +163,7 @@ def test_a_loss_that_is_read_at_once_is_that_of_its_step(execution, python_of):
 def test_losses_that_are_read_late_are_those_of_their_steps(framework, execution, python_of):
     spec = registry.framework(framework)
     words = [str(staging.stage(spec)), staging.trainer_target(spec), execution]
-    command = [python_of(framework)[framework], "-c", READ_LATE, *words]
+    command = [python_of(framework)[framework], "-c", SMALL_GRAPH + READ_LATE, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 

@@ -1,0 +1,47 @@
+"""Level 5's judgement of what dropout keeps, where two programs summed by two algorithms."""
+
+import re
+
+import numpy
+import pytest
+
+from framework_compare.parity.ladder import Wrong, check_dropout
+
+
+def dropped(values, p=0.5, scale=2.0, passes=16):
+    """Passes of `values`, a float32 product of (8, 512) pictures, with a mask each."""
+    kept = numpy.random.default_rng(1).random((passes, *values.shape)) >= p
+    return numpy.where(kept, numpy.float32(scale) * values, numpy.float32(0))
+
+
+@pytest.fixture
+def summed_twice():
+    """ReLU of the same sums, forwards and in blocks of eight: as two algorithms round them."""
+    rng = numpy.random.default_rng(0)
+    x, w = rng.standard_normal((8, 4096), numpy.float32), rng.standard_normal((4096, 512), numpy.float32)
+    blocks = sum(x[:, i::8] @ w[i::8] for i in range(8))
+    return [numpy.maximum(sums, 0) for sums in (x @ w, blocks)]
+
+
+def test_dropout_is_judged_beneath_the_rounding_of_two_algorithms(summed_twice):
+    one, other = summed_twice
+    both = (one > 0) & (other > 0)
+    assert abs(other[both] / one[both] - 1).max() > 1e-4  # a small value, by its relative error
+    check_dropout("dropout", 0.5, dropped(other), one, "fp32")
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.001, 1.999])
+def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twice, scale):
+    one, other = summed_twice
+    with pytest.raises(Wrong, match="kept values are scaled by .*, expected 2$") as caught:
+        check_dropout("dropout", 0.5, dropped(other, scale=scale), one, "fp32")
+    told = float(re.search("scaled by ([0-9.]+)", str(caught.value))[1])
+    assert told == pytest.approx(scale, rel=4e-4)
+
+
+@pytest.mark.parametrize("put", [numpy.nan, numpy.inf])
+def test_a_kept_value_that_is_no_number_is_none_of_dropouts(summed_twice, put):
+    passes = dropped(summed_twice[0])
+    passes[tuple(numpy.argwhere(passes > 0)[0])] = put
+    with pytest.raises(Wrong, match="kept values are scaled by"):
+        check_dropout("dropout", 0.5, passes, summed_twice[0], "fp32")

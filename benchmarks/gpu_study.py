@@ -45,7 +45,7 @@ EPOCHS = {
     100: {"alexnet": 100, "mobilenet_v2": 40, "resnet50": 15, "vgg16": 12},
 }
 PICTURES = {1: 100, 100: 400}
-PAIRS = {"torch": 1, "jax": 3}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
+PAIRS = {"torch": 1, "jax": 4}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
 ALONE = ("memory-*-1-*", "steps-*-1-*", "nvml")  # their steps wait for the host, and may feel what else it does
 # Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process

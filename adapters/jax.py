@@ -90,7 +90,7 @@ class JaxTrainer:
         self.jax = jax
         self.config = config
         self._on_gpu = config.device != "cpu"
-        self._losses_together = self._on_gpu and config.execution != "eager"
+        self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
         self._device, self._found = _find_device(jax, config.device)
         jax.config.update("jax_default_device", self._device)
@@ -164,7 +164,7 @@ class JaxTrainer:
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
         scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
-        losses = jnp.zeros(LOSSES_TOGETHER) if self._losses_together else ()
+        losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
         optimizer = self._optimizer.init(parameters)
         start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
         leaves, self._tree = jax.tree.flatten(start)
@@ -203,7 +203,7 @@ class JaxTrainer:
 
     def train_step(self, batch: Batch) -> Any:
         self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)
-        if not self._losses_together:
+        if not self._keeps_losses:
             self._loss_seen = loss
             if self._on_gpu:
                 loss.copy_to_host_async()
@@ -219,13 +219,13 @@ class JaxTrainer:
         """Begin another block of losses; those of the last are on their way to the host."""
         if self._block.steps:
             block, self._block = self._block, LossBlock()  # whatever becomes of the copy
-            block.copy = self._copy(self._leaves[-1])
+            block.copy = self._copy(self._leaves[-1])  # `losses`, the last of State
             block.copy.copy_to_host_async()
 
     def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
         """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""
         after, loss = self._plain_step(self._tree.unflatten(leaves), images, labels)
-        return self.jax.tree.leaves(after), None if self._losses_together else loss
+        return self.jax.tree.leaves(after), None if self._keeps_losses else loss
 
     def _plain_step(self, state: State, images: Any, labels: Any) -> Tuple[State, Any]:
         import optax
@@ -233,11 +233,12 @@ class JaxTrainer:
         gradients, (loss, statistics) = self._gradients(state, images, labels)
         updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
-        losses = self._with_last(state, loss) if self._losses_together else ()
+        losses = self._with_last(state, loss) if self._keeps_losses else ()
         after = State(parameters, statistics, optimizer, state.steps + 1, state.scale, state.streak, losses)
         return (self._unless_overflown(state, after, gradients) if self.config.precision == "fp16" else after), loss
 
     def _with_last(self, state: State, loss: Any) -> Any:
+        """The kept losses, (LOSSES_TOGETHER,), with this step's in the place of the oldest."""
         places = self.jax.numpy.arange(LOSSES_TOGETHER, dtype=state.steps.dtype)
         return self.jax.numpy.where(places == state.steps % LOSSES_TOGETHER, loss, state.losses)
 
@@ -275,7 +276,7 @@ class JaxTrainer:
         return self._to_graph(self._differentiate(self._state, batch.images, batch.labels)[0])
 
     def read_losses(self, losses: List[Any]) -> List[float]:
-        return [self._read_loss(*loss) if self._losses_together else float(loss) for loss in losses]
+        return [self._read_loss(*loss) if self._keeps_losses else float(loss) for loss in losses]
 
     def _read_loss(self, block: LossBlock, place: int) -> float:
         if block.copy is None:

@@ -6,10 +6,9 @@
 
 `verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, first those
 whose steps wait for the host, with nothing beside them, then the others, one study at a time on each GPU, with the
-cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies
-of a folder into one CSV, beside what is there already, and draws the tables; no path of the machine is in them. --only
-takes patterns of studies, as `jobs` names them and run in that order, or of climbs,
-PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
+cores shared out among the GPUs; a call that was stopped goes on. `tables` puts all studies of a folder into one CSV,
+beside what is there already, and draws the tables; no path of the machine is in them. --only takes patterns of studies,
+as `jobs` names them and run in that order, or of climbs, PRECISION-MODEL-FRAMEWORK-EXECUTION-DEVICE-PIPELINE.
 """
 
 import argparse

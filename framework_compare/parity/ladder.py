@@ -226,11 +226,12 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
     if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
         raise Wrong(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
     plain, left = np.broadcast_to(without, passes.shape)[kept], passes[kept]
-    # two programs may sum by two algorithms: what is small beside the rest is rounded as the sums are that it is of
+    # Two programs may sum by two algorithms: a value near zero carries the rounding of the large terms that it is a sum of,
+    # so that what is smaller than most is judged by what most are.
     size = np.maximum(np.abs(plain), np.median(np.abs(plain)))
     off = np.abs(left * (1 - p) - plain) / size
     worst = int(off.argmax())
-    if not off[worst] <= 1e-4 + unit(precision):  # nor a number
+    if not off[worst] <= 1e-4 + unit(precision):  # NaN fails, too
         raise Wrong(f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}")
     if np.array_equal(dropped[0], dropped[1]):
         raise Wrong(f"{name}: two passes drop the same values")

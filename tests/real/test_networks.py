@@ -76,7 +76,7 @@ LATE = """
 rng = np.random.default_rng(0)
 batches = [trainer.adopt(rng.standard_normal((4, 64, 64, 3), dtype=np.float32), np.array([0, 1, 2, 0])) for _ in range(11)]
 plain = [trainer.read_losses([trainer.train_step(batch)])[0] for batch in batches]
-trainer._losses_together = True  # as beside a GPU
+trainer._keeps_losses = True  # as beside a GPU
 trainer.build(graph)
 answer = {"plain": plain}
 for lag in (0, 1, 8, 20):

@@ -46,7 +46,7 @@ EPOCHS = {
 PICTURES = {1: 100, 100: 400}
 PAIRS = {"torch": 1, "jax": 4}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
-ALONE = ("memory-*-1-*", "steps-*-1-*", "nvml")  # their steps wait for the host, and may feel what else it does
+ALONE = ("memory-*-1-*", "*steps-*-1-*", "nvml")  # their steps wait for the host, and may feel what else it does
 # Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
 # of a loader whose processes make whole ones
 LINKS = 6
@@ -108,15 +108,17 @@ def scripts(options):
     ]
     found = {}
     for framework, model, size, precision, execution in asked:
-        name = f"steps-{framework}-{model}-{size}-{precision}"
         rounds = 24 if size == 1 else 9  # steps at batch 1 wait for the host, and scatter more
-        found[name] = [
+        words = [
             *step, "--frameworks", framework, "--models", model, "--batch-size", str(size), "--precision", precision,
             "--execution", execution, "--rounds", str(rounds), "--pairs", str(PAIRS[framework]),
-            "--save", str(options.out / f"{name}.json"),
         ]  # fmt: skip
-        if (framework, size) == ("jax", 1):  # steps that wait for the host: what would two equal loops come to?
-            found[name] += ["--control"]
+        name = f"steps-{framework}-{model}-{size}-{precision}"
+        apart = ["--control"] if (framework, size) == ("jax", 1) else []  # what would two equal loops come to?
+        found[name] = [*words, *apart, "--save", str(options.out / f"{name}.json")]
+        if framework == "jax":
+            name = f"together-{name}"
+            found[name] = [*words, "--together", "--control", "--save", str(options.out / f"{name}.json")]
     nvml = [str(HERE / "nvml_cost.py"), *pythons, "--rounds", "24", "--save", str(options.out / "nvml.json")]
     return {**found, "nvml": nvml}
 

@@ -17,7 +17,7 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
-from step_time import Side, median_interval, write_job
+from step_time import Child, median_interval, write_job
 
 from framework_compare import environments, machine, registry, staging
 from framework_compare.protocol import TrainConfig
@@ -45,17 +45,17 @@ def measure(framework, model, batch_size, execution, python, rounds, folder):
         loader_workers=1,
     )
     job = write_job(spec, model, config, folder)
-    side = Side("ours", environments.ensure(framework, python=python).python, staging.stage(spec), job)
-    side.run(5)
-    steps = max(5, round(ROUND_S / side.run(20)))
+    child = Child(environments.ensure(framework, python=python).python, staging.stage(spec), job)
+    child.run("ours", 5)
+    steps = max(5, round(ROUND_S / child.run("ours", 20)))
     times = []
     for number in range(rounds):
         taken = {}
         for on in (True, False) if number % 2 else (False, True):
-            with Recorder(side.pid, device="cuda", hz=10) if on else nullcontext():
-                taken[on] = side.run(steps)
+            with Recorder(child.pid, device="cuda", hz=10) if on else nullcontext():
+                taken[on] = child.run("ours", steps)
         times.append((taken[True], taken[False]))
-    side.close()
+    child.close()
     ratios = [on / off for on, off in times]
     return {
         "framework": framework,

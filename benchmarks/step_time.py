@@ -6,7 +6,8 @@ most 1.03 on a CPU; on a GPU 1.02 at batch 100 and 1.05 at batch 1, where PyTorc
 others' are taken with the device idle. With --pairs both sides are started so often, as each process chooses its
 algorithms anew, every other time in the other order: the rounds of all pairs count, and the median of each pair is kept,
 too. With --control a second hand-written loop takes its turns, and its times over those of the first say what the host,
-the GPU and the choice of algorithms make of two processes that do the same.
+the GPU and the choice of algorithms make of two processes that do the same. With --together a pair shares one process,
+and with it XLA's choices, the threads and their places: what is left is what the loops and their programs differ in.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
@@ -39,11 +40,11 @@ STEPS = {"alexnet": 4, "mobilenet_v2": 4, "resnet50": 2, "vgg16": 1}
 GPU_ROUND_S = 0.3  # a round of a GPU takes as many steps as last about so long
 
 
-class Side:
-    """A child that runs steps when asked."""
+class Child:
+    """A process that runs steps of a side when asked, which it makes when it is asked for the first time."""
 
-    def __init__(self, role, python, source, job):
-        command = [python, HERE / "step_time_child.py", role, source, job, HERE / "hand_written"]
+    def __init__(self, python, source, job):
+        command = [python, HERE / "step_time_child.py", source, job, HERE / "hand_written"]
         self._child = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,
@@ -57,15 +58,9 @@ class Side:
     def pid(self):
         return self._child.pid
 
-    def ask(self, steps):
-        print(steps, file=self._child.stdin, flush=True)
-
-    def run(self, steps):
-        """Seconds a step over `steps` steps."""
-        self.ask(steps)
-        return self.answer()
-
-    def answer(self):
+    def run(self, role, steps):
+        """Seconds a step over `steps` steps of "ours", or of "hand" or "control", which are hand-written loops."""
+        print(role, steps, file=self._child.stdin, flush=True)
         for line in self._child.stdout:
             if line[0].isdigit():  # frameworks print too
                 return float(line)
@@ -83,17 +78,18 @@ def measure(framework, model, config, options, folder, python):
     roles = ("ours", "hand", "control")[: 3 if options.control else 2]
     times = []
     for pair in range(options.pairs):
-        sides = {}
+        children = {}
         for role in roles if pair % 2 == 0 else roles[::-1]:
-            sides[role] = Side("ours" if role == "ours" else "hand", python, source, job)
-            sides[role].run(2)  # before the next is there: compilers and libraries choose algorithms by timing them
-        least = min(side.run(20) for side in sides.values()) if config.device != "cpu" else None
+            shared = next(iter(children.values()), None) if options.together else None
+            children[role] = shared or Child(python, source, job)
+            children[role].run(role, 2)  # before the next is there: compilers choose algorithms by timing them
+        least = min(children[role].run(role, 20) for role in roles) if config.device != "cpu" else None
         steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
         for number in range(options.rounds):
             turn = roles if number % 2 == 0 else roles[::-1]
-            times.append({role: sides[role].run(steps) for role in turn})
-        for side in sides.values():
-            side.close()
+            times.append({role: children[role].run(role, steps) for role in turn})
+        for child in set(children.values()):
+            child.close()
     return {
         "framework": framework,
         "model": model,
@@ -101,6 +97,7 @@ def measure(framework, model, config, options, folder, python):
         "steps_a_round": steps,
         "our_graph": OUR_VARIANT.get((framework, model), model),
         "pairs": options.pairs,
+        "together": options.together,
         "rounds": options.rounds,
         "ours_step_s": statistics.median(taken["ours"] for taken in times),
         "hand_step_s": statistics.median(taken["hand"] for taken in times),
@@ -184,6 +181,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10, help="of each pair of processes")
     parser.add_argument("--pairs", type=int, default=1, help="of processes, one after the other")
     parser.add_argument("--control", action="store_true", help="a second hand-written loop takes turns, too")
+    parser.add_argument("--together", action="store_true", help="the sides of a pair share a process")
     parser.add_argument("--save")
     options = parser.parse_args()
     pythons = dict(pair.split("=", 1) for pair in options.python)

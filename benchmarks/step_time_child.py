@@ -1,6 +1,7 @@
-"""One side of benchmarks/step_time.py, in a framework's environment: reads step counts, answers with seconds a step.
+"""Sides of benchmarks/step_time.py, in a framework's environment: reads "SIDE STEPS", answers with seconds a step.
 
-Usage: python step_time_child.py ours|hand SOURCE JOB LOOPS, where SOURCE is the staged worker side.
+Usage: python step_time_child.py SOURCE JOB LOOPS, where SOURCE is the staged worker side. A side is made when it is asked
+for; "ours" is ours, whatever has another name a hand-written loop of its own.
 """
 
 import importlib
@@ -11,7 +12,7 @@ import sys
 import time
 
 
-def main(role, source, job_path, loops):
+def main(source, job_path, loops):
     sys.path[:0] = [source, loops]
     with open(job_path) as file:
         job = json.load(file)
@@ -21,9 +22,12 @@ def main(role, source, job_path, loops):
     module, _, name = job["trainer"].partition(":")
     trainer_class = getattr(importlib.import_module(module), name)
     os.environ.update(trainer_class.environment(config))
-    run = (make_ours if role == "ours" else make_hand)(job, config, trainer_class)
+    sides = {}
     for line in sys.stdin:
-        print(json.dumps(run(int(line))), flush=True)
+        role, steps = line.split()
+        if role not in sides:
+            sides[role] = (make_ours if role == "ours" else make_hand)(job, config, trainer_class)
+        print(json.dumps(sides[role](int(steps))), flush=True)
 
 
 def make_ours(job, config, trainer_class):

@@ -30,8 +30,8 @@ CLIMBED = ["framework", "model", "precision", "execution", "device", "pipeline"]
 WAITS = "Synchronize|Query|cuEventElapsed"  # the host waits for the GPU in these, and does nothing
 SHARED = "²"  # of figures of a GPU that another program was on, too
 OTHERS = "another process is on the GPU|processes came onto the GPU|were in use on the GPU before"  # warnings of it
-EARLIER = "¹"  # of figures of the record before, and of verdicts of a former ladder
-OLDER = "³"  # of figures of records before that
+AGES = ("", "¹", "³", "⁴")  # of figures of the last record, the one before, the one before that, and all older ones
+FORMER = "¹"  # of verdicts of a former ladder
 # Ladder -> a later one that asks no more: what passed the former passes that, what failed need not fail. 8cc591a25e7a held
 # the smallest values that dropout keeps to a relative error which rounding by two algorithms exceeds.
 STRICTER = {"8cc591a25e7a": "2fabd43fd401"}
@@ -161,7 +161,7 @@ def draw(frame, before, verdicts):
 def record_marks(rows):
     """Record -> its mark, of all that were ever kept: none for that of the last study."""
     ended = rows.groupby("record").recorded.max().sort_values(ascending=False)
-    return dict(zip(ended.index, ["", EARLIER, *[OLDER] * len(ended)]))
+    return {name: AGES[min(age, len(AGES) - 1)] for age, name in enumerate(ended.index)}
 
 
 def parity_table(verdicts):
@@ -186,7 +186,7 @@ def climbed(verdict, newest):
         return "not climbed"
     ladder = verdict.get("ladder")
     passes = verdict["status"] == PASSED and STRICTER.get(ladder) == newest
-    mark = "" if ladder == newest or passes else EARLIER
+    mark = "" if ladder == newest or passes else FORMER
     return f"{verdict['holds']} ({verdict['ratio']:.1f}){mark}"
 
 

@@ -49,11 +49,11 @@ def test_cells_are_compared_with_the_record_before_and_not_with_one_of_their_own
 
 
 def test_cells_of_former_records_are_marked(gpu_tables):
-    days = {name: f"2026-11-2{day}T10:00:00+00:00" for day, name in enumerate(["first", "second", "third"])}
-    days = {"": "", "third": days.pop("third"), **days}
+    days = {name: f"2026-11-2{day}T10:00:00+00:00" for day, name in enumerate(["first", "second", "third", "fourth"])}
+    days = {"": "", "fourth": days.pop("fourth"), **days}
     rows = [row(gpu_tables, 1.0, day, name, model=name) for name, day in days.items()]
     marks = gpu_tables.record_marks(pd.DataFrame(rows))
-    assert marks == {"third": "", "second": "¹", "first": "³", "": "³"}
+    assert marks == {"fourth": "", "third": "¹", "second": "³", "first": "⁴", "": "⁴"}
 
 
 def test_a_verdict_of_a_ladder_that_asked_no_less_holds_and_its_failure_is_marked(gpu_tables):

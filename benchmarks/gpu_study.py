@@ -108,7 +108,7 @@ def scripts(options):
     ]
     found = {}
     for framework, model, size, precision, execution in asked:
-        rounds = 24 if size == 1 else 9  # steps at batch 1 wait for the host, and scatter more
+        rounds = 24 if size == 1 else 12  # steps at batch 1 wait for the host, and scatter more; see step_time.turns
         words = [
             *step, "--frameworks", framework, "--models", model, "--batch-size", str(size), "--precision", precision,
             "--execution", execution, "--rounds", str(rounds), "--pairs", str(PAIRS[framework]),

@@ -6,14 +6,16 @@ most 1.03 on a CPU; on a GPU 1.02 at batch 100 and 1.05 at batch 1, where PyTorc
 others' are taken with the device idle. With --pairs both sides are started so often, as each process chooses its
 algorithms anew, every other time in the other order: the rounds of all pairs count, and the median of each pair is kept,
 too. With --control a second hand-written loop takes its turns, and its times over those of the first say what the host,
-the GPU and the choice of algorithms make of two processes that do the same. With --together a pair shares one process,
-and with it XLA's choices, the threads and their places: what is left is what the loops and their programs differ in.
+the GPU and the choice of algorithms make of two sides that do the same. With --together a pair shares one process, and
+with it XLA's choices for equal instructions, the threads and their places: what is left is mostly what the loops and
+their programs differ in.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
 """
 
 import argparse
+import contextlib
 import datetime
 import itertools
 import json
@@ -78,18 +80,19 @@ def measure(framework, model, config, options, folder, python):
     roles = ("ours", "hand", "control")[: 3 if options.control else 2]
     times = []
     for pair in range(options.pairs):
-        children = {}
-        for role in roles if pair % 2 == 0 else roles[::-1]:
-            shared = next(iter(children.values()), None) if options.together else None
-            children[role] = shared or Child(python, source, job)
-            children[role].run(role, 2)  # before the next is there: compilers choose algorithms by timing them
-        least = min(children[role].run(role, 20) for role in roles) if config.device != "cpu" else None
-        steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
-        for number in range(options.rounds):
-            turn = roles if number % 2 == 0 else roles[::-1]
-            times.append({role: children[role].run(role, steps) for role in turn})
-        for child in set(children.values()):
-            child.close()
+        with contextlib.ExitStack() as stack:
+            children = {}
+            for role in roles if pair % 2 == 0 else roles[::-1]:
+                if children and options.together:
+                    (children[role],) = set(children.values())
+                else:
+                    children[role] = stack.enter_context(contextlib.closing(Child(python, source, job)))
+                # before the next is there: compilers and libraries choose algorithms by timing them
+                children[role].run(role, 2)
+            least = min(children[role].run(role, 20) for role in roles) if config.device != "cpu" else None
+            steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
+            for turn in itertools.islice(turns(roles), options.rounds):
+                times.append({role: children[role].run(role, steps) for role in turn})
     return {
         "framework": framework,
         "model": model,
@@ -104,6 +107,16 @@ def measure(framework, model, config, options, folder, python):
         **over_hand(times, "ours", options.rounds),
         **({"control": over_hand(times, "control", options.rounds)} if options.control else {}),
     }
+
+
+def turns(roles):
+    """Orders of the two or three sides, round by round.
+
+    In two rounds of two, or six of three, each has each place and runs after each, itself too, equally often: where
+    steps wait for the host, a side is faster in its turn when it ran last.
+    """
+    orders = ("01", "10") if len(roles) == 2 else ("012", "201", "102", "210", "021", "120")
+    return itertools.cycle([roles[int(place)] for place in order] for order in orders)
 
 
 def over_hand(times, role, rounds):

@@ -1,0 +1,45 @@
+"""How benchmarks/step_time.py compares our step with a hand-written one: turns, intervals, and a child that fails."""
+
+import collections
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def step_time():
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import step_time as found
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return found
+
+
+@pytest.mark.parametrize("roles", [("ours", "hand"), ("ours", "hand", "control")])
+def test_each_side_has_each_place_and_follows_each_equally_often(step_time, roles):
+    cycle = 2 if len(roles) == 2 else 6
+    orders = list(itertools.islice(step_time.turns(roles), cycle + 1))
+    assert all(sorted(order) == sorted(roles) for order in orders) and orders[0] == orders[cycle] == list(roles)
+    for place in zip(*orders[:cycle]):
+        assert set(collections.Counter(place).values()) == {cycle // len(roles)}
+    run = [role for order in orders for role in order]
+    followed = collections.Counter(itertools.islice(itertools.pairwise(run), cycle * len(roles)))
+    assert followed == dict.fromkeys(itertools.product(roles, roles), cycle // len(roles))
+
+
+def test_the_interval_of_a_median_lies_between_ordered_values(step_time):
+    # of 10 values the 2nd and the 9th: 1 - 2 (1 + 10) / 1024 = 0.979, where the 3rd and the 8th have 0.891
+    assert step_time.median_interval([10, 1, 9, 2, 8, 3, 7, 4, 6, 5]) == (2, 9)
+    assert step_time.median_interval([3, 1, 2]) == (1, 3)
+
+
+def test_a_child_that_ends_is_told(step_time, tmp_path):
+    child = step_time.Child(sys.executable, tmp_path, tmp_path / "no-job.json")
+    with pytest.raises(RuntimeError, match="ended with 1"):
+        child.run("ours", 1)
+    child.close()

@@ -137,6 +137,8 @@ class MXNetTrainer:
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:
                     if momentum is not None:
                         momentum[:] = 0
+        if self._amp:  # back to its first scale
+            self._optimizer._amp_loss_scaler = type(self._optimizer._amp_loss_scaler)()
         self.mx.nd.waitall()
 
     def weights(self) -> Dict[str, np.ndarray]:

@@ -62,7 +62,8 @@ class TorchTrainer:
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu:
-            return _no_device(self.torch, config.device) or _no_precision(self.torch, config, self._device)
+            asked = (self.torch, config, self._device)
+            return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
         if config.execution == "graph":
             return "execution 'graph' is CUDA graphs in PyTorch, which a CPU does not have; use 'compiled'"
         if config.execution == "compiled" and not _cpp_compiler():
@@ -453,6 +454,21 @@ def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]
     major, minor = torch.cuda.get_device_capability(device)
     if config.precision in ("tf32", "bf16") and major < 8:
         return f"precision {config.precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+    return None
+
+
+def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+    """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
+    import shutil
+
+    major, minor = torch.cuda.get_device_capability(device)
+    if config.execution != "compiled":
+        return None
+    if major < 7:
+        return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
+    # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC
+    if not (shutil.which("gcc") or shutil.which("clang")):
+        return "execution 'compiled': torch.compile needs a C compiler for a GPU, too; install gcc"
     return None
 
 

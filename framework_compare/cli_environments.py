@@ -8,7 +8,7 @@ from typing import Annotated, Dict, List, Optional, Sequence
 
 import typer
 
-from framework_compare import environments, registry
+from framework_compare import environments, gpu_support, registry
 from framework_compare.cli_options import pairs, split
 from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
 from framework_compare.errors import EnvironmentUnavailable, UsageError
@@ -39,6 +39,9 @@ def create(
 
 
 def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> bool:
+    lack = gpu_support.lack(name, device)
+    if lack:  # a cache may be filled for another machine
+        _say(f"{name}: nothing on this machine can run it ({lack.why}); it is made all the same")
     try:
         made = environments.ensure(name, device=device, installer=installer, index=indexes.get(name), report=_say)
     except EnvironmentUnavailable as error:

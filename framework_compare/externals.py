@@ -15,7 +15,7 @@ from framework_compare.interpreters import Unavailable
 from framework_compare.registry import Framework
 
 _TIMEOUT_S = 60
-_NEEDED = ("numpy", "PIL")
+_NEEDED = {"numpy": "numpy", "PIL": "Pillow"}  # module -> package
 # Read by whatever Python the user named, old ones too: nothing newer than Python 3.8 in it.
 _PROBE = """
 import sys
@@ -62,7 +62,7 @@ def examine(spec: Framework, python: str | Path) -> External:
     """
     path = _executable(spec, python)
     said = _ask(spec, path)
-    missing = [module for module in (spec.imports, *_NEEDED) if module and module not in said["there"]]
+    missing = [_NEEDED.get(name, name) for name in (spec.imports, *_NEEDED) if name and name not in said["there"]]
     if missing:
         raise Unavailable(
             f"{spec.name}: {path} (Python {said['python']}) has no {' and no '.join(missing)}",

@@ -30,7 +30,10 @@ _CAUSE = re.compile(r"\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|[Cc]onnection r
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What to install where; `index` is one more package index (a URL), `say` is told of slow downloads."""
+    """What to install where; `say` is told of slow downloads.
+
+    index: one more package index (a URL). own_index: the one that has what others have not, for the user to name.
+    """
 
     framework: str
     folder: Path
@@ -39,6 +42,7 @@ class Order:
     log: Path
     installer: str = "pip"
     index: str | None = None
+    own_index: str = ""
     say: Callable[[str], None] = lambda message: None
 
 
@@ -164,6 +168,8 @@ def diagnose(order: Order, lines: list[str]) -> tuple[str, str]:
         cause = _CAUSE.search(" ".join(broken))
         detail = f": {cause[0]}" if cause else ""
         return f"no package index could be reached{detail}", f"check the network and {settings}"
+    if not_found and order.own_index and not order.index:
+        return reason, f"name the index that has it: --index {order.framework}={order.own_index}"
     if not_found:
         return reason, f"give it an index or find-links folder that has it, in {settings} or by the `index` option"
     return reason, "mend that and run again"

@@ -71,6 +71,7 @@ def plan(
     """
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_all("model", registry.MODELS, models)]
     devices = [check_device(device) for device in _listed("device", devices)]
+    _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
     configs = expand_configs(settings)
     read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress)
     cells = []
@@ -111,7 +112,7 @@ def _check_unique(kind: str, names: Iterable[Any]) -> None:
 
 def check_device(device: object) -> str:
     """A device name as given, or UnknownNameError."""
-    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]*))?", device):
         raise UnknownNameError("device", device, DEVICES)
     return device
 

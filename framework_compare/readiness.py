@@ -46,7 +46,7 @@ class Readiness:
         # a Python of the user's own is always asked: nobody here knows what its build can do
         found = None if environments.is_given(registry.framework(framework), python) else lack(framework, device)
         if found:
-            return Run("unsupported", found.why)
+            return Run("unsupported", f"{found.why}; {found.remedy}")
         label = environments.label(framework, device, python)
         if label not in self._made:
             self._made[label] = self._make(framework, device, label)

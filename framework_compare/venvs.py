@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from framework_compare import installers, interpreters
+from framework_compare import gpu_support, installers, interpreters
 from framework_compare.interpreters import Interpreter, Unavailable
 from framework_compare.registry import Framework, device_kind
 
@@ -119,7 +119,10 @@ def make(
     name, python, log = planned.framework, planned.interpreter, log_of(planned.folder)
     doing = f"repairing its environment ({why})" if planned.folder.exists() else "making its environment"
     say(f"{name}: {doing}{_for(planned)} with {installer} and Python {python.version_text}; output goes to {log}")
-    order = installers.Order(name, planned.folder, python.path, planned.requirements, log, installer, index, say)
+    build = None if planned.device == "cpu" else gpu_support.BUILDS.get(name)
+    order = installers.Order(
+        name, planned.folder, python.path, planned.requirements, log, installer, index, build.index if build else "", say
+    )
     try:
         delete(planned.folder)
         installers.install(order)

@@ -59,6 +59,16 @@ def test_folders_without_an_init_are_not_the_framework(framework, tmp_path, monk
         environments.ensure("tiny", python=sys.executable)
 
 
+def test_what_an_interpreter_lacks_is_named_as_it_is_installed(framework, tmp_path):
+    framework(imports="pytest")
+    said = {"python": "3.9.0", "packages": {}, "version": None, "there": []}
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+    script.chmod(0o755)
+    with pytest.raises(EnvironmentUnavailable, match="has no pytest and no numpy and no Pillow"):
+        environments.ensure("tiny", python=script)
+
+
 def test_a_users_interpreter_without_simplejpeg_is_noted(framework, tmp_path):
     framework(imports="pytest")
     said = {"python": "3.9.0", "packages": {}, "version": None, "there": ["pytest", "numpy", "PIL"]}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+from types import SimpleNamespace
 
 import pynvml
 import pytest
+from typer.testing import CliRunner
 
-from framework_compare import compare, environments, gpu_support, registry, venvs
+from framework_compare import cli_environments, compare, environments, gpu_support, registry, venvs
+from framework_compare.adapters import torch as torch_adapter
+from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.gpu_support import BUILDS, Build, Gpu, lack, look, unfit
 from framework_compare.launcher import worker_environment
+from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
 H200 = Gpu("NVIDIA H200", (9, 0), "580.159.04")
@@ -107,6 +113,8 @@ def managed(monkeypatch, tmp_path):
     for kind in ("cpu", "cuda"):
         (tmp_path / f"{kind}.txt").write_text(f"never-made-{kind}==1.0\n")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
 
     def register(cuda: bool) -> None:
         gpu = str(tmp_path / "cuda.txt") if cuda else ""
@@ -135,6 +143,46 @@ def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monk
     frame = compare("managed", "alexnet", "cuda", dataset=pictures, out=tmp_path / "s", epochs=1).frame
     assert frame.status[0] == "unsupported"
     assert "has no requirements for it" in frame.reason[0]
+    assert frame.reason[0].endswith("; name an interpreter that has a build for it: --python managed=/path/to/python")
+
+
+def test_making_what_nothing_here_can_run_is_told(managed, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    done = CliRunner().invoke(cli_environments.app, ["create", "managed", "--device", "cuda"])
+    assert done.exit_code == 1 and "managed: nothing on this machine can run it (device 'cuda': " in done.output
+
+
+def test_a_package_of_an_index_of_its_own_is_told_with_it(managed, monkeypatch):
+    monkeypatch.setitem(BUILDS, "managed", Build("managed 1.0", "12.6", "525.60.13", index="https://example.org/cu126/"))
+    with pytest.raises(EnvironmentUnavailable, match="--index managed=https://example.org/cu126/"):
+        environments.ensure("managed", device="cuda")
+    with pytest.raises(EnvironmentUnavailable, match="find-links"):
+        environments.ensure("managed")
+
+
+class Torch:
+    """As much of PyTorch as says what a GPU can do."""
+
+    def __init__(self, *capability):
+        self.cuda = SimpleNamespace(get_device_capability=lambda device: capability)
+
+
+@pytest.mark.parametrize(
+    "capability, compilers, said",
+    [
+        ((9, 0), ["gcc"], None),
+        ((9, 0), ["clang"], None),
+        ((9, 0), ["g++"], "torch.compile needs a C compiler for a GPU, too; install gcc"),
+        ((6, 1), ["gcc"], "execution 'compiled' needs compute capability 7.0; this GPU has 6.1"),
+    ],
+)
+def test_torch_compiles_for_a_gpu_where_triton_can(capability, compilers, said, monkeypatch, tmp_path):
+    for name in compilers:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = torch_adapter._no_compiling(Torch(*capability), TrainConfig(execution="compiled", device="cuda"), "cuda:0")
+    assert found is None if said is None else said in found
+    assert torch_adapter._no_compiling(Torch(6, 1), TrainConfig(execution="graph", device="cuda"), "cuda:0") is None
 
 
 def test_a_gpu_that_is_not_there_costs_no_environment(managed, pictures, tmp_path):

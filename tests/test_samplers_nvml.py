@@ -54,6 +54,9 @@ class RecordedNvml:
         return answer
 
 
+OURS = SimpleNamespace(pid=100_000_002, usedGpuMemory=1 << 30)
+
+
 @pytest.fixture(autouse=True)
 def all_gpus_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -72,6 +75,16 @@ def test_recorded_gpu_reads_in_our_units():
         )
         assert gpu.energy_j() == 123_456.789
         assert gpu.reason is None
+
+
+def test_a_process_that_draws_and_came_during_the_run_is_named(monkeypatch):
+    with NvmlSampler(0, nvml=RecordedNvml()) as gpu:
+        gpu.note_baseline()
+        monkeypatch.setitem(RecordedNvml.answers, "nvmlDeviceGetComputeRunningProcesses", [OURS])
+        gpu.read(pids=[OURS.pid])
+        drawing = SimpleNamespace(pid=100_000_001, usedGpuMemory=1 << 28)
+        monkeypatch.setitem(RecordedNvml.answers, "nvmlDeviceGetGraphicsRunningProcesses", [drawing])
+        assert gpu.warnings()[-1] == "another process is on the GPU: pid 100000001, 0.25 GiB"
 
 
 def test_recorded_gpu_says_how_its_readings_were_had():

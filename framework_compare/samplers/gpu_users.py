@@ -52,7 +52,7 @@ class GpuUsers:
         self._ours.update(tree)
         own = [process for process in processes if process.pid in self._ours and process.pid not in self._before]
         self._seen_ours = self._seen_ours or bool(own)
-        self._look_for_others(processes)
+        self.look_for_others(processes)
         known = [process.memory_bytes for process in own if process.memory_bytes]
         if known:
             self.memory_source = BY_PROCESS
@@ -81,7 +81,8 @@ class GpuUsers:
             )
         return found
 
-    def _look_for_others(self, processes: Sequence[GpuProcess]) -> None:
+    def look_for_others(self, processes: Sequence[GpuProcess]) -> None:
+        """Remember those on the device that are not of the worker's tree."""
         strangers = [process for process in processes if not self._is_ours(process.pid)]
         self._unplaced = max(self._unplaced, sum(process.pid not in self._before for process in strangers))
         for process in strangers:

@@ -96,7 +96,9 @@ class NvmlSampler:
         return None if total_mj is None else total_mj / 1000.0
 
     def warnings(self) -> List[str]:
-        """A sentence for each other user of the GPU that was seen."""
+        """A sentence for each other user of the GPU that was seen; those that draw are looked for now."""
+        if self._handle is not None:
+            self._users.look_for_others(self._processes("Graphics"))
         return self._users.warnings()
 
     def facts(self) -> Dict[str, Any]:

@@ -461,9 +461,9 @@ def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]
     """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
     import shutil
 
-    major, minor = torch.cuda.get_device_capability(device)
     if config.execution != "compiled":
         return None
+    major, minor = torch.cuda.get_device_capability(device)
     if major < 7:
         return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
     # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any, Callable, Iterator, Tuple
@@ -74,6 +75,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def real_pictures() -> Path:
     """The 791 real photos where they are beside the project, else rendered ones."""
     return REAL_PICTURES if REAL_PICTURES.is_dir() else fire_smoke.tiny()
+
+
+@pytest.fixture(scope="session")
+def benchmark() -> Iterator[Callable[[str], Any]]:
+    """Imports a script of benchmarks/ by its name."""
+    folder = str(HERE.parent / "benchmarks")
+    sys.path.append(folder)
+    yield importlib.import_module
+    sys.path.remove(folder)
 
 
 @pytest.fixture

@@ -1,22 +1,12 @@
 """The merging of GPU records: the last row of a cell is shown, and none is lost (benchmarks/gpu_tables.py)."""
 
-import sys
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def gpu_tables():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import gpu_tables as found
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return found
+def gpu_tables(benchmark):
+    return benchmark("gpu_tables")
 
 
 def row(gpu_tables, speed, recorded=None, record=None, **cell):

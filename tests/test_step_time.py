@@ -3,21 +3,13 @@
 import collections
 import itertools
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def step_time():
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        import step_time as found
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-    return found
+def step_time(benchmark):
+    return benchmark("step_time")
 
 
 @pytest.mark.parametrize("roles", [("ours", "hand"), ("ours", "hand", "control")])

@@ -36,7 +36,7 @@ LOSS_SCALE, LOSS_SCALE_STREAK = 8192.0, 2000  # of fp16: at the start, and finit
 # Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
 # microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
 # time before the runner asks for the first of its losses, which it does eight steps late. A program writes them to the
-# host's memory: handed over by `copy_to_host_async` they take about 45 us more of a step (AlexNet, batch 1, H200).
+# host's memory: handed over by `copy_to_host_async` they take about 50 us more of a step (AlexNet, batch 1, H200).
 LOSSES_TOGETHER = 4
 MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
 MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}

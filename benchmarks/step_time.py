@@ -81,14 +81,12 @@ def measure(framework, model, config, options, folder, python):
     times = []
     for pair in range(options.pairs):
         with contextlib.ExitStack() as stack:
-            children = {}
+            children, child = {}, None
             for role in roles if pair % 2 == 0 else roles[::-1]:
-                if children and options.together:
-                    (children[role],) = set(children.values())
-                else:
-                    children[role] = stack.enter_context(contextlib.closing(Child(python, source, job)))
-                # before the next is there: compilers and libraries choose algorithms by timing them
-                children[role].run(role, 2)
+                if child is None or not options.together:
+                    child = stack.enter_context(contextlib.closing(Child(python, source, job)))
+                child.run(role, 2)  # before the next is there: compilers and libraries choose algorithms by timing them
+                children[role] = child
             least = min(children[role].run(role, 20) for role in roles) if config.device != "cpu" else None
             steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
             for turn in itertools.islice(turns(roles), options.rounds):

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from framework_compare.datasets import preprocess
+from framework_compare.batches import preprocess
 from framework_compare.errors import Unsupported
 from framework_compare.graph import OPS, Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
@@ -303,7 +303,7 @@ class JaxTrainer:
         return None
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
-        from framework_compare.profiling import count, write_trace
+        from framework_compare.worker.profiling import count, write_trace
 
         options = self.jax.profiler.ProfileOptions()
         options.python_tracer_level = 0  # at its default every call of a Python function is an event
@@ -630,7 +630,7 @@ def _read_picture(path: str, rng: Any, config: TrainConfig, layout: str) -> np.n
 
 def _profile_lines(jax: Any, folder: str) -> Iterator[Any]:
     """Lines of the traces that XLA's profiler wrote: XLA's operators on a host, kernels and CUDA calls on a GPU."""
-    from framework_compare.profiling import lines_by_kind, xplane_kind
+    from framework_compare.worker.profiling import lines_by_kind, xplane_kind
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
         for plane in jax.profiler.ProfileData.from_file(path).planes:
@@ -646,7 +646,7 @@ def _profile_lines(jax: Any, folder: str) -> Iterator[Any]:
 
 def _span_name(event: Any, kind: str) -> str:
     """What an event is counted under; of a host's line the operator without its number, "" for what is none."""
-    from framework_compare.profiling import cuda_function
+    from framework_compare.worker.profiling import cuda_function
 
     if kind == "cuda-runtime":
         return cuda_function(event.name) or str(event.name)

@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.datasets.order import EpochOrder, start_loader
-from framework_compare.datasets.preprocess import draw_crop
+from framework_compare.batches.order import EpochOrder, start_loader
+from framework_compare.batches.preprocess import draw_crop
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig

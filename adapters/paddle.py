@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.allocator import keep_freed_memory
-from framework_compare.datasets.order import EpochOrder, start_loader
+from framework_compare.worker.allocator import keep_freed_memory
+from framework_compare.batches.order import EpochOrder, start_loader
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
 

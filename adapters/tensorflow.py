@@ -209,7 +209,7 @@ class TensorFlowTrainer:
         return None
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
-        from framework_compare.profiling import count, write_trace
+        from framework_compare.worker.profiling import count, write_trace
 
         self.tf.profiler.experimental.start(folder)
         try:
@@ -228,7 +228,7 @@ def _profile_lines(folder: str) -> Iterator[Any]:
     """Lines of the traces that TensorBoard's profile plug-in reads, in TensorFlow's own format."""
     import glob
 
-    from framework_compare.profiling import lines_by_kind, xplane_kind
+    from framework_compare.worker.profiling import lines_by_kind, xplane_kind
     from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
     for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):

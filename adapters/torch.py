@@ -13,8 +13,8 @@ import contextlib
 import operator
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from framework_compare.allocator import keep_freed_memory
-from framework_compare.datasets.order import EpochOrder, start_loader
+from framework_compare.worker.allocator import keep_freed_memory
+from framework_compare.batches.order import EpochOrder, start_loader
 from framework_compare.errors import Unsupported
 from framework_compare.graph import INPUT, Graph, Node
 from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
@@ -429,7 +429,7 @@ _kept_alive: List[Any] = []
 
 def _profile_row(event: Any) -> ProfileRow:
     """A row of an average over events of one name; ranges that only annotate others count nothing."""
-    from framework_compare.profiling import cuda_function
+    from framework_compare.worker.profiling import cuda_function
 
     if event.is_user_annotation:
         return ProfileRow("operator", event.key, event.count, 0)

@@ -29,9 +29,10 @@ from pathlib import Path
 
 import gpu_tables
 
-from framework_compare import compare, planning
+from framework_compare import compare
 from framework_compare.parity import cache
 from framework_compare.parity.verify import Climb, Where
+from framework_compare.plan import planning
 
 MODELS = ("vgg16", "resnet50", "mobilenet_v2", "alexnet")
 WIDE = "resnet50_v1_5"

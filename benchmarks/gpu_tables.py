@@ -15,7 +15,7 @@ import pandas as pd
 
 from framework_compare import Comparison
 from framework_compare.parity import cache
-from framework_compare.parity.result import PASSED, Parity
+from framework_compare.results.parity import PASSED, Parity
 
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 WIDE = "resnet50_v1_5"

@@ -19,8 +19,11 @@ from pathlib import Path
 
 from step_time import Child, median_interval, write_job
 
-from framework_compare import environments, machine, registry, staging
+from framework_compare import registry
+from framework_compare.environments import managed
+from framework_compare.launch import staging
 from framework_compare.protocol import TrainConfig
+from framework_compare.samplers import host
 from framework_compare.samplers.recorder import Recorder
 
 ROUND_S = 0.5
@@ -41,11 +44,11 @@ def measure(framework, model, batch_size, execution, python, rounds, folder):
         batch_size=batch_size,
         execution=execution,
         pipeline="memory",
-        threads=machine.available_cores(),
+        threads=host.available_cores(),
         loader_workers=1,
     )
     job = write_job(spec, model, config, folder)
-    child = Child(environments.ensure(framework, python=python).python, staging.stage(spec), job)
+    child = Child(managed.ensure(framework, python=python).python, staging.stage(spec), job)
     child.run("ours", 5)
     steps = max(5, round(ROUND_S / child.run("ours", 20)))
     times = []
@@ -99,8 +102,8 @@ def main():
         document = {
             "command": f"python benchmarks/nvml_cost.py --frameworks {options.frameworks} --rounds {options.rounds}",
             "date": datetime.date.today().isoformat(),
-            "machine": machine.describe(),
-            "versions": {name: environments.find(name, python=pythons.get(name)).version for name in frameworks},
+            "machine": host.describe(),
+            "versions": {name: managed.find(name, python=pythons.get(name)).version for name in frameworks},
             "rows": rows,
         }
         Path(options.save).write_text(json.dumps(document, indent=1) + "\n")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from framework_compare import machine
+from framework_compare.samplers import host
 
 # a process of its own for each cell, so that one cell's parent does not carry the memory of the one before
 CHILD = """
@@ -22,7 +22,7 @@ import json, resource, sys, time
 import psutil
 from framework_compare.api import compare
 from framework_compare.comparison import Comparison
-from framework_compare.progress import Watcher
+from framework_compare.study.progress import Watcher
 
 class Meter(Watcher):
     rss = 0
@@ -86,7 +86,7 @@ def main():
         document = {
             "command": "python benchmarks/overheads.py DATASET",
             "date": datetime.date.today().isoformat(),
-            "machine": machine.describe(),
+            "machine": host.describe(),
             "start_and_parent": starts,
             "memory_by_pictures": growth,
         }

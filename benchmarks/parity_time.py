@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List
 
-from framework_compare.machine import describe
 from framework_compare.parity.verify import verify
+from framework_compare.samplers.host import describe
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle"]
 MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
@@ -34,7 +34,7 @@ def look_up(frameworks: List[str], models: List[str]) -> float:
     lists = ["--frameworks", ",".join(frameworks), "--models", ",".join(models)]
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "framework_compare.cli", "verify", *lists],
+        [sys.executable, "-m", "framework_compare.cli.root", "verify", *lists],
         env=dict(os.environ),
         stdout=subprocess.DEVNULL,
         check=False,

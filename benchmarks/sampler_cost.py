@@ -18,8 +18,8 @@ from typing import Any, Callable, Dict, List
 
 import psutil
 
-from framework_compare.machine import describe
-from framework_compare.samplers.machine import MachineSampler
+from framework_compare.samplers.host import describe
+from framework_compare.samplers.machine_load import MachineSampler
 from framework_compare.samplers.nvml import NvmlSampler, gpu_index
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import MAX_SAMPLES, Recorder, SampleLog

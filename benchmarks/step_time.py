@@ -28,12 +28,15 @@ from pathlib import Path
 
 import numpy as np
 
-from framework_compare import environments, machine, registry, staging
+from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
+from framework_compare.environments import managed
 from framework_compare.graph import initial_weights, weights_size
-from framework_compare.launcher import worker_environment
-from framework_compare.planning import build_graph
+from framework_compare.launch import staging
+from framework_compare.launch.launcher import worker_environment
+from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
+from framework_compare.samplers import host
 
 HERE = Path(__file__).parent
 # the variant of ResNet-50 that the hand-written loop has: stride on the 3x3 in torchvision and paddle.vision
@@ -76,7 +79,7 @@ class Child:
 def measure(framework, model, config, options, folder, python):
     spec = registry.framework(framework)
     job = write_job(spec, model, config, folder)
-    python, source = environments.ensure(framework, python=python).python, staging.stage(spec)
+    python, source = managed.ensure(framework, python=python).python, staging.stage(spec)
     roles = ("ours", "hand", "control")[: 3 if options.control else 2]
     times = []
     for pair in range(options.pairs):
@@ -152,7 +155,7 @@ def cells(options):
             execution=execution,
             precision=precision,
             pipeline="memory",
-            threads=machine.available_cores(),
+            threads=host.available_cores(),
             loader_workers=1,
         )
 
@@ -219,7 +222,7 @@ def shown(ratio):
 
 
 def save(path, rows, pythons):
-    versions = {name: environments.find(name, python=pythons.get(name)).version for name in {r["framework"] for r in rows}}
+    versions = {name: managed.find(name, python=pythons.get(name)).version for name in {r["framework"] for r in rows}}
     # where an interpreter or a file is on this machine is nobody else's business
     command = [word.partition("=")[0] + "=PYTHON" if "=" in word else word for word in sys.argv[1:]]
     if "--save" in command:
@@ -227,9 +230,9 @@ def save(path, rows, pythons):
     document = {
         "command": "python " + " ".join(["benchmarks/step_time.py", *command]),
         "date": datetime.date.today().isoformat(),
-        "machine": machine.describe(),
+        "machine": host.describe(),
         "versions": versions,
-        "threads": machine.available_cores(),
+        "threads": host.available_cores(),
         "rows": rows,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")

@@ -33,7 +33,7 @@ def main(source, job_path, loops):
 def make_ours(job, config, trainer_class):
     """The runner's own epoch loop over the held batch."""
     from framework_compare.events import EventWriter
-    from framework_compare.runner import Runner, open_source
+    from framework_compare.worker.runner import Runner, open_source
 
     runner = Runner(job, config, trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))
     runner.trainer = trainer_class(config)
@@ -48,12 +48,13 @@ def make_hand(job, config, trainer_class):
     """The hand-written loop, with the allocator and environment variables that our trainer sets."""
     import numpy as np
 
-    from framework_compare.allocator import keep_freed_memory
+    from framework_compare.worker.allocator import keep_freed_memory
 
     if trainer_class.name in ("torch", "paddle") and config.device == "cpu":
         keep_freed_memory()
     if trainer_class.name == "torch":
         import torch
+
         from framework_compare.adapters.torch import import_torchvision
 
         import_torchvision(torch)

@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from framework_compare import keeping
 from framework_compare.events import EventReader
-from framework_compare.frames import store_figures
-from framework_compare.machine import describe
+from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import PHASES, Cell, Epoch, Phase, Run, Sample
-from framework_compare.store import FILE, Store
-from framework_compare.transcript import Transcript
+from framework_compare.results.runs import store_figures
+from framework_compare.samplers.host import describe
+from framework_compare.store import epoch_keeper
+from framework_compare.store.study_file import FILE, Store
 
 SECOND = 1_000_000_000
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
@@ -95,13 +95,13 @@ def measure_recording(folder: Path, *, epochs: int, hz: int, seconds: int) -> Di
         listened = time.process_time()
         store.begin(1)
         # One transaction an epoch, the most that there can be: in a run they are gathered for a second.
-        with contextlib.closing(keeping.connect(store.path)) as connection:
+        with contextlib.closing(epoch_keeper.connect(store.path)) as connection:
             for epoch in run.epochs:
-                keeping.store_epochs(connection, 1, [epoch])
+                epoch_keeper.store_epochs(connection, 1, [epoch])
         kept = time.process_time()
         store.record(1, run)
         stored = time.process_time()
-        store_figures(store, 1)
+        store_figures(store, 1, run)
         done = time.process_time()
     return {
         "epochs": epochs,
@@ -129,7 +129,7 @@ def fill(folder: Path, cells: int, *, samples: int, epochs: int) -> None:
         store._connection.execute("PRAGMA synchronous = OFF")  # of the filling, which is not measured
         for run_id in range(1, len(planned) + 1):
             store.record(run_id, run)
-            store_figures(store, run_id)
+            store_figures(store, run_id, run)
 
 
 def measure_reading(folder: Path, style: str, times: int) -> Dict[str, Any]:

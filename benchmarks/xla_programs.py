@@ -25,7 +25,7 @@ import numpy as np
 from jax.experimental import topologies
 
 from framework_compare.adapters import jax as adapter
-from framework_compare.planning import build_graph
+from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
 HERE = Path(__file__).parent

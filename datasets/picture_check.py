@@ -22,7 +22,7 @@ import PIL
 import simplejpeg
 from PIL import Image
 
-from framework_compare.datasets import preprocess
+from framework_compare.batches import preprocess
 from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir
 

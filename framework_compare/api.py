@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os
-import shutil
-from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
-from framework_compare import __version__, limits, machine, planning, schema
 from framework_compare.comparison import Comparison
-from framework_compare.errors import UsageError
-from framework_compare.installers import check_name as check_installer
-from framework_compare.interrupts import terminate_as_interrupt
-from framework_compare.limits import Limits, PhaseTimeout
-from framework_compare.parity.in_study import check_mode
-from framework_compare.paths import cache_dir
-from framework_compare.picture_lists import checksum, write_pictures
-from framework_compare.planning import DataSets, Names, Plan
-from framework_compare.progress import Watcher, default_watcher
-from framework_compare.records import oversize
-from framework_compare.registry import framework as find_framework
-from framework_compare.resumption import check_retry, check_same_machine, check_same_plan, of_sweep
-from framework_compare.store import FILE, Store
-from framework_compare.study import HowToRun, Study
+from framework_compare.launch.limits import Limits, PhaseTimeout
+from framework_compare.launch.limits import check as check_limits
+from framework_compare.plan import planning
+from framework_compare.plan.planning import DataSets, Names
+from framework_compare.results.verdicts import check_mode
+from framework_compare.samplers import host
+from framework_compare.store import schema
+from framework_compare.store.study_file import Store
+from framework_compare.study import strategies
+from framework_compare.study.conditions import RunOptions, run_options
+from framework_compare.study.interrupts import terminate_as_interrupt
+from framework_compare.study.opening import (
+    check_flag,
+    check_folder,
+    new_study_folder,
+    open_or_create,
+    tell_of_datasets,
+)
+from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.resumption import check_retry, check_same_limits, check_same_machine
+from framework_compare.study.strategies import Product
+from framework_compare.study.study import Study
 
 
 @terminate_as_interrupt()
@@ -83,9 +87,9 @@ def compare(
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     planning.check_count("repeats", repeats, 1)
-    held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    how = how_to_run(python, index, installer, held, sampling_hz)
-    how = dataclasses.replace(how, verify=check_mode(verify), profile=check_flag("profile", profile))
+    limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    options = run_options(python, index, installer, limits, sampling_hz)
+    options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile))
     folder = check_folder("out", new_study_folder() if out is None else out)
     plan = planning.plan(
         frameworks,
@@ -99,32 +103,9 @@ def compare(
         progress=watcher.count,
     )
     tell_of_datasets(plan, watcher)
-    with open_or_create(folder, plan, how, repeats) as store, watcher:
-        Study(store, how, watcher).run(retry)
+    with open_or_create(folder, plan, options, Product(), repeats) as store, watcher:
+        Study(store, options, watcher).run(retry)
     return Comparison.load(folder)
-
-
-def open_or_create(folder: Path, plan: Plan, how: HowToRun, repeats: int) -> Store:
-    """The study in a folder, open for writing: made now, or found and planned the same, on this same machine."""
-    settings = describe(plan, how)
-    if not (folder / FILE).exists():
-        return Store.create(
-            folder,
-            settings=settings,
-            machine=machine.describe(),
-            cells=plan.cells,
-            repeats=repeats,
-            prepare=lambda made: write_pictures(made, plan),
-        )
-    store = Store.open(folder, readonly=False)
-    try:
-        check_same_plan(store, plan.cells, repeats, settings)
-        check_same_machine(store, machine.describe())
-        write_pictures(store.folder, plan)
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 @terminate_as_interrupt()
@@ -143,126 +124,30 @@ def resume(
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
     retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
-    for what is run now; each run's record says which limits it had. StudyError where the study cannot be gone on with.
+    for what is run now; each run's record says which limits it had. StudyError where the study cannot be resumed.
     """
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
-    given = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    given = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     mode = None if verify is None else check_mode(verify)
     folder = check_folder("study", study)
     with Store.open(folder, readonly=False) as store, watcher:
-        if "stability" in store.settings():
-            raise UsageError(of_sweep(store.folder, store.settings()))
-        check_same_machine(store, machine.describe())
-        how = _as_planned(store, given, index)
-        Study(store, dataclasses.replace(how, verify=mode or how.verify), watcher).run(retry)
+        check_same_machine(store, host.describe())
+        options = _as_planned(store, given, index)
+        check_same_limits(store, options.limits.to_dict())
+        options = dataclasses.replace(options, verify=mode or options.verify)
+        Study(store, options, watcher, strategies.of_settings(store.settings(), store.path)).run(retry)
     return Comparison.load(folder)
 
 
-def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> HowToRun:
-    """How a study said that it is run, with the limits and the index given now."""
+def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> RunOptions:
+    """The options a study was begun with, with the limits and the index given now."""
     settings = store.settings()
     try:
-        held = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
+        limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
-        how = how_to_run(settings.get("python"), index, installer, held, hz)
+        options = run_options(settings.get("python"), index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
     except TypeError as error:
         raise schema.damaged(store.path, f"its settings: {error}") from None
-    return dataclasses.replace(how, profile=bool(settings.get("profile")), verify=mode)
-
-
-def how_to_run(
-    python: Optional[Mapping[str, str]],
-    index: Optional[Mapping[str, str]],
-    installer: str,
-    held: Limits,
-    hz: float,
-) -> HowToRun:
-    """HowToRun of what a user gives; UsageError says what is allowed."""
-    check_installer(installer)
-    if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
-        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
-    interpreters = _by_framework("python", python, "an interpreter")
-    for name, path in interpreters.items():
-        if shutil.which(path) is None and not Path(path).expanduser().exists():
-            raise UsageError(f"python of {name} is {path!r}, which is not there; allowed: an interpreter or its folder")
-    return HowToRun(interpreters, _by_framework("index", index, "a URL"), installer, held, hz)
-
-
-def check_folder(name: str, folder: Any) -> Path:
-    """A folder that a user names, there or not; UsageError for what is no path."""
-    if not isinstance(folder, (str, os.PathLike)):
-        raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
-    return Path(folder)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """UsageError for anything but True and False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r}; allowed: True or False")
-    return value
-
-
-def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:
-    if given is not None and not isinstance(given, Mapping):
-        raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
-    return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
-
-
-def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
-    """Say what was read, and everything about it that a user may not expect."""
-    for name, index in plan.datasets.items():
-        classes = ", ".join(
-            f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
-        )
-        watcher.say(f"{name}: {len(index.pictures)} pictures ({classes})")
-        for folder, label in index.found_aliases.items():
-            watcher.say(f"{name}: folder {folder!r} is read as class {label!r}")
-        for path, reason in index.skipped:
-            watcher.say(f"{name}: skipped {path!r}: {reason}")
-        sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
-        for remark in filter(None, (oversize(size, len(index.pictures), name) for size in sizes)):
-            watcher.say(remark)
-        for folder in index.ignored_folders:
-            watcher.say(f"{name}: folder {folder!r} is not among the classes asked for and is left out")
-
-
-def describe(plan: Plan, how: HowToRun) -> Dict[str, Any]:
-    """The settings that are stored with a study."""
-    return {
-        "framework_compare": __version__,
-        "datasets": {
-            name: {
-                "pictures": len(index.pictures),
-                "skipped": len(index.skipped),
-                "skipped_pictures": [list(pair) for pair in index.skipped],
-                "classes": list(index.pictures.classes),
-                "class_aliases": dict(index.found_aliases),
-                "checksum": checksum(index.pictures),
-            }
-            for name, index in plan.datasets.items()
-        },
-        "sampling_hz": how.hz,
-        "profile": how.profile,
-        "verify": how.verify,
-        "limits": how.limits.to_dict(),
-        "python": dict(how.python),
-        "installer": how.installer,
-    }
-
-
-def new_study_folder() -> Path:
-    """A folder in the cache that is not there yet, named by the time."""
-    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    folder = studies_dir() / stamp
-    number = 2
-    while folder.exists():
-        folder = studies_dir() / f"{stamp}-{number}"
-        number += 1
-    return folder
-
-
-def studies_dir() -> Path:
-    """Where studies go that were not given a folder."""
-    return cache_dir() / "studies"
+    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode)

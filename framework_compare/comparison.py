@@ -6,7 +6,9 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
-from framework_compare.store import Store
+from framework_compare.results import frames, pairing, profiles
+from framework_compare.store import schema
+from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,11 +30,6 @@ class Comparison:
         Store.open(folder, checked=True).close()
         return cls(folder)
 
-    @classmethod
-    def from_store(cls, store: Store) -> "Comparison":
-        """The results of an open study; it may be closed before they are read."""
-        return cls(store.folder)
-
     @functools.cached_property
     def frame(self) -> "pd.DataFrame":
         """A row a cell, in the order of the plan, failed cells included; figures are NaN where there are none.
@@ -40,40 +37,36 @@ class Comparison:
         Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs a
         cell the epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
         """
-        return self._read(_frames().cell_frame)
+        return self._read(frames.cell_frame)
 
     @functools.cached_property
     def epochs(self) -> "pd.DataFrame":
-        """A row an epoch of any run: start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ..."""
-        return self._read(_frames().epoch_frame)
+        """A row an epoch of any run: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ..."""
+        return self._read(frames.epoch_frame)
 
     @functools.cached_property
     def samples(self) -> "pd.DataFrame":
         """A row a reading: t_s since the start of the run's first phase, the phase it fell in, and what was read."""
-        return self._read(_frames().sample_frame)
+        return self._read(frames.sample_frame)
 
     @functools.cached_property
     def phases(self) -> "pd.DataFrame":
         """A row a phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
-        return self._read(_frames().phase_frame)
+        return self._read(frames.phase_frame)
 
     @functools.cached_property
     def energy(self) -> "pd.DataFrame":
         """A row a reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j since some origin, source."""
-        return self._read(_frames().energy_frame)
+        return self._read(frames.energy_frame)
 
     @functools.cached_property
     def profile(self) -> "pd.DataFrame":
         """A row a name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
-        from framework_compare import profiles
-
         return self._read(profiles.profile_frame)
 
     @property
     def profiled(self) -> "pd.DataFrame":
         """`frame` joined with `profile`, the runs of a cell added up."""
-        from framework_compare import profiles
-
         return profiles.with_profile(self.frame, self.profile)
 
     @functools.cached_property
@@ -94,11 +87,7 @@ class Comparison:
     @property
     def damage(self) -> List[str]:
         """What was left out of the frames read so far, as the file holds something else there: a sentence a table."""
-        return [
-            f"{self.folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out "
-            f"({fault}); `framework-compare export {self.folder} --out FOLDER` saves what can be read"
-            for table, (rows, fault) in self._damage.items()
-        ]
+        return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property
     def environments(self) -> Dict[str, Dict[str, Any]]:
@@ -127,26 +116,26 @@ class Comparison:
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) are
         of the terminal style; by default what standard output has. Raises UsageError for another kind or style.
         """
-        from framework_compare import layouts, side_by_side
+        from framework_compare.report import kinds
 
-        runs = functools.partial(side_by_side.epoch_runs, self)
-        return layouts.render(getattr(self, layouts.frame_of(kind)), kind, style, runs, width=width, bold=bold)
+        def runs() -> Any:
+            return pairing.epoch_runs(self.epochs)
+
+        return kinds.render(getattr(self, kinds.frame_of(kind)), kind, style, runs, width=width, bold=bold)
 
     def to_csv(self, path: Union[str, Path]) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""
-        from framework_compare import tables
+        from framework_compare.report import renderers
 
-        Path(path).write_text(tables.csv(self.frame), encoding="utf-8", newline="")
+        Path(path).write_text(renderers.csv(self.frame), encoding="utf-8", newline="")
 
     def beside(self, other: "Comparison") -> "pd.DataFrame":
         """The cells that this study and another have, a row each, with the ratio of their median epoch times."""
-        from framework_compare.side_by_side import side_by_side
-
-        return side_by_side(self, other)
+        return pairing.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
     def export(self, folder: Union[str, Path], kind: str = "parquet") -> None:
         """Write all tables into a folder, as "parquet" (needs pyarrow), "csv" or "json"."""
-        from framework_compare.exports import export
+        from framework_compare.report.exports import export
 
         export(self.folder, folder, kind)
 
@@ -155,9 +144,3 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"Comparison({str(self.folder)!r})"
-
-
-def _frames() -> Any:
-    from framework_compare import frames
-
-    return frames

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import psutil
 
-from framework_compare import environments, gpu_support, registry, venvs
-from framework_compare.asking import ask
-from framework_compare.environments import Environment
-from framework_compare.interpreters import Unavailable
-from framework_compare.machine import available_cores
+from framework_compare import registry
+from framework_compare.environments import gpu_builds, managed, venvs
+from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.managed import Environment
+from framework_compare.environments.support import lack
+from framework_compare.launch.support_question import ask
 from framework_compare.paths import cache_dir
-from framework_compare.readiness import lack
 from framework_compare.records import Run
+from framework_compare.samplers.host import available_cores
 from framework_compare.samplers.nvml import describe_gpus
 
 STATES = ("ready", "not made yet", "broken", "no interpreter", "external", "unsupported")
@@ -91,25 +92,25 @@ def check(
     if not found.usable:
         return found
     external = found.state == "external"
-    missing = gpu_support.lack("", device) if external and not deep else None
+    missing = gpu_builds.lack("", device) if external and not deep else None
     if missing:
         return dataclasses.replace(found, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
     return ask_too(found, spec) if deep or (external and device != "cpu") else found
 
 
 def _check(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
-    if environments.is_given(spec, python):
+    if managed.is_given(spec, python):
         return _check_given(spec, python)
     lacking = lack(spec.name, device)
     if lacking:
         return FrameworkCheck(spec.name, False, "unsupported", why=lacking.why, remedy=lacking.remedy)
     try:
-        plan = environments.plan_for(spec.name, device)
+        plan = managed.plan_for(spec.name, device)
     except Unavailable as error:
         return FrameworkCheck(spec.name, False, "no interpreter", why=error.why, remedy=error.remedy)
     why = venvs.fault(plan)
     if not why:
-        return _usable("ready", environments.read(plan.folder))
+        return _usable("ready", managed.read(plan.folder))
     state = "broken" if plan.folder.exists() else "not made yet"
     done = "repaired when it is next used" if state == "broken" else "made when it is first used"
     remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
@@ -123,7 +124,7 @@ def _options(plan: venvs.Plan) -> str:
     """What `env create` needs to be told beside the framework's name."""
     if plan.device == "cpu":
         return ""
-    build = gpu_support.BUILDS.get(plan.framework)
+    build = gpu_builds.BUILDS.get(plan.framework)
     index = f" --index {plan.framework}={build.index}" if build and build.index else ""
     return f" --device {plan.device}{index}"
 
@@ -164,7 +165,7 @@ def machine() -> Machine:
 
 def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:
     try:
-        return _usable("external", environments.ensure(spec.name, python=python))
+        return _usable("external", managed.ensure(spec.name, python=python))
     except Unavailable as error:
         path = Path(python) if python is not None else None
         return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)

@@ -1,8 +1,9 @@
-"""Where this package keeps what it makes outside the user's own folders."""
+"""Where this package keeps what it makes outside the user's own folders, and names of files."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import platformdirs
@@ -16,3 +17,8 @@ def cache_dir() -> Path:
     if chosen:
         return Path(chosen).expanduser().absolute()
     return platformdirs.user_cache_path("framework_compare", appauthor=False)
+
+
+def file_name(text: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:80]

@@ -19,7 +19,7 @@ import pytest
 
 # pytest loads this module at every start, in every project of the environment: nothing heavy is imported here
 if TYPE_CHECKING:
-    from framework_compare.planning import Names
+    from framework_compare.plan.planning import Names
 
 SUITE = "framework_compare.conformance"
 CONFORMANCE = f"{SUITE}.plugin"
@@ -85,8 +85,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
-    from framework_compare import planning, registry
+    from framework_compare import registry
     from framework_compare.errors import UsageError
+    from framework_compare.plan import planning
 
     registry.load_plugins()
     try:
@@ -101,7 +102,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
 
 
 def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) -> List[str]:
-    from framework_compare import planning
+    from framework_compare.plan import planning
 
     if option is None:
         return names
@@ -122,7 +123,7 @@ def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
 def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
     """`run_cell(cell, **settings of compare)` trains one cell and returns its row (a pandas Series with `status`)."""
     from framework_compare.api import compare
-    from framework_compare.cli_options import pairs
+    from framework_compare.plan.values import pairs
 
     python = pairs("--fc-python", request.config.getoption("--fc-python"))
     index = pairs("--fc-index", request.config.getoption("--fc-index"))

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from framework_compare import limits, machine, planning
-from framework_compare.api import check_folder, describe, how_to_run, new_study_folder, tell_of_datasets
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.interrupts import terminate_as_interrupt
-from framework_compare.limits import PhaseTimeout
-from framework_compare.picture_lists import write_pictures
-from framework_compare.planning import DataSets, Names
-from framework_compare.progress import Watcher, default_watcher
-from framework_compare.records import Cell
-from framework_compare.resumption import check_same_machine, check_same_sweep
-from framework_compare.side_by_side import KEY
-from framework_compare.store import FILE, TO_RUN, Store
-from framework_compare.study import HowToRun, Study
+from framework_compare.launch.limits import PhaseTimeout
+from framework_compare.launch.limits import check as check_limits
+from framework_compare.plan import planning
+from framework_compare.plan.planning import DataSets, Names
+from framework_compare.results.columns import IDENTITY
+from framework_compare.store.study_file import TO_RUN
+from framework_compare.study import strategies
+from framework_compare.study.conditions import run_options
+from framework_compare.study.interrupts import terminate_as_interrupt
+from framework_compare.study.opening import check_folder, new_study_folder, open_or_create, tell_of_datasets
+from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.strategies import SEARCHES, Growth
+from framework_compare.study.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PUBLISHED = tuple(range(10, 101, 10))
-SEARCHES = ("steps", "doubling")
 NAMED = ("framework", "model", "dataset", "device")
 COLUMNS = (
     *NAMED,
@@ -51,7 +50,7 @@ class Stability:
     def load(cls, folder: Union[str, Path]) -> "Stability":
         """The sweep in a study folder; StudyError where that holds none."""
         comparison = Comparison.load(folder)
-        if "stability" not in comparison.settings:
+        if not strategies.grows(comparison.settings):
             raise StudyError(f"{folder} holds a study that is no stability sweep")
         return cls(comparison)
 
@@ -68,7 +67,7 @@ class Stability:
     def varying(self) -> Tuple[str, ...]:
         """What tells the cells of the sweep apart: framework, model, and every other setting that they differ in."""
         frame = self.comparison.frame
-        others = (name for name in KEY if name not in ("batch_size", "num_classes"))  # these go with size and data set
+        others = (name for name in IDENTITY if name not in ("batch_size", "num_classes"))  # these go with size and data set
         found = (name for name in others if frame[name].nunique(dropna=False) > 1)
         return tuple(dict.fromkeys(("framework", "model", *found)))
 
@@ -87,9 +86,11 @@ class Stability:
 
     def table(self, style: str = "terminal", *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
         """The sweep as text: what works up to where, then the memory at each batch size."""
-        from framework_compare import stability_tables
+        from framework_compare.report import stability_tables
 
-        return stability_tables.render(self, style, width=width, bold=bold)
+        limits = self.comparison.settings.get("limits") or {}
+        tables = stability_tables.both(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
+        return stability_tables.render(tables, self.probes, style, width=width, bold=bold)
 
     def __str__(self) -> str:
         return self.table()
@@ -141,15 +142,15 @@ def stability(
 
     search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; one that holds the same sweep is gone on with. The rest is as in `compare`.
+    out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`.
     """
     watcher = watcher or default_watcher()
     sizes = _check_sizes(batch_sizes, search)
     if "batch_size" in settings:
         raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
     folder = check_folder("out", new_study_folder() if out is None else out)
-    held = limits.check(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    how = how_to_run(python, index, installer, held, sampling_hz)
+    limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
+    options = run_options(python, index, installer, limits, sampling_hz)
     plan = planning.plan(
         frameworks,
         models,
@@ -163,9 +164,9 @@ def stability(
     )
     _check_enough_pictures(plan, sizes[-1])
     tell_of_datasets(plan, watcher)
-    request = {"batch_sizes": sizes, "search": search, "first_cells": [dataclasses.asdict(cell) for cell in plan.cells]}
-    with _open(folder, plan, {**describe(plan, how), "stability": request}) as store, watcher:
-        sweep(store, how, watcher, plan.cells, sizes, search)
+    strategy = Growth(plan.cells, tuple(sizes), search)
+    with open_or_create(folder, plan, options, strategy) as store, watcher:
+        Study(store, options, watcher, strategy).run()
     return Stability(Comparison.load(folder))
 
 
@@ -188,66 +189,3 @@ def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
                 f"batch size {largest} is more than the {len(index.pictures)} pictures of {name}; "
                 "name smaller batch sizes or a data set with more pictures"
             )
-
-
-def _open(folder: Path, plan: planning.Plan, settings: Mapping[str, Any]) -> Store:
-    """The sweep's study; cells are added as the sweep finds out which it needs."""
-    if not (folder / FILE).exists():
-        return Store.create(
-            folder,
-            settings=dict(settings),
-            machine=machine.describe(),
-            cells=(),
-            repeats=1,
-            prepare=lambda made: write_pictures(made, plan),
-        )
-    store = Store.open(folder, readonly=False)
-    try:
-        check_same_sweep(store, plan.cells, settings)
-        check_same_machine(store, machine.describe())
-        write_pictures(store.folder, plan)
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def sweep(
-    store: Store, how: HowToRun, watcher: Watcher, cells: Sequence[Cell], sizes: Sequence[int], search: str
-) -> None:
-    """Probe every cell's batch sizes, those that a study holds already not again."""
-    study = Study(store, how, watcher)
-    for cell in cells:
-        outcomes: Dict[int, bool] = {}
-        size = next_size(outcomes, sizes, search)
-        while size is not None:
-            outcomes[size] = _probe(study, _sized(cell, size))
-            size = next_size(outcomes, sizes, search)
-
-
-def _sized(cell: Cell, size: int) -> Cell:
-    return dataclasses.replace(cell, config=dataclasses.replace(cell.config, batch_size=size))
-
-
-def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> Optional[int]:
-    """The batch size to try after these outcomes (True: ok); None when enough is known."""
-    failed = min((size for size, ok in outcomes.items() if not ok), default=None)
-    worked = max((size for size, ok in outcomes.items() if ok), default=None)
-    if search == "steps":
-        return next((size for size in sizes if size not in outcomes), None) if failed is None else None
-    first, last = sizes[0], sizes[-1]
-    if failed is None:
-        following = first if worked is None else min(2 * worked, last)
-        return None if worked == last else following
-    if worked is None or failed - worked <= first:
-        return None
-    return (worked + failed) // 2
-
-
-def _probe(study: Study, cell: Cell) -> bool:
-    run_id = study.store.run_of(cell)
-    if run_id is None:
-        run_id = study.store.extend(cell)
-    if study.store.status(run_id) in TO_RUN:
-        study.run()
-    return study.store.status(run_id) == "ok"

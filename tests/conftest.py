@@ -9,10 +9,11 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 import pytest
-from framework_compare.datasets import fire_smoke
 from PIL import Image
 
-from framework_compare import oracle, registry
+from framework_compare import registry
+from framework_compare.datasets import fire_smoke
+from framework_compare.parity.network import oracle
 from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig

@@ -8,13 +8,13 @@ import pytest
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.store import Store
+from framework_compare.store.study_file import Store
 
 PLUGINS = Path(__file__).parent / "plugins"
 
 
 def run(*arguments: object, check: int = 0) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "framework_compare.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "framework_compare.cli.root", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == check, done.stderr
     return done
@@ -65,7 +65,7 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
         done = run("show", tmp_path / "study", *arguments)
         assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout
     done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
-    assert "its status is 'bogus'" in done.stderr and "run.csv" in done.stdout
+    assert "its status is 'bogus'" in done.stderr and "runs.csv" in done.stdout
 
 
 def test_an_empty_and_a_missing_folder_are_told_apart(tmp_path, own_cache):

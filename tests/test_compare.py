@@ -13,8 +13,8 @@ import pytest
 
 from framework_compare import Comparison, compare, registry
 from framework_compare.errors import UsageError
-from framework_compare.progress import PlainWatcher
-from framework_compare.store import Store
+from framework_compare.store.study_file import Store
+from framework_compare.study.progress import PlainWatcher
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, learning_rate=0.5)
 

@@ -9,14 +9,14 @@ import sys
 import pandas as pd
 import pytest
 
-from framework_compare import gauges
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.frames import CELL_COLUMNS, WORST_FIRST
-from framework_compare.metrics import METRICS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
-from framework_compare.store import Store
+from framework_compare.results import reading_sources
+from framework_compare.results.frames import CELL_COLUMNS, WORST_FIRST
+from framework_compare.results.metrics import METRICS
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 ORIGIN = 50 * SECOND
@@ -175,16 +175,16 @@ def test_an_empty_study_has_empty_frames_with_all_columns(tmp_path, name):
 
 def test_results_can_be_read_while_they_are_written(tmp_path):
     with Store.create(tmp_path, settings={}, machine={}, cells=[cell()], repeats=1) as store:
-        assert list(Comparison.from_store(store).frame["status"]) == ["planned"]
+        assert list(Comparison(store.folder).frame["status"]) == ["planned"]
         store.begin(1)
-        assert list(Comparison.from_store(store).frame["status"]) == ["running"]
+        assert list(Comparison(store.folder).frame["status"]) == ["running"]
         store.record(1, ok(1, 2, 3))
         assert list(Comparison.load(tmp_path).frame["epoch_s"]) == [2.0]
 
 
 def test_results_of_a_store_can_be_read_after_it_was_closed(tmp_path):
     with Store.create(tmp_path, settings={}, machine={}, cells=[cell()], repeats=1) as store:
-        comparison = Comparison.from_store(store)
+        comparison = Comparison(store.folder)
     assert len(comparison.frame) == 1
 
 
@@ -246,8 +246,8 @@ def test_a_cell_says_over_what_time_its_gpu_is_read_and_why_its_host_is_not(tmp_
 @pytest.mark.parametrize("told", [None, True, "0.2", [], float("inf")], ids=str)
 def test_a_period_that_is_no_number_of_seconds_is_none(told):
     row = {"gauges": {"gpu": {"utilization_period_s": told, "utilization_window": 7}, "host_energy": "?"}}
-    found = gauges.of_cell([row], dict.fromkeys(METRICS))
-    assert set(found) == set(gauges.COLUMNS) and set(found.values()) == {None}
+    found = reading_sources.of_cell([row], dict.fromkeys(METRICS))
+    assert set(found) == set(reading_sources.COLUMNS) and set(found.values()) == {None}
 
 
 def test_energy_is_a_frame_of_its_own(tmp_path):

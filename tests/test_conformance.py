@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import oracle, processes
+from framework_compare.parity.network import oracle
+from framework_compare.worker import processes
 
 TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 SUITE = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance")

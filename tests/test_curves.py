@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import oracle, registry
-from framework_compare.cli import app
+from framework_compare import registry
+from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
-from framework_compare.parity import curves, curves_report, drawing
+from framework_compare.parity.network import oracle
+from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
 from framework_compare.registry import Framework
+from framework_compare.report import curves as curves_report
+from framework_compare.report import curves_picture
 
 TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 HONEST = "    name = 'honest'\n"
@@ -123,7 +126,7 @@ def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_p
 def test_without_matplotlib_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match="pip install"):
-        drawing.import_matplotlib()
+        curves_picture.import_matplotlib()
 
 
 def fairness(name: str, out: Path, pictures: Path):

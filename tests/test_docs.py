@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from framework_compare.cli import app
+from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

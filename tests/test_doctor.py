@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from framework_compare import doctor, environments, installers, registry, venvs
+from framework_compare import doctor, registry
+from framework_compare.environments import installers, managed, venvs
 from framework_compare.registry import Framework
 
 ANY_PYTHON = ((3, 10), (3, 99))
@@ -80,14 +81,14 @@ def test_not_made_yet(framework, cache):
 
 
 def test_ready(framework):
-    environment = environments.ensure(framework())
+    environment = managed.ensure(framework())
     found = diagnose(deep=True)
     assert (found.state, found.usable) == ("ready", True)
     assert (found.version, found.python, found.size_bytes) == ("1.0", environment.python, environment.size_bytes)
 
 
 def test_broken(framework):
-    environment = environments.ensure(framework())
+    environment = managed.ensure(framework())
     (venvs.site_packages(environment.folder) / "tinyfw.py").unlink()
     found = diagnose()
     assert (found.state, found.usable) == ("broken", False)
@@ -106,7 +107,7 @@ def test_no_interpreter(framework):
     [("brokenfw", "import brokenfw failed: RuntimeError: no such kernel"), ("deadfw", "died of SIGABRT")],
 )
 def test_a_deep_look_finds_an_import_that_fails(framework, imports, why):
-    environments.ensure(framework(imports))
+    managed.ensure(framework(imports))
     assert diagnose().usable
     found = diagnose(deep=True)
     assert (found.state, found.usable) == ("broken", False)
@@ -114,7 +115,7 @@ def test_a_deep_look_finds_an_import_that_fails(framework, imports, why):
 
 
 def test_a_deep_look_has_a_time_limit(framework, monkeypatch):
-    environments.ensure(framework("endlessfw"))
+    managed.ensure(framework("endlessfw"))
     monkeypatch.setattr(doctor, "_IMPORT_TIMEOUT_S", 0)
     assert "it took more than 0 s" in diagnose(deep=True).why
 
@@ -128,7 +129,7 @@ def test_external(framework):
 
 def test_a_gpu_that_is_not_here_is_unsupported_whatever_is_installed(framework, tmp_path):
     framework(cuda=str(tmp_path / "tiny.txt"))
-    environments.ensure("tiny")
+    managed.ensure("tiny")
     found = diagnose(device="cuda:99")
     assert (found.state, found.usable) == ("unsupported", False)
     assert found.why.startswith("device 'cuda:99': ") and found.remedy
@@ -167,14 +168,14 @@ def test_a_deep_look_believes_the_adapter_where_nvml_finds_no_gpu(framework):
 
 
 def test_a_deep_look_asks_the_adapter_of_a_managed_environment_too(framework):
-    environments.ensure(framework(cannot="cpu"))
+    managed.ensure(framework(cannot="cpu"))
     assert diagnose().state == "ready"
     found = diagnose(deep=True)
     assert (found.state, found.why) == ("unsupported", "device 'cpu': a build for CPUs")
 
 
 def test_a_deep_look_finds_an_adapter_that_does_not_start(framework):
-    environments.ensure(framework())
+    managed.ensure(framework())
     adapter = Path(registry.framework("tiny").trainer.rpartition(":")[0])
     adapter.write_text(adapter.read_text().replace("self.framework", "this_is_no_name.framework"))
     found = diagnose(deep=True)

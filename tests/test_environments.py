@@ -14,7 +14,8 @@ from pathlib import Path
 import filelock
 import pytest
 
-from framework_compare import environments, installers, registry, venvs
+from framework_compare import registry
+from framework_compare.environments import installers, managed, venvs
 from framework_compare.errors import EnvironmentUnavailable, UnknownNameError, UsageError
 from framework_compare.registry import Framework
 
@@ -72,12 +73,12 @@ def finished(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def tiny(framework, finished, tmp_path) -> environments.Environment:
+def tiny(framework, finished, tmp_path) -> managed.Environment:
     """A healthy environment of the framework `tiny`, made by pip once a session and copied for each test."""
     name, envs = framework(), tmp_path / "cache/envs"
     if finished.exists():
         shutil.copytree(finished, envs, symlinks=True)
-    environment = environments.ensure(name)
+    environment = managed.ensure(name)
     if not finished.exists():
         shutil.copytree(envs, finished, symlinks=True)
     return environment
@@ -98,21 +99,21 @@ def test_an_environment_is_made_and_described(tiny):
 def test_a_healthy_environment_is_reused(tiny):
     before = (tiny.folder / venvs.MARKER).stat()
     said = []
-    assert environments.ensure("tiny", report=said.append) == tiny
-    assert environments.find("tiny") == tiny
+    assert managed.ensure("tiny", report=said.append) == tiny
+    assert managed.find("tiny") == tiny
     assert said == []
     assert (tiny.folder / venvs.MARKER).stat() == before
 
 
 def test_comments_and_the_installer_do_not_change_the_environment(tiny, framework):
     framework("# a comment\ntinyfw==1.0  # another\n\n")
-    assert environments.ensure("tiny", installer="uv") == tiny
+    assert managed.ensure("tiny", installer="uv") == tiny
 
 
 def test_other_requirements_are_another_environment(tiny, framework):
     framework("tinyfw==1.0\nnot-there==2\n")
-    assert environments.find("tiny") is None
-    assert environments.plan_for("tiny").folder != tiny.folder
+    assert managed.find("tiny") is None
+    assert managed.plan_for("tiny").folder != tiny.folder
 
 
 def delete_marker(folder: Path) -> None:
@@ -149,28 +150,28 @@ def break_python(folder: Path) -> None:
 )
 def test_damage_is_noticed(tiny, damage, reason):
     damage(tiny.folder)
-    assert reason in venvs.fault(environments.plan_for("tiny"))
-    assert environments.find("tiny") is None
+    assert reason in venvs.fault(managed.plan_for("tiny"))
+    assert managed.find("tiny") is None
 
 
 def test_bytecode_is_not_damage(tiny):
     cache = venvs.site_packages(tiny.folder) / "tinyfw/__pycache__"
     cache.mkdir(exist_ok=True)
     (cache / "more.pyc").write_text("x")
-    assert environments.find("tiny") == tiny
+    assert managed.find("tiny") == tiny
 
 
 def test_a_broken_environment_is_repaired(tiny):
     delete_package_file(tiny.folder)
     said = []
-    repaired = environments.ensure("tiny", report=said.append)
+    repaired = managed.ensure("tiny", report=said.append)
     assert repaired.python == tiny.python
     assert subprocess.run([repaired.python, "-c", "import tinyfw"], check=False).returncode == 0
     assert "tiny: repairing its environment (files of its packages are missing or changed)" in said[0]
 
 
 def test_an_environment_made_without_the_index_asked_for_is_faulty(tiny):
-    plan = environments.plan_for("tiny")
+    plan = managed.plan_for("tiny")
     assert "https://host.invalid/cpu" in venvs.fault(plan, index="https://me:secret@host.invalid/cpu")
     assert "secret" not in venvs.fault(plan, index="https://me:secret@host.invalid/cpu")
     assert venvs.fault(plan) == ""
@@ -192,7 +193,7 @@ def test_two_processes_at_once_make_one_environment(framework, tmp_path):
     assert [process.returncode for process in both] == [0, 0]
     assert sum(output.count("output goes to") for output in outputs) == 1, "made or repaired once"
     assert len({output.splitlines()[-1] for output in outputs}) == 1
-    assert environments.find("tiny") is not None
+    assert managed.find("tiny") is not None
 
 
 def test_waiting_for_another_process_is_told(tiny):
@@ -205,17 +206,17 @@ def test_waiting_for_another_process_is_told(tiny):
         said.append(message)
         other.release()
 
-    waiter = threading.Thread(target=environments.ensure, args=("tiny",), kwargs={"report": hear})
+    waiter = threading.Thread(target=managed.ensure, args=("tiny",), kwargs={"report": hear})
     waiter.start()
     waiter.join()
     assert "waiting for another process" in said[0]
-    assert environments.find("tiny") is not None
+    assert managed.find("tiny") is not None
 
 
 def test_a_package_nobody_has_leaves_nothing_and_says_so(framework, tmp_path):
     framework("tinyfw==1.0\nno-such-package==1.0\n")
     with pytest.raises(EnvironmentUnavailable) as caught:
-        environments.ensure("tiny")
+        managed.ensure("tiny")
     message = str(caught.value)
     assert "tiny: pip could not install its requirements" in message
     assert "No matching distribution found for no-such-package==1.0" in message
@@ -234,7 +235,7 @@ def test_no_network_is_named_as_the_cause(framework, tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("PIP_RETRIES", "1")
     with pytest.raises(EnvironmentUnavailable, match="no package index could be reached.*check the network"):
-        environments.ensure("tiny")
+        managed.ensure("tiny")
     assert leftovers(tmp_path) == []
 
 
@@ -247,7 +248,7 @@ def test_an_interrupted_install_leaves_nothing(framework, tmp_path, monkeypatch)
 
     monkeypatch.setattr(installers, "install", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        environments.ensure("tiny")
+        managed.ensure("tiny")
     assert leftovers(tmp_path) == []
 
 
@@ -256,7 +257,7 @@ def test_a_cache_that_cannot_be_written_is_named(framework, tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
     with pytest.raises(EnvironmentUnavailable, match=r"cannot be written.*FRAMEWORK_COMPARE_CACHE"):
-        environments.ensure("tiny")
+        managed.ensure("tiny")
 
 
 def test_the_parents_modules_do_not_pass_for_installed_ones(framework, tmp_path, monkeypatch, wheels):
@@ -264,56 +265,56 @@ def test_the_parents_modules_do_not_pass_for_installed_ones(framework, tmp_path,
         wheel.extractall(tmp_path / "parent")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "parent"))
     framework()
-    environment = environments.ensure("tiny")
+    environment = managed.ensure("tiny")
     assert environment.version == "1.0"
 
 
 def test_no_interpreter_in_range(framework):
     framework(python=((3, 98), (3, 99)))
     with pytest.raises(EnvironmentUnavailable, match=r"tiny needs Python 3\.98 to 3\.99"):
-        environments.ensure("tiny")
-    assert environments.find("tiny") is None
+        managed.ensure("tiny")
+    assert managed.find("tiny") is None
 
 
 def test_missing_requirements_file(framework, tmp_path):
     framework()
     (tmp_path / "tiny.txt").unlink()
     with pytest.raises(EnvironmentUnavailable, match=r"tiny\.txt cannot be read"):
-        environments.ensure("tiny")
+        managed.ensure("tiny")
 
 
 def test_remove_deletes_environment_and_log(tiny):
-    assert [one.folder for one in environments.installed()] == [tiny.folder]
-    assert environments.remove("tiny") == [tiny.folder]
+    assert [one.folder for one in managed.installed()] == [tiny.folder]
+    assert managed.remove("tiny") == [tiny.folder]
     assert not tiny.folder.exists() and not venvs.log_of(tiny.folder).exists()
-    assert environments.installed() == []
-    assert environments.remove("tiny") == []
+    assert managed.installed() == []
+    assert managed.remove("tiny") == []
 
 
 def test_remove_spares_a_framework_whose_name_begins_alike(tiny):
     other = tiny.folder.rename(tiny.folder.with_name("tiny-er-0123456789ab"))
-    assert environments.remove("tiny") == []
+    assert managed.remove("tiny") == []
     assert other.exists()
 
 
 def test_remove_refuses_while_another_process_makes_it(tiny):
     with filelock.FileLock(f"{tiny.folder}.lock"), pytest.raises(EnvironmentUnavailable, match="by another process"):
-        environments.remove("tiny")
+        managed.remove("tiny")
     assert tiny.folder.exists()
 
 
 def test_unknown_names_list_what_is_allowed():
     with pytest.raises(UnknownNameError, match="torch"):
-        environments.ensure("caffe")
+        managed.ensure("caffe")
     with pytest.raises(UsageError, match="pip, uv"):
-        environments.ensure("torch", installer="poetry")
+        managed.ensure("torch", installer="poetry")
 
 
 def test_uv_that_is_not_there(framework, tmp_path, monkeypatch):
     framework()
     monkeypatch.setattr(installers.shutil, "which", lambda name, path=None: None)
     with pytest.raises(EnvironmentUnavailable, match="no uv is on PATH.*pip install uv"):
-        environments.ensure("tiny", installer="uv")
+        managed.ensure("tiny", installer="uv")
     assert leftovers(tmp_path) == []
 
 
@@ -324,7 +325,7 @@ def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_pat
     uv.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
-    environment = environments.ensure("tiny", installer="uv", index="https://me:secret@host.invalid/cpu")
+    environment = managed.ensure("tiny", installer="uv", index="https://me:secret@host.invalid/cpu")
     told = (tmp_path / "told").read_text()
     assert f"--python {environment.python}" in told and f"-r {tmp_path / 'tiny.txt'}" in told
     assert "--extra-index-url https://me:secret@host.invalid/cpu" in told

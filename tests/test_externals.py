@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import environments, registry
+from framework_compare import registry
+from framework_compare.environments import managed
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.registry import Framework
 
@@ -26,11 +27,11 @@ def framework(monkeypatch):
 
 def test_a_users_interpreter_is_used_as_it_is(framework):
     framework(imports="pytest")  # whatever the parent surely has stands for a framework
-    environment = environments.ensure("tiny", python=sys.executable)
+    environment = managed.ensure("tiny", python=sys.executable)
     assert (environment.managed, environment.python) == (False, Path(sys.executable))
     assert environment.version == pytest.__version__
     assert environment.packages["pytest"] == pytest.__version__
-    assert environments.find("tiny", python=sys.executable) == environment
+    assert managed.find("tiny", python=sys.executable) == environment
 
 
 def test_a_folder_stands_for_its_python(framework, tmp_path):
@@ -39,7 +40,7 @@ def test_a_folder_stands_for_its_python(framework, tmp_path):
     script = tmp_path / "own/bin/python"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     script.chmod(0o755)
-    assert environments.ensure("tiny", python=tmp_path / "own").python == script
+    assert managed.ensure("tiny", python=tmp_path / "own").python == script
 
 
 def test_a_users_interpreter_that_lacks_the_framework(framework, tmp_path, monkeypatch):
@@ -47,8 +48,8 @@ def test_a_users_interpreter_that_lacks_the_framework(framework, tmp_path, monke
     (tmp_path / "no_such_framework.py").write_text("")  # in the current folder: not the framework
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework; install that there"):
-        environments.ensure("tiny", python=sys.executable)
-    assert environments.find("tiny", python=sys.executable) is None
+        managed.ensure("tiny", python=sys.executable)
+    assert managed.find("tiny", python=sys.executable) is None
 
 
 def test_folders_without_an_init_are_not_the_framework(framework, tmp_path, monkeypatch):
@@ -56,7 +57,7 @@ def test_folders_without_an_init_are_not_the_framework(framework, tmp_path, monk
     (tmp_path / "no_such_framework").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework"):
-        environments.ensure("tiny", python=sys.executable)
+        managed.ensure("tiny", python=sys.executable)
 
 
 def test_what_an_interpreter_lacks_is_named_as_it_is_installed(framework, tmp_path):
@@ -66,7 +67,7 @@ def test_what_an_interpreter_lacks_is_named_as_it_is_installed(framework, tmp_pa
     script.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
     script.chmod(0o755)
     with pytest.raises(EnvironmentUnavailable, match="has no pytest and no numpy and no Pillow"):
-        environments.ensure("tiny", python=script)
+        managed.ensure("tiny", python=script)
 
 
 def test_a_users_interpreter_without_simplejpeg_is_noted(framework, tmp_path):
@@ -75,7 +76,7 @@ def test_a_users_interpreter_without_simplejpeg_is_noted(framework, tmp_path):
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\necho 'a banner'\necho '{json.dumps(said)}'\n")
     script.chmod(0o755)
-    environment = environments.ensure("tiny", python=script)
+    environment = managed.ensure("tiny", python=script)
     assert environment.interpreter == "3.9.0"
     assert "simplejpeg is not in" in environment.notes[0]
 
@@ -96,11 +97,11 @@ def test_a_users_interpreter_that_is_none(framework, tmp_path, content, mode, re
         path.write_text(content)
         path.chmod(mode)
     with pytest.raises(EnvironmentUnavailable, match=f"tiny: .*{reason}"):
-        environments.ensure("tiny", python=path)
+        managed.ensure("tiny", python=path)
 
 
 def test_a_framework_without_requirements_runs_on_the_parents_python(monkeypatch):
     monkeypatch.setitem(registry.FRAMEWORKS, "own", Framework("own", "own:T", "", "pytest", ANY_PYTHON))
-    environment = environments.ensure("own")
+    environment = managed.ensure("own")
     assert (environment.python, environment.managed) == (Path(sys.executable), False)
     assert environment.version == pytest.__version__

@@ -12,9 +12,9 @@ import pytest
 from faulty import FAULTS
 
 from framework_compare import compare, resume
-from framework_compare.exports import export
-from framework_compare.limits import KEPT_LOG_BYTES
-from framework_compare.store import Store
+from framework_compare.launch.limits import KEPT_LOG_BYTES
+from framework_compare.report.exports import export
+from framework_compare.store.study_file import Store
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 MIB = 1 << 20

@@ -11,11 +11,14 @@ import pynvml
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import cli_environments, compare, environments, gpu_support, registry, venvs
+from framework_compare import compare, registry
 from framework_compare.adapters import torch as torch_adapter
+from framework_compare.cli import environments as cli_environments
+from framework_compare.environments import gpu_builds, venvs
+from framework_compare.environments import managed as environments
+from framework_compare.environments.gpu_builds import BUILDS, Build, Gpu, lack, look, unfit
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.gpu_support import BUILDS, Build, Gpu, lack, look, unfit
-from framework_compare.launcher import worker_environment
+from framework_compare.launch.launcher import worker_environment
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
@@ -75,7 +78,7 @@ def test_a_driver_that_is_too_old_is_named_with_the_one_that_is_needed():
 )
 def test_machine_code_runs_on_later_minors_and_ptx_on_all_newer(capability, runs):
     build = Build("x 1", "12.5", "525.60.13", ((8, 0),), ptx=(9, 0))
-    assert gpu_support.runs_on(build, capability) is runs
+    assert gpu_builds.runs_on(build, capability) is runs
 
 
 def test_readings_that_are_missing_speak_against_nothing():

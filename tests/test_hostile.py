@@ -15,11 +15,11 @@ import pytest
 from framework_compare import Comparison, compare
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError, StudyError
-from framework_compare.frames import cell_frame
-from framework_compare.picture_lists import pictures_path
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.store import FILE, Store
+from framework_compare.results.frames import cell_frame
+from framework_compare.store.study_file import FILE, Store
+from framework_compare.study.picture_lists import pictures_path
 
 QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=1, image_size=32)
 NAMES = ["fire; rm -rf x", "smoke\nnext", "<b>'no' \"fire\"", "$(touch pwned)", "-rf", "日本"]
@@ -130,7 +130,7 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
         import sys
         from framework_compare.errors import StudyError
         from framework_compare.records import Run, Sample
-        from framework_compare.store import Store
+        from framework_compare.store.study_file import Store
         store = Store.open(sys.argv[1], readonly=False)
         try:
             store.record(2, Run("ok", samples=tuple(Sample(n) for n in range(200_000))))
@@ -151,8 +151,8 @@ def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp
         from framework_compare.errors import StudyError
         from framework_compare.protocol import TrainConfig
         from framework_compare.records import Cell
-        from framework_compare.study import HowToRun, Study
-        from framework_compare.progress import Watcher
+        from framework_compare.study.study import HowToRun, Study
+        from framework_compare.study.progress import Watcher
         class Folder:
             folder = Path(sys.argv[1])
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import interpreters
+from framework_compare.environments import interpreters
 from framework_compare.errors import EnvironmentUnavailable
 
 RUNNING = (sys.version_info[0], sys.version_info[1])

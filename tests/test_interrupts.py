@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from framework_compare import compare, stability, supervision
+from framework_compare import compare, stability
 from framework_compare.comparison import Comparison
-from framework_compare.store import FILE, Store
-from framework_compare.supervision import SupervisedWorker
+from framework_compare.launch import supervised_worker
+from framework_compare.launch.supervised_worker import SupervisedWorker
+from framework_compare.store.study_file import FILE, Store
 
 PLUGINS = Path(__file__).parent / "plugins"
 PARENT = """
@@ -117,7 +118,7 @@ def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
 @pytest.mark.parametrize("came", ["started", "started and ended"])
 def test_an_interrupt_while_a_worker_starts_is_an_interrupt(came, tmp_path, monkeypatch):
     command = [sys.executable, "-c", "pass" if came == "started and ended" else "import time; time.sleep(600)"]
-    original = supervision.select.select
+    original = supervised_worker.select.select
 
     def interrupted(descriptors, *rest):
         monkeypatch.undo()
@@ -125,7 +126,7 @@ def test_an_interrupt_while_a_worker_starts_is_an_interrupt(came, tmp_path, monk
         original(descriptors, [], [], 10)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(supervision.select, "select", interrupted)
+    monkeypatch.setattr(supervised_worker.select, "select", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SupervisedWorker(command, log=tmp_path / "log.txt", folder=tmp_path, environment={})
     assert not psutil.Process().children()
@@ -134,7 +135,7 @@ def test_an_interrupt_while_a_worker_starts_is_an_interrupt(came, tmp_path, monk
 SLOW_IMPORT = """
 import sys, time
 at = "framework_compare." + sys.argv[1]
-from framework_compare.entry import main
+from framework_compare.cli.entry import main
 
 class Slow:
     def find_spec(name, *_):

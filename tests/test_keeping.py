@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-from framework_compare import keeping
-from framework_compare.keeping import EpochKeeper
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.store import Store
+from framework_compare.store import epoch_keeper
+from framework_compare.store.epoch_keeper import EpochKeeper
+from framework_compare.store.study_file import Store
 
 CELLS = [Cell("torch", "alexnet", "small", "cpu", TrainConfig())]
 
@@ -31,7 +31,7 @@ def wait_for(folder, expected):
 
 
 def test_epochs_are_stored_while_a_run_goes_on_and_replaced_by_its_record(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(epoch_keeper, "INTERVAL_S", 0.01)
     with Store.create(tmp_path, settings={}, machine={}, cells=CELLS, repeats=1) as store:
         store.begin(1)
         with EpochKeeper(store.path, 1) as keeper:
@@ -44,7 +44,7 @@ def test_epochs_are_stored_while_a_run_goes_on_and_replaced_by_its_record(tmp_pa
 
 
 def test_the_end_of_a_run_does_not_wait_for_its_epochs(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "INTERVAL_S", 600)
+    monkeypatch.setattr(epoch_keeper, "INTERVAL_S", 600)
     with Store.create(tmp_path, settings={}, machine={}, cells=CELLS, repeats=1) as store:
         with EpochKeeper(store.path, 1) as keeper:
             keeper.take(epoch(1))
@@ -61,8 +61,8 @@ def test_an_end_that_comes_while_epochs_are_gathered_is_not_lost(tmp_path, monke
         go_on.wait()
         return connect(path)
 
-    connect = keeping.connect
-    monkeypatch.setattr(keeping, "connect", slowly)
+    connect = epoch_keeper.connect
+    monkeypatch.setattr(epoch_keeper, "connect", slowly)
     with Store.create(tmp_path, settings={}, machine={}, cells=CELLS, repeats=1) as store:
         keeper = EpochKeeper(store.path, 1).__enter__()
         keeper.take(epoch(1))

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from framework_compare import limits, memory_limit
 from framework_compare.errors import UsageError
-from framework_compare.limits import KEPT_LOG_BYTES, MAX_LOG_BYTES, Clock, Limits, parse_bytes, shorten_if_long
-from framework_compare.memory_limit import ControlGroup, MemoryLimit, Watchdog, writable_groups
+from framework_compare.launch import limits, memory_limit
+from framework_compare.launch.limits import KEPT_LOG_BYTES, MAX_LOG_BYTES, Clock, Limits, parse_bytes, shorten_if_long
+from framework_compare.launch.memory_limit import ControlGroup, MemoryLimit, Watchdog, writable_groups
 
 MIB = 1 << 20
 

@@ -12,12 +12,12 @@ import sys
 import psutil
 import pytest
 
-from framework_compare import cgroup, machine
+from framework_compare.samplers import cgroup, host
 
 
 def test_description_is_json_and_names_nobody():
-    text = json.dumps(machine.describe(), allow_nan=False)
-    words = json.dumps(list(machine.describe().values()))
+    text = json.dumps(host.describe(), allow_nan=False)
+    words = json.dumps(list(host.describe().values()))
     assert json.loads(text)["cpu"]
     node = platform.node()
     assert len(node) < 4 or node not in words, "the host's name is in the description"
@@ -25,7 +25,7 @@ def test_description_is_json_and_names_nobody():
 
 
 def test_description_agrees_with_psutil():
-    described = machine.describe()
+    described = host.describe()
     assert described["memory_bytes"] == psutil.virtual_memory().total
     assert described["physical_cores"] == psutil.cpu_count(logical=False)
     assert described["logical_cores"] >= described["affinity_cores"] >= described["available_cores"] >= 1
@@ -46,18 +46,18 @@ def test_description_agrees_with_psutil():
     ],
 )
 def test_available_cores(monkeypatch, affinity, logical, physical, quota, available):
-    monkeypatch.setattr(machine, "_affinity_cores", lambda: affinity)
-    monkeypatch.setattr(machine.os, "cpu_count", lambda: logical)
-    monkeypatch.setattr(machine.psutil, "cpu_count", lambda logical: physical)
-    monkeypatch.setattr(machine.cgroup, "quota_cores", lambda: quota)
-    assert machine.available_cores() == available
+    monkeypatch.setattr(host, "_affinity_cores", lambda: affinity)
+    monkeypatch.setattr(host.os, "cpu_count", lambda: logical)
+    monkeypatch.setattr(host.psutil, "cpu_count", lambda logical: physical)
+    monkeypatch.setattr(host.cgroup, "quota_cores", lambda: quota)
+    assert host.available_cores() == available
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="affinity can be set on Linux only")
 def test_available_cores_of_a_process_pinned_to_one():
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-        "from framework_compare.machine import available_cores; print(available_cores())"
+        "from framework_compare.samplers.host import available_cores; print(available_cores())"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
 

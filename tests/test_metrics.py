@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from framework_compare import metrics
-from framework_compare.bootstrap import mean_interval
-from framework_compare.metrics import METRICS, Measured
 from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample
+from framework_compare.results import metrics
+from framework_compare.results.intervals import mean_interval
+from framework_compare.results.metrics import METRICS, Measured
 
 SECOND = 1_000_000_000
 # A machine that has been up for 200 days: beyond what a float holds to the nanosecond.

@@ -5,7 +5,7 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.graph import GraphBuilder, Node, initial_weights, trainable_names, weights_size
-from framework_compare.oracle import OPS, Mode, Oracle, columns, cross_entropy, fold
+from framework_compare.parity.network.oracle import OPS, Mode, Oracle, columns, cross_entropy, fold
 
 RNG = np.random.default_rng
 

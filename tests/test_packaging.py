@@ -32,4 +32,4 @@ def test_requirements_travel_with_the_adapters():
 def test_the_command_answers_a_stop_from_its_first_moment():
     """What the console script names must not import the command line before signals are taken."""
     scripts = configured()["options.entry_points"]["console_scripts"]
-    assert scripts.split() == ["framework-compare", "=", "framework_compare.entry:main"]
+    assert scripts.split() == ["framework-compare", "=", "framework_compare.cli.entry:main"]

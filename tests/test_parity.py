@@ -9,10 +9,11 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
-from framework_compare.parity import in_study, surgery
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.ladder import TOLERANCE
-from framework_compare.parity.result import Level
+from framework_compare.parity.network import surgery
+from framework_compare.parity.network.ladder import TOLERANCE
+from framework_compare.results import verdicts
+from framework_compare.results.parity import Level
 
 CLASS = """
 
@@ -312,7 +313,7 @@ def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
 
 def command(*arguments):
     """Exit code of `framework-compare verify`."""
-    from framework_compare.cli import app
+    from framework_compare.cli.root import app
 
     return app(["verify", *arguments], standalone_mode=False)
 
@@ -340,7 +341,7 @@ def test_what_no_framework_supports_is_no_proof(mutate, capsys):
 
 @pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
-    from framework_compare import environments
+    from framework_compare.environments import managed
 
     mutate()
     entry = dataclasses.replace(registry.FRAMEWORKS["mutated"], imports="json")  # a module that no distribution has
@@ -350,9 +351,9 @@ def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch
     said.clear()
     climb(say=said.append)
     assert said == []
-    given = environments._given
+    given = managed._given
     monkeypatch.setattr(
-        environments, "_given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
+        managed, "_given", lambda *a: dataclasses.replace(found := given(*a), packages={**found.packages, "new": "2"})
     )
     climb(say=said.append)
     assert any("levels" in line for line in said)
@@ -562,5 +563,5 @@ def test_an_answer_of_another_form_fails_its_level(mutate):
 @pytest.mark.parametrize("content", [None, "{", "[]", "\0"], ids=["missing", "cut short", "a list", "binary"])
 def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
     if content is not None:
-        (tmp_path / in_study.FILE).write_text(content)
-    assert in_study.read(tmp_path) == {}
+        (tmp_path / verdicts.FILE).write_text(content)
+    assert verdicts.read(tmp_path) == {}

@@ -5,7 +5,7 @@ import re
 import numpy
 import pytest
 
-from framework_compare.parity.ladder import Wrong, check_dropout
+from framework_compare.parity.network.ladder import Wrong, check_dropout
 
 
 def dropped(values, p=0.5, scale=2.0, passes=16):

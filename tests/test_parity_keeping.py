@@ -12,16 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import gpu_support, oracle, registry, staging
-from framework_compare.environments import Environment
+from framework_compare import registry
+from framework_compare.environments import gpu_builds
+from framework_compare.environments.managed import Environment
 from framework_compare.errors import UnknownNameError
-from framework_compare.parity import cache, curves, practice
+from framework_compare.launch import staging
+from framework_compare.parity import cache
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.result import PASSED, Level, Parity
+from framework_compare.parity.network import oracle
 from framework_compare.parity.state import requirements, state
+from framework_compare.parity.training import curves, practice
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
+from framework_compare.results.parity import PASSED, Level, Parity
 
 PLUGINS = Path(__file__).parent / "plugins"
 HELD = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=(Level(0, True), Level(1, True, "fc", 1e-7, 0.5)))
@@ -72,7 +76,7 @@ def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
 
 
 def test_an_unknown_device_is_a_wrong_request(own_cache):
-    command = [sys.executable, "-m", "framework_compare.cli", "verify", "--device", "gpu"]
+    command = [sys.executable, "-m", "framework_compare.cli.root", "verify", "--device", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "unknown device 'gpu'; allowed: cpu, cuda, cuda:N" in done.stderr and len(done.stderr.splitlines()) == 1
@@ -132,8 +136,8 @@ def test_what_computes_is_named_by_the_requirements_of_every_device(framework, s
 def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch, tmp_path):
     before, source = key(environment()), staging._source
     changed = tmp_path / "order.py"
-    changed.write_text(source("framework_compare.datasets.order").read_text() + "# another state\n")
-    name = "framework_compare.datasets.order"
+    changed.write_text(source("framework_compare.batches.order").read_text() + "# another state\n")
+    name = "framework_compare.batches.order"
     monkeypatch.setattr(staging, "_source", lambda module: changed if module == name else source(module))
     assert key(environment()) != before
 
@@ -146,16 +150,16 @@ def test_another_class_of_the_same_adapter_file_asks_anew(monkeypatch):
 
 def test_another_gpu_asks_anew_and_none_is_looked_for_on_a_cpu(monkeypatch):
     names = iter(["NVIDIA A100", "NVIDIA H200"])
-    monkeypatch.setattr(gpu_support, "look", lambda device: gpu_support.Gpu(next(names), (9, 0), "580"))
+    monkeypatch.setattr(gpu_builds, "look", lambda device: gpu_builds.Gpu(next(names), (9, 0), "580"))
     assert key(environment(), "cpu") == key(environment(), "cpu")
     assert key(environment(), "cuda") != key(environment(), "cuda")
 
 
 def test_without_a_gpu_a_key_can_be_made(monkeypatch):
     def none(device):
-        raise gpu_support.NoGpu("no driver", "get one")
+        raise gpu_builds.NoGpu("no driver", "get one")
 
-    monkeypatch.setattr(gpu_support, "look", none)
+    monkeypatch.setattr(gpu_builds, "look", none)
     assert key(environment(), "cuda") == key(environment(), "cuda")
 
 

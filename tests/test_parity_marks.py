@@ -8,15 +8,15 @@ import json
 
 import pytest
 
-from framework_compare import side_by_side, stability_tables, tables
 from framework_compare.comparison import Comparison
-from framework_compare.layout_parts import Notes
-from framework_compare.layouts import KINDS
-from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, ProfileRow, Run, Sample
+from framework_compare.report import renderers, side_by_side, stability_tables
+from framework_compare.report.kinds import KINDS
+from framework_compare.report.parts import Notes
+from framework_compare.results import verdicts
 from framework_compare.stability_sweep import Stability
-from framework_compare.store import Store
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
@@ -39,11 +39,11 @@ def study(folder, outcomes):
     with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
         for (run_id, _, _), (_, _, run, _) in zip(store.plan(), outcomes):
             store.record(run_id, run)
-    verdicts = {
-        in_study.key(in_study.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
+    stored = {
+        verdicts.key(verdicts.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
         for cell, (_, _, _, parity) in zip(cells, outcomes)
     }
-    (folder / in_study.FILE).write_text(json.dumps(verdicts))
+    (folder / verdicts.FILE).write_text(json.dumps(stored))
     return Comparison.load(folder)
 
 
@@ -111,7 +111,7 @@ def test_two_studies_side_by_side_are_marked(tmp_path, style):
     sides = [study(tmp_path / one, [("torch", {}, ok(1, 1.1, 1.2), one)]) for one in (PROVED, FAILED)]
     frame = sides[0].beside(sides[1])
     assert (frame["parity_a"].tolist(), frame["parity_b"].tolist()) == ([PROVED], [FAILED])
-    text = tables.RENDERERS[style](side_by_side.table(*sides))
+    text = renderers.RENDERERS[style](side_by_side.table(sides[0].beside(sides[1]), ("a", "b"), (0, 0)))
     assert f"parity {FAILED}" in text and text.count("(1)") + text.count("{1}") >= 1
 
 
@@ -119,7 +119,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     outcomes = [("torch", {"batch_size": size}, ok(1, 1.1, 1.2), UNKNOWN) for size in (1, 2)]
     outcomes.append(("mxnet", {"batch_size": 1}, ok(1, 1.1, 1.2), PROVED))
     sweep = Stability(study(tmp_path, outcomes))
-    for table in (stability_tables.largest_table(sweep), stability_tables.memory_table(sweep)):
+    for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None):
         assert "Parity unverified: torch alexnet." in table.remarks
 
 
@@ -165,9 +165,9 @@ def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path,
     cell = Cell("torch", "alexnet", "small", "cpu", TrainConfig())
     with Store.create(folder, settings={"verify": "warn"}, machine={}, cells=[cell], repeats=1) as store:
         store.record(1, ok(1, 1.1, 1.2))
-    verdicts = {in_study.key(in_study.row_of(cell)): {"parity": "0-5", "parity_error": None, "parity_where": None}}
-    path = folder / in_study.FILE
-    path.write_text(json.dumps(verdicts))
+    stored = {verdicts.key(verdicts.row_of(cell)): {"parity": "0-5", "parity_error": None, "parity_where": None}}
+    path = folder / verdicts.FILE
+    path.write_text(json.dumps(stored))
     assert Comparison.load(folder).frame.parity[0] == "0-5"
     damaged = DAMAGE[damage](path.read_text())
     path.unlink() if damaged is None else path.write_text(damaged)

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from framework_compare import registry
-from framework_compare.environments import Environment
-from framework_compare.parity import cache, crops, in_study, independence, orders, pipelines, ramps, textures
-from framework_compare.parity.ladder import Wrong
-from framework_compare.parity.result import PASSED, PROVED, Level, Parity
+from framework_compare.environments.managed import Environment
+from framework_compare.parity import cache
+from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.pipeline import crops, independence, orders, pipelines, ramps, textures
 from framework_compare.parity.verify import Climb
 from framework_compare.protocol import TrainConfig
+from framework_compare.results import verdicts
+from framework_compare.results.parity import PASSED, PROVED, Level, Parity
 
 COUNT = pipelines.RAMPS * pipelines.EPOCHS
 HONEST_SEEDS = 100
@@ -390,7 +392,7 @@ def test_a_native_pipeline_that_is_wrong_is_no_matter_of_a_cell_without_it(known
 @pytest.mark.parametrize("changed", [{"pipeline": "shared"}, {"loader_workers": 2}], ids=["pipeline", "loader workers"])
 def test_a_study_keeps_verdicts_on_other_pipelines_apart(changed):
     row = {**TrainConfig().to_dict(), "framework": "torch", "model": "alexnet"}
-    assert in_study.key(row) != in_study.key({**row, **changed})
+    assert verdicts.key(row) != verdicts.key({**row, **changed})
 
 
 def drawn_otherwise(seed: int, whole=np.round, area=(0.08, 1.0), widest=4 / 3, flips=0.5) -> np.ndarray:
@@ -474,7 +476,7 @@ def test_too_many_values_beyond_a_sample_are_as_rare_as_said():
 
 
 def test_a_picture_is_read_to_a_part_of_a_pixel(tmp_path):
-    from framework_compare.datasets import preprocess
+    from framework_compare.batches import preprocess
 
     listed = ramps.write(tmp_path / "ramps", ramps.FILES)
     drawn = crops.reference(ramps.FILES, 3)

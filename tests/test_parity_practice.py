@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framework_compare.parity import practice
+from framework_compare.parity.training import practice
 
 CLASS = """
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import compare, oracle, registry
-from framework_compare.parity import rounding
+from framework_compare import compare, registry
 from framework_compare.parity import verify as ladder
+from framework_compare.parity.network import oracle, rounding
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
@@ -148,7 +148,7 @@ def test_a_yardstick_that_overflows_passes_nothing(rounded, climb, monkeypatch):
 
 
 def test_several_precisions_are_climbed_and_one_that_is_lacking_is_no_failure(rounded):
-    from framework_compare.cli import app
+    from framework_compare.cli.root import app
 
     rounded(lacks_tf32=True)
     options = ["--frameworks", "rounded", "--models", "small", "--image-size", "32", "--threads", "1"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framework_compare.datasets import preprocess
-from framework_compare.datasets.preprocess import Crop, decode_crop_resize, draw_crop, picture_state
+from framework_compare.batches import preprocess
+from framework_compare.batches.preprocess import Crop, decode_crop_resize, draw_crop, picture_state
 
 
 def gradient(width: int, height: int) -> Image.Image:

@@ -4,14 +4,16 @@ import json
 
 import pytest
 
-from framework_compare import Comparison, compare, profiling, records, resume, terminal
+from framework_compare import Comparison, compare, records, resume
 from framework_compare.errors import ProtocolError
-from framework_compare.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
+from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import ProfileRow, TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.store import Store
-from framework_compare.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.transcript import Transcript
+from framework_compare.report import terminal
+from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.store.study_file import Store
+from framework_compare.worker import profiling
+from framework_compare.worker.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
 
 SMALL = dict(image_size=32, batch_size=4, epochs=2, warmup_steps=0, verify="off")
 

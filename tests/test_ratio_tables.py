@@ -9,10 +9,10 @@ import io
 import pytest
 
 from framework_compare.comparison import Comparison
-from framework_compare.layouts import KINDS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Run, Sample
-from framework_compare.store import Store
+from framework_compare.report.kinds import KINDS
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 STYLES = ("terminal", "markdown", "latex", "csv")

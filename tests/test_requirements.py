@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from framework_compare import registry, venvs
+from framework_compare import registry
+from framework_compare.environments import venvs
 
 
 def pins_of(name: str, device: str = "cpu") -> "dict[str, str]":

@@ -8,14 +8,17 @@ import shutil
 
 import pytest
 
-from framework_compare import cli_study, compare, resume, schema, stability
+from framework_compare import compare, resume, stability
+from framework_compare.cli import studies
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.parity import in_study
-from framework_compare.picture_lists import pictures_path
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
-from framework_compare.resumption import check_same_machine
-from framework_compare.store import FILE, LISTS, Store
+from framework_compare.results import verdicts
+from framework_compare.store import schema
+from framework_compare.store.study_file import FILE, LISTS, Store
+from framework_compare.study.picture_lists import pictures_path
+from framework_compare.study.resumption import check_same_machine
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
@@ -132,7 +135,7 @@ def refusing(monkeypatch):
     def record(folder, cells, ready, mode, say):
         modes.append(mode)
         refused = cells if mode == "require" else ()
-        return {in_study.key(in_study.row_of(cell)): "parity is required" for cell in refused}
+        return {verdicts.key(verdicts.row_of(cell)): "parity is required" for cell in refused}
 
     monkeypatch.setattr(in_study, "record", record)
     return modes
@@ -147,7 +150,7 @@ def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherw
     with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
         resume(folder, verify="x")
     with pytest.raises(UsageError, match="unknown verify 'x'; allowed: require, warn, off"):
-        cli_study.resume(folder, verify="x")
+        studies.resume(folder, verify="x")
 
 
 @pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
@@ -165,13 +168,17 @@ def test_an_older_study_that_says_less_of_its_request_is_gone_on_with(version, s
         assert list(found.frame.status) == ["ok"]
 
 
-def test_a_sweep_is_not_resumed_by_its_folder_and_the_command_is_named(faulty, pictures, own_cache, tmp_path):
+def test_a_sweep_is_resumed_by_its_folder(faulty, pictures, own_cache, tmp_path):
     settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study"}
     del settings["batch_size"]
     stability(faulty, "fine", batch_sizes=[2, 4], **settings)
-    said = "framework-compare stability --frameworks faulty --models fine --batch-sizes 2,4 --search steps --out "
-    with pytest.raises(UsageError, match=said):
-        resume(tmp_path / "study")
+    with Store.open(tmp_path / "study", readonly=False) as store:
+        store._connection.execute("PRAGMA foreign_keys = OFF")
+        store._connection.execute("DELETE FROM run WHERE cell_id = 2")
+        store._connection.execute("DELETE FROM cell WHERE cell_id = 2")
+    assert list(resume(tmp_path / "study").frame.batch_size) == [2, 4]
+    with pytest.raises(StudyError, match="memory_limit: none in the study, .* now; resume it without naming limits"):
+        resume(tmp_path / "study", memory_limit="4GiB")
 
 
 def test_other_models_are_refused_and_named(study):
@@ -182,7 +189,7 @@ def test_other_models_are_refused_and_named(study):
 
 def test_another_machine_is_refused(study, monkeypatch):
     folder = study("fine").folder
-    monkeypatch.setattr("framework_compare.machine.cpu_model", lambda: "Another CPU")
+    monkeypatch.setattr("framework_compare.samplers.host.cpu_model", lambda: "Another CPU")
     with pytest.raises(StudyError, match="cpu: .* in the study, Another CPU now; .* of one machine"):
         resume(folder)
 
@@ -248,7 +255,7 @@ def test_a_picture_that_was_changed_is_named(study, pictures, tmp_path):
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.copy(tmp_path / "copy" / "fire" / "0.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
-    with pytest.raises(StudyError, match="cannot be gone on with: .*the pictures '.*/smoke/1.jpg'; restore them, or"):
+    with pytest.raises(StudyError, match="cannot be resumed: .*begun: '.*/smoke/1.jpg'; restore them, or"):
         resume(folder)
     shutil.copy(pictures / "smoke" / "1.jpg", tmp_path / "copy" / "smoke" / "1.jpg")
     assert set(resume(folder).frame.status) == {"ok"}
@@ -328,7 +335,7 @@ def test_a_creation_cut_short_is_begun_again(study, tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("framework_compare.store._write_new", fail)
+    monkeypatch.setattr("framework_compare.store.study_file._write_new", fail)
     with pytest.raises(KeyboardInterrupt):
         study("fine")
     assert (tmp_path / "study" / "pictures").is_dir() and not (tmp_path / "study" / FILE).exists()

@@ -15,7 +15,7 @@ import pytest
 from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
-from framework_compare.samplers.machine import MachineSampler, parse_meminfo, parse_stat
+from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo, parse_stat
 from framework_compare.samplers.recorder import NO_GPU, Recorder, SampleLog, next_tick_ns
 
 MB = 1 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare.supervision import SupervisedWorker
+from framework_compare.launch.supervised_worker import SupervisedWorker
 
 SHARED = Path("/dev/shm")
 

@@ -13,9 +13,10 @@ import psutil
 import pytest
 from PIL import Image
 
-from framework_compare.datasets import preprocess
+from framework_compare.batches import preprocess
+from framework_compare.batches.pictures import SharedPipeline, epoch_order, memory_batch
+from framework_compare.batches.reading import Reading
 from framework_compare.datasets.folder import read_folder
-from framework_compare.datasets.shared import Reading, SharedPipeline, epoch_order, memory_batch
 from framework_compare.errors import DataError, UsageError
 from framework_compare.protocol import Pictures
 

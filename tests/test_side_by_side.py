@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from framework_compare import Comparison
-from framework_compare.bootstrap import median_ratio_interval
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
-from framework_compare.side_by_side import table
-from framework_compare.store import Store
-from framework_compare.tables import terminal
+from framework_compare.report.renderers import terminal
+from framework_compare.report.side_by_side import table
+from framework_compare.results.intervals import median_ratio_interval
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
+
+
+def beside(a, b):
+    return table(a.beside(b), (a.folder, b.folder), (len(a.frame), len(b.frame)))
 
 
 def cell(framework, **config):
@@ -56,7 +60,7 @@ def test_only_cells_with_the_same_settings_meet(tmp_path):
     b = study(tmp_path / "b", {cell("torch"): [2.0], cell("torch", batch_size=8): [1.0]})
     frame = a.beside(b)
     assert list(zip(frame.framework, frame.batch_size)) == [("torch", 16)]
-    text = terminal(table(a, b), width=160)
+    text = terminal(beside(a, b), width=160)
     assert "2 cells are in A only" in text and "1 cells are in B only" in text
 
 
@@ -64,12 +68,12 @@ def test_a_cell_that_failed_in_one_is_told_and_has_no_ratio(tmp_path):
     a, b = study(tmp_path / "a", {cell("torch"): [1.0] * 3}), study(tmp_path / "b", {cell("torch"): None})
     row = a.beside(b).iloc[0]
     assert (row.status_a, row.status_b) == ("ok", "crashed") and np.isnan(row.ratio) and row.verdict == ""
-    assert "crashed" in terminal(table(a, b), width=160)
+    assert "crashed" in terminal(beside(a, b), width=160)
 
 
 def test_studies_that_share_nothing_make_an_empty_table(tmp_path):
     a, b = study(tmp_path / "a", {cell("torch"): [1.0]}), study(tmp_path / "b", {cell("mxnet"): [1.0]})
-    assert len(a.beside(b)) == 0 and "1 cells are in A only" in terminal(table(a, b), width=160)
+    assert len(a.beside(b)) == 0 and "1 cells are in A only" in terminal(beside(a, b), width=160)
 
 
 def test_few_epochs_have_no_interval():

@@ -8,14 +8,16 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import stability, stability_tables
-from framework_compare.cli import app
+from framework_compare import stability
+from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.progress import PlainWatcher
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.stability_sweep import Stability, next_size
-from framework_compare.store import Store
+from framework_compare.report import stability_tables
+from framework_compare.stability_sweep import Stability
+from framework_compare.store.study_file import Store
+from framework_compare.study.strategies import next_size
+from framework_compare.study.progress import PlainWatcher
 
 QUICK = dict(threads=1, loader_workers=1, image_size=32)
 
@@ -117,7 +119,7 @@ def test_a_sweep_is_gone_on_with_and_loaded(sweep):
 )
 def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, change, said):
     sweep("at-most-25")
-    with pytest.raises(StudyError, match=f"cannot be gone on with: {said}; name another folder"):
+    with pytest.raises(StudyError, match=f"cannot be resumed: {said}; name another folder"):
         sweep("at-most-25", **change)
 
 
@@ -137,7 +139,8 @@ def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures,
     result = sweep("fine", batch_sizes=[4, 8], dataset=[pictures, many], pipeline=["native", "shared"])
     assert list(result.frame.largest_ok) == [8] * 4 and list(result.frame.probes) == [2] * 4
     for name in ("largest", "memory"):
-        table = getattr(stability_tables, f"{name}_table")(result)
+        frame = {"largest": result.frame, "memory": result.probes}[name]
+        table = getattr(stability_tables, f"{name}_table")(frame, result.varying)
         assert table.headings == ("framework", "model", "dataset", "pipeline")
         assert len({row.names for row in table.rows}) == len(table.rows) == 4
 
@@ -145,13 +148,14 @@ def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures,
 def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
     cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device)) for device in ("cpu", "cuda")]
     Store.create(tmp_path / "study", settings={"stability": {}}, machine={}, cells=cells, repeats=1).close()
-    table = stability_tables.memory_table(Stability.load(tmp_path / "study"))
+    sweep = Stability.load(tmp_path / "study")
+    table = stability_tables.memory_table(sweep.probes, sweep.varying)
     assert [row.names for row in table.rows] == [("torch", "alexnet", "cpu"), ("torch", "alexnet", "cuda")]
 
 
 def test_beside_a_memory_limit_the_table_says_what_each_figure_counts(sweep):
     assert "limit of 1.397 GiB counts a page that processes share once" in sweep("fine", memory_limit="1500MB").table()
-    assert stability_tables._limit(Stability.load(sweep("fine", out=None).folder)) == ()
+    assert "counts a page" not in sweep("fine", out=None).table()
 
 
 def test_progress_says_which_batch_size_ended_how(sweep):

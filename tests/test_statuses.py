@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framework_compare.statuses import Evidence, Verdict, judge, log_tail
+from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 
 GIB = 1 << 30
 SAYS = {

@@ -8,12 +8,12 @@ import re
 
 import pytest
 
-from framework_compare import tables, terminal
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
-from framework_compare.store import Store
-from framework_compare.tables import Figure, Group, Row, Table
+from framework_compare.report import renderers, terminal
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
@@ -64,14 +64,14 @@ def test_terminal_markup_in_a_reason_is_text(tmp_path):
 def test_markdown_in_a_reason_is_text(tmp_path):
     text = hostile(tmp_path, "markdown")
     assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* \`c\` &lt;b&gt;&amp;amp; \~^ red end" in text
-    assert "mobilenet_v2" == tables.escape_markdown("mobilenet_v2")
+    assert "mobilenet_v2" == renderers.escape_markdown("mobilenet_v2")
 
 
 def test_latex_in_a_reason_is_text(tmp_path):
     text = hostile(tmp_path, "latex")
     assert r"\textbar{}a\textbar{} \textbackslash{}cmd\{z\} \$m\$ 50\% \#1 \_u\_ {*}s{*}" in text
     assert r"\textless{}b\textgreater{}\&amp; \textasciitilde{}\textasciicircum{} red end" in text
-    assert tables.escape_latex("--x ---y a-b") == "-{}-x -{}-{}-y a-b"
+    assert renderers.escape_latex("--x ---y a-b") == "-{}-x -{}-{}-y a-b"
 
 
 @pytest.mark.parametrize("start", ["=1+1", "@x", "+1", "-1"])
@@ -93,19 +93,19 @@ def table(text):
     )
 
 
-@pytest.mark.parametrize("render", [tables.markdown, tables.latex, lambda t: terminal.render(t, width=40, bold=False)])
+@pytest.mark.parametrize("render", [renderers.markdown, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)])
 @pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
 def test_any_text_may_stand_anywhere(render, text):
     assert "\x1b" not in render(table(text))
 
 
 def test_markdown_rows_have_as_many_fields_as_the_head():
-    lines = [line for line in tables.markdown(table("a|b")).splitlines() if line.startswith("|")]
+    lines = [line for line in renderers.markdown(table("a|b")).splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
 
 
 def test_latex_spans_and_rules_count_the_columns():
-    text = tables.latex(table("x"))
+    text = renderers.latex(table("x"))
     assert r"\begin{tabular}{lrr}" in text
     assert r" & \multicolumn{2}{c}{x} \\" in text
     assert r"\cmidrule(lr){2-3}" in text

@@ -9,10 +9,10 @@ import re
 import pytest
 
 from framework_compare.comparison import Comparison
-from framework_compare.layouts import with_interval
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
-from framework_compare.store import Store
+from framework_compare.report.kinds import with_interval
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")

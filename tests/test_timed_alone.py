@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from framework_compare.protocol import Batch, DeviceTimes
-from framework_compare.timed_alone import TimedAlone
+from framework_compare.worker.timed_alone import TimedAlone
 
 HANDED_OVER_NS, COPY_NS, STEP_NS, LONG = 5, 100, 1_000, 10**9
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from framework_compare.errors import ProtocolError
-from framework_compare.transcript import Transcript
+from framework_compare.launch.transcript import Transcript
 
 EPOCH = {
     "event": "epoch", "t_ns": 9, "number": 1, "start_ns": 0, "end_ns": 8, "data_wait_ns": 1, "images": 2, "steps": 1,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import registry, staging
+from framework_compare import registry
+from framework_compare.launch import staging
 
 ALLOWED = {"numpy", "PIL", "simplejpeg", "framework_compare"}
 OWN = {

@@ -11,8 +11,8 @@ import numpy as np
 
 from framework_compare.conformance import graphs
 from framework_compare.graph import Graph, initial_weights, weights_size
-from framework_compare.parity import pictures
-from framework_compare.parity.surgery import without_dropout
+from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.pipeline import pictures
 from framework_compare.protocol import TrainConfig
 
 CLASSES = len(pictures.KINDS)  # each picture is a class of its own, to know it by

@@ -7,13 +7,14 @@ from typing import Dict, Iterator, List
 
 import pytest
 
-from framework_compare import planning, registry
-from framework_compare.cli_options import pairs
+from framework_compare import registry
 from framework_compare.conformance import graphs
 from framework_compare.conformance.trial import Trial
 from framework_compare.conformance.under_test import entry_of
 from framework_compare.errors import UsageError
 from framework_compare.parity.verify import Where
+from framework_compare.plan import planning
+from framework_compare.plan.values import by_framework
 
 TRIALS = pytest.StashKey[Dict[str, Trial]]()
 NO_FRAMEWORK = (
@@ -52,15 +53,10 @@ def _trials(config: pytest.Config) -> Dict[str, Trial]:
         raise UsageError(NO_FRAMEWORK)
     graphs.register()
     names = [entry_of(text).name for text in asked]
-    python, index = _named(config, "--python"), _named(config, "--fc-index")
+    python, index = (by_framework(name, config.getoption(name)) for name in ("--python", "--fc-index"))
     device = planning.check_device(config.getoption("--device"))
     _networks(config)
     return {name: Trial(name, device, Where(python, index)) for name in names}
-
-
-def _named(config: pytest.Config, option: str) -> Dict[str, str]:
-    given = pairs(option, config.getoption(option))
-    return {registry.framework(name).name: value for name, value in given.items()}
 
 
 def _networks(config: pytest.Config) -> List[str]:

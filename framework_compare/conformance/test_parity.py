@@ -2,9 +2,9 @@
 
 import pytest
 
-from framework_compare.parity import pipelines
-from framework_compare.parity.ladder import Wrong
-from framework_compare.parity.result import LEVELS, UNSUPPORTED
+from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.pipeline import pipelines
+from framework_compare.results.parity import LEVELS, UNSUPPORTED
 
 BELOW = {0: (), 1: (0,), 2: (0, 1), 3: (0, 1, 2), 5: (0, 1)}  # levels without which one says nothing
 

@@ -28,7 +28,7 @@ def test_native_order_follows_the_seed(ready):
     if first != again:
         pytest.skip(
             "two workers of one seed shuffle differently, which the protocol allows; to have runs that can be repeated,"
-            " shuffle by config.seed, as framework_compare.datasets.order.EpochOrder does"
+            " shuffle by config.seed, as framework_compare.batches.order.EpochOrder does"
         )
 
 

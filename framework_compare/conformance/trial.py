@@ -9,17 +9,19 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from framework_compare import registry, staging
+from framework_compare import registry
 from framework_compare.conformance import material
-from framework_compare.environments import Environment
+from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.launcher import Launch, launch
-from framework_compare.limits import Limits
-from framework_compare.parity import pipelines, practice
-from framework_compare.parity.result import Level, Parity
+from framework_compare.launch import staging
+from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.limits import Limits
+from framework_compare.parity.pipeline import pipelines
+from framework_compare.parity.training import practice
 from framework_compare.parity.verify import Climb, RunTasks, Where
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
+from framework_compare.results.parity import Level, Parity
 
 ROW_TIMEOUT_S = 300.0  # of a cell of a few steps; an optimising compiler may take a minute of it
 CONFIG = TrainConfig(

@@ -13,10 +13,11 @@ from typing import Any, Callable, List, Mapping, Optional, TypeVar
 from filelock import BaseFileLock, FileLock
 
 from framework_compare.graph import Graph
-from framework_compare.parity.result import FAILED, PASSED, Level, Parity
 from framework_compare.paths import cache_dir
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
+from framework_compare.results.parity import FAILED, PASSED, Level, Parity
+from framework_compare.worker import parity_answers
 
 # Settings that choose a framework's code path; the others do not change what function is trained.
 PATHS = ("device", "precision", "execution", "tuning")
@@ -56,7 +57,7 @@ def _digest(framework: Framework, state: State, config: TrainConfig, more: Mappi
 def ladder_checksum() -> str:
     """Of all that asks and judges: a verdict of another state of it is none."""
     own = Path(__file__).parent
-    files = [own.with_name("oracle.py"), own.with_name("probe.py"), *sorted(own.glob("*.py"))]
+    files = [Path(parity_answers.__file__), *sorted(own.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Mapping, Optional, Set
 
-from framework_compare import gpu_support, staging, venvs
-from framework_compare.environments import Environment
+from framework_compare.environments import gpu_builds, venvs
+from framework_compare.environments.managed import Environment
+from framework_compare.launch import staging
 from framework_compare.registry import Framework, device_kind
 
 # What every worker may compute with: its arrays, and what decodes and resizes pictures.
@@ -62,6 +63,6 @@ def gpu_name(device: str) -> Optional[str]:
     if device_kind(device) == "cpu":
         return None
     try:
-        return gpu_support.look(device).name
-    except gpu_support.NoGpu:
+        return gpu_builds.look(device).name
+    except gpu_builds.NoGpu:
         return None

@@ -10,22 +10,25 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from framework_compare import environments, planning, registry
-from framework_compare.environments import Environment
+from framework_compare import registry
+from framework_compare.environments import support
+from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph
-from framework_compare.parity import cache, pipelines, practice
-from framework_compare.parity.divergence import first_divergence
-from framework_compare.parity.ladder import Judge, wider_than_claimed
-from framework_compare.parity.reference import Questions, Reference, make_reference
-from framework_compare.parity.result import FAILED, NOT_INSTALLED, PASSED, UNSUPPORTED, Level, Parity
+from framework_compare.parity import cache
+from framework_compare.parity.network.divergence import first_divergence
+from framework_compare.parity.network.ladder import Judge, wider_than_claimed
+from framework_compare.parity.network.reference import Questions, Reference, make_reference
+from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
+from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.state import state
-from framework_compare.parity.tasks import dropout_tasks, network_tasks
+from framework_compare.parity.training import practice
 from framework_compare.parity.workers import RunTasks
-from framework_compare.planning import Names
+from framework_compare.plan import planning
+from framework_compare.plan.planning import Names
 from framework_compare.protocol import TrainConfig
-from framework_compare.readiness import lack
 from framework_compare.records import Run
+from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
 Say = Callable[[str], None]
 
@@ -40,16 +43,9 @@ class Where:
 
     def environment(self, name: str, say: Say, device: str = "cpu") -> Union[Environment, Run]:
         """A framework's environment on a device, or how a cell ends without one: unsupported or not-installed."""
-        python = self.python.get(name)
-        lacking = None if environments.is_given(registry.framework(name), python) else lack(name, device)
-        if lacking:
-            return Run("unsupported", lacking.why)
-        try:
-            return environments.ensure(
-                name, device=device, python=python, installer=self.installer, index=self.index.get(name), report=say
-            )
-        except EnvironmentUnavailable as error:
-            return Run(NOT_INSTALLED, str(error))
+        return support.ready(
+            name, device, python=self.python.get(name), index=self.index.get(name), installer=self.installer, say=say
+        )
 
 
 def verify(

@@ -8,13 +8,14 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, Sequence, Tuple
 
-from framework_compare import registry, staging
-from framework_compare.environments import Environment
-from framework_compare.launcher import Launch, launch
-from framework_compare.limits import Limits
-from framework_compare.probe import ANSWERS
+from framework_compare import registry
+from framework_compare.environments.managed import Environment
+from framework_compare.launch import staging
+from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.limits import Limits
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
+from framework_compare.worker.parity_answers import ANSWERS
 
 WORKER_TIMEOUT_S = 900.0
 

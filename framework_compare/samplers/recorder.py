@@ -21,7 +21,7 @@ from framework_compare.samplers.energy import (
     find_packages,
     integrate_power,
 )
-from framework_compare.samplers.machine import MachineSampler
+from framework_compare.samplers.machine_load import MachineSampler
 from framework_compare.samplers.nvml import GpuReading, NvmlSampler, gpu_index
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 

@@ -11,7 +11,8 @@ from typing import Callable, Dict
 
 import pytest
 
-from framework_compare import gpu_support, registry
+from framework_compare import registry
+from framework_compare.environments import gpu_builds
 from framework_compare.samplers.nvml import describe_gpus
 
 HERE = Path(__file__).parent
@@ -49,7 +50,7 @@ def python_of(pythons: Dict[str, str]):
 @pytest.fixture(scope="session")
 def lacking() -> Callable[[str], str]:
     """Why this GPU has no kernels for a precision, whatever the framework; "" where it has."""
-    major, minor = gpu_support.look("cuda").capability or (8, 0)
+    major, minor = gpu_builds.look("cuda").capability or (8, 0)
 
     def why(precision: str) -> str:
         needs = precision in ("tf32", "bf16") and major < 8

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from framework_compare import compare, registry, staging
+from framework_compare import compare, registry
+from framework_compare.launch import staging
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 # Those that a framework has on a GPU. JAX has the others, too: `compiled` is its `graph`, op by op takes minutes.

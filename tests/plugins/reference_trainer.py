@@ -4,7 +4,7 @@
 # reference in float32, so that a test can put one mistake into it.
 import numpy  # noqa: E402
 
-from framework_compare.datasets.shared import SharedPipeline  # noqa: E402
+from framework_compare.batches.pictures import SharedPipeline  # noqa: E402
 from framework_compare.protocol import Batch  # noqa: E402
 
 

@@ -51,7 +51,7 @@ class TinyTrainer:
         return Batch(images, labels, len(labels))
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        from framework_compare.datasets.shared import SharedPipeline
+        from framework_compare.batches.pictures import SharedPipeline
 
         config = self.config
         return SharedPipeline(

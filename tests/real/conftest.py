@@ -11,11 +11,13 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from framework_compare import environments, registry, staging
+from framework_compare import registry
 from framework_compare.datasets.folder import read_folder
+from framework_compare.environments import managed
 from framework_compare.graph import initial_weights, weights_size
-from framework_compare.launcher import worker_environment
-from framework_compare.planning import build_graph
+from framework_compare.launch import staging
+from framework_compare.launch.launcher import worker_environment
+from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
@@ -40,7 +42,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., An
         script = folder / "script.py"
         script.write_text("def main():\n" + textwrap.indent(PREFACE + body + EPILOGUE, "    ") + GUARDED)
         job = write_job(folder, framework, model, pictures, TrainConfig(**{"threads": 2, "image_size": 64, **config}))
-        python = environments.ensure(framework).python
+        python = managed.ensure(framework).python
         source = staging.stage(registry.framework(framework))
         command = [str(python), str(script), str(source), str(job), str(folder / "answer.json")]
         done = subprocess.run(command, capture_output=True, text=True, env=worker_environment(managed=True), timeout=300)

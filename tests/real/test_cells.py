@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from framework_compare import compare, environments
+from framework_compare import compare
+from framework_compare.environments import managed
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
@@ -125,7 +126,7 @@ def test_a_device_that_is_not_there_is_unsupported(framework, real_pictures, tmp
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_build_for_cpus_says_that_it_is_one(framework, real_pictures, tmp_path):
-    python = {framework: str(environments.ensure(framework).python)}
+    python = {framework: str(managed.ensure(framework).python)}
     settings = {**SMALL, "epochs": 1, "pipeline": "memory", "python": python}
     frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", **settings).frame
     assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]

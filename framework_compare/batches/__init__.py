@@ -1,0 +1,1 @@
+"""How images become batches: order, decoding, cropping. Worker side."""

@@ -1,0 +1,46 @@
+"""What all commands do at the console: progress, stops, failures, the tables at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher
+
+
+def fail(message: str, code: int) -> None:
+    """One line on standard error, and the end of the program."""
+    print(f"framework-compare: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
+    """Where a stop hits, say where the study is; exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        watcher.say(f"stopped; what was measured is in {folder}")
+        sys.exit(130)
+
+
+def watcher() -> Watcher:
+    """A progress bar on a terminal, plain lines elsewhere."""
+    return RichWatcher() if sys.stderr.isatty() else PlainWatcher()
+
+
+def print_tables(result: Any, style: str) -> None:
+    """The tables of a study that every reader wants."""
+    width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
+    for kind in ("time", "resources"):
+        print(result.table(kind, style=style, **({"width": width} if width else {})))
+    print_damage(result)
+
+
+def print_damage(result: Any) -> None:
+    """What was left out of a damaged study, on standard error."""
+    for line in result.damage:
+        print(f"framework-compare: {line}", file=sys.stderr)

@@ -1,0 +1,123 @@
+"""`framework-compare env ...` and what `doctor` prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Dict, List, Optional, Sequence
+
+import typer
+
+from framework_compare import registry
+from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
+from framework_compare.environments import gpu_builds, managed
+from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.plan.planning import check_device
+from framework_compare.plan.values import pairs, split
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
+ALL = ",".join(registry.FRAMEWORKS)
+
+
+@app.command()
+def create(
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = ALL,
+    index: Annotated[
+        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
+    ] = None,
+    installer: Annotated[str, typer.Option(help="pip (with your pip configuration) or uv.")] = "pip",
+    device: Annotated[str, typer.Option(help="cpu, or cuda: the builds for NVIDIA GPUs, several GB each.")] = "cpu",
+) -> None:
+    """Make the environments now rather than when first used; whole ones are kept."""
+    check_device(device)
+    wanted = split(frameworks)
+    indexes = {registry.framework(name).name: url for name, url in pairs("--index", index).items()}
+    for name in wanted:
+        registry.framework(name)
+    failed = [name for name in wanted if not _create(registry.framework(name).name, indexes, installer, device)]
+    if failed:
+        raise typer.Exit(1)
+
+
+def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> bool:
+    lack = gpu_builds.lack(name, device)
+    if lack:  # a cache may be filled for another machine
+        _say(f"{name}: nothing on this machine can run it ({lack.why}); it is made all the same")
+    try:
+        made = managed.ensure(name, device=device, installer=installer, index=indexes.get(name), report=_say)
+    except EnvironmentUnavailable as error:
+        _say(str(error))
+        return False
+    print(f"{_titled(made.framework, made.device)} {made.version}: {made.python} ({_gigabytes(made.size_bytes)})")
+    return True
+
+
+@app.command("list")
+def list_environments() -> None:
+    """Every environment in the cache, with its size."""
+    found = managed.installed()
+    for made in found:
+        name, size = _titled(made.framework, made.device), _gigabytes(made.size_bytes)
+        print(f"{name:21} {made.version or '-':10} {size:>8}  {made.folder}")
+    if not found:
+        print("no environments; they are made when first used, or by `framework-compare env create`")
+
+
+@app.command()
+def remove(
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")],
+) -> None:
+    """Delete the environments of frameworks; they are made anew when next used."""
+    names = split(frameworks)
+    if not names:
+        raise UsageError(f"no framework is given; allowed: {', '.join(registry.FRAMEWORKS)}")
+    for name in names:
+        registry.framework(name)
+    for name in names:
+        folders: List[Path] = managed.remove(name)
+        for folder in folders:
+            print(f"removed {folder}")
+        if not folders:
+            print(f"{name}: there was none")
+
+
+def print_diagnosis(pythons: Dict[str, str], *, deep: bool, devices: Sequence[str]) -> None:
+    """The checks of `doctor` on standard output."""
+    diagnosis = examine(pythons=pythons, deep=deep, devices=[check_device(device) for device in devices])
+    for check in diagnosis.frameworks:
+        _print_check(check)
+    _print_machine(diagnosis)
+
+
+def _print_check(check: FrameworkCheck) -> None:
+    facts = [
+        check.state,
+        check.version or "",
+        f"Python {check.interpreter}" if check.interpreter else "",
+        _gigabytes(check.size_bytes) if check.size_bytes else "",
+        str(check.python or ""),
+    ]
+    name = _titled(check.framework, check.device)
+    print(f"{name:21}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
+    for label, text in (("why", check.why), ("do", check.remedy), *(("note", note) for note in check.notes)):
+        if text:
+            print(f"{'':21}{label}: {text}")
+
+
+def _titled(framework: str, device: str) -> str:
+    return framework if device == "cpu" else f"{framework} ({device})"
+
+
+def _print_machine(diagnosis: Diagnosis) -> None:
+    machine = diagnosis.machine
+    gpus = "no NVIDIA driver" if machine.gpus is None else ", ".join(machine.gpus) or "none"
+    print(f"{'machine':21}{machine.cores} cores, {_gigabytes(machine.ram_bytes)} memory, GPUs: {gpus}")
+    print(f"{'cache':21}{machine.cache}, {_gigabytes(machine.cache_free_bytes)} free")
+
+
+def _gigabytes(size: Optional[int]) -> str:
+    return "-" if size is None else f"{size / 1e9:.1f} GB"
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""The environments the frameworks run in: made, found, explained."""

@@ -1,0 +1,194 @@
+"""Fill a folder with a virtual environment, by pip or uv, and say in one sentence why that failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from framework_compare.environments.interpreters import Unavailable
+from framework_compare.errors import UsageError
+from framework_compare.paths import CACHE_VARIABLE
+
+INSTALLERS = ("pip", "uv")
+
+_DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?(\S+) \(([\d.]+ [MG]B)\)")
+_ERROR = re.compile(r"\s*(?:ERROR|error): (.+)")
+_UV_ERROR = re.compile(r"\s*(?:error:|×)\s*(.+)")
+_NETWORK = re.compile(
+    r"connection broken by|Could not fetch URL|Max retries exceeded|Read timed out|error sending request|dns error|"
+    r"tcp connect error|Failed to fetch|name resolution"
+)
+_CAUSE = re.compile(r"\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|[Cc]onnection refused|CERTIFICATE_VERIFY_FAILED")
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What to install where; `say` is told of slow downloads.
+
+    index: one more package index (a URL). own_index: the one that has what others have not, for the user to name.
+    """
+
+    framework: str
+    folder: Path
+    interpreter: Path
+    requirements: Path
+    log: Path
+    installer: str = "pip"
+    index: str | None = None
+    own_index: str = ""
+    say: Callable[[str], None] = lambda message: None
+
+
+class _Failed(Exception):
+    """A command ended badly; holds what it printed."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(lines)
+        self.lines = lines
+
+
+def check_name(installer: str) -> None:
+    """UsageError unless `installer` is one of INSTALLERS."""
+    if installer not in INSTALLERS:
+        raise UsageError(f"unknown installer {installer!r}; allowed: {', '.join(INSTALLERS)}")
+
+
+def install(order: Order) -> None:
+    """Make the environment and install the requirements; output goes to `order.log`, the last run's only.
+
+    Raises Unavailable; what was written by then stays, for the caller to remove.
+    """
+    commands = _pip_commands(order) if order.installer == "pip" else _uv_commands(order)
+    with order.log.open("w", encoding="utf-8") as log:
+        for command in commands:
+            try:
+                _run(command, log, order)
+            except _Failed as failure:
+                raise _explain(order, failure.lines) from None
+
+
+def public_url(url: str | None) -> str | None:
+    """A URL without the user name and password it may hold, fit to be stored and shown."""
+    return re.sub(r"(?<=//)[^/@]*@", "", url) if url else url
+
+
+def _pip_commands(order: Order) -> list[list[str]]:
+    python = str(order.folder / "bin/python")
+    install = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    return [
+        [str(order.interpreter), "-I", "-m", "venv", str(order.folder)],
+        [*install, "-r", str(order.requirements), *_index_options(order)],
+    ]
+
+
+def _uv_commands(order: Order) -> list[list[str]]:
+    beside = os.path.dirname(sys.executable)  # where `pip install uv` put it, when this environment is not activated
+    uv = shutil.which("uv", path=os.pathsep.join([os.environ.get("PATH", ""), beside]))
+    if uv is None:
+        raise Unavailable(
+            f"{order.framework} was to be installed by uv, and no uv is on PATH",
+            "install it (`pip install uv`) or use the default installer, pip",
+        )
+    python = str(order.folder / "bin/python")
+    options = _index_options(order)
+    if options:
+        # uv stops at the first index that knows a name; PyTorch's also has old versions of numpy and others
+        options += ["--index-strategy", "unsafe-best-match"]
+    return [
+        [str(order.interpreter), "-I", "-m", "venv", "--without-pip", str(order.folder)],
+        [uv, "pip", "install", "--python", python, "--compile-bytecode", "-r", str(order.requirements), *options],
+    ]
+
+
+def _index_options(order: Order) -> list[str]:
+    return ["--extra-index-url", order.index] if order.index else []
+
+
+def _run(command: list[str], log: TextIO, order: Order) -> None:
+    log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
+    log.flush()
+    lines = []
+    try:
+        child = subprocess.Popen(
+            command, env=_child_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except OSError as error:
+        raise _Failed([f"error: {command[0]} does not start: {error.strerror}"]) from None
+    with child:
+        try:
+            for line in child.stdout or ():
+                log.write(line)
+                lines.append(line.rstrip())
+                _tell_download(line, order)
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode:
+        raise _Failed(lines)
+
+
+def _child_environment() -> dict[str, str]:
+    # the parent's modules must not pass for installed ones, nor pip's "user" setting send packages elsewhere
+    inherited = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    return {**inherited, "PIP_USER": "0"}
+
+
+def _tell_download(line: str, order: Order) -> None:
+    match = _DOWNLOAD.match(line)
+    if match:
+        order.say(f"{order.framework}: downloading {match[1]} ({match[2]})")
+
+
+def _explain(order: Order, lines: list[str]) -> Unavailable:
+    reason, remedy = diagnose(order, lines)
+    other = f"name an interpreter that has {order.framework}: --python {order.framework}=/path/to/python"
+    return Unavailable(
+        f"{order.framework}: {order.installer} could not install its requirements ({reason})",
+        f"{remedy}, or {other}; the whole output is in {order.log}",
+    )
+
+
+def diagnose(order: Order, lines: list[str]) -> tuple[str, str]:
+    """Why an install failed and what to do, from what the installer printed."""
+    reason = _uv_reason(lines) if order.installer == "uv" else _pip_reason(lines)
+    settings = "pip's settings (`pip config list`)" if order.installer == "pip" else "uv's settings (it reads no pip's)"
+    if "No space left" in reason:
+        return reason, f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"
+    not_found = re.search(r"No matching distribution|Could not find a version|No solution found", reason)
+    broken = [line for line in lines if _NETWORK.search(line)]
+    if broken and (not_found or _NETWORK.search(reason)):
+        cause = _CAUSE.search(" ".join(broken))
+        detail = f": {cause[0]}" if cause else ""
+        return f"no package index could be reached{detail}", f"check the network and {settings}"
+    if not_found and order.own_index and not order.index:
+        return reason, f"name the index that has it: --index {order.framework}={order.own_index}"
+    if not_found:
+        return reason, f"give it an index or find-links folder that has it, in {settings} or by the `index` option"
+    return reason, "mend that and run again"
+
+
+def _pip_reason(lines: list[str]) -> str:
+    errors = [match[1].strip() for match in map(_ERROR.match, lines) if match]
+    spoken = [line.strip() for line in lines if line.strip()]
+    return _shorten((errors or spoken or ["it said nothing"])[-1])
+
+
+def _uv_reason(lines: list[str]) -> str:
+    start = next((number for number, line in enumerate(lines) if _UV_ERROR.match(line)), None)
+    if start is None:
+        return _pip_reason(lines)
+    text = " ".join(re.sub(r"^[\s×│╰─▶]+|^error: ", "", line) for line in lines[start:])
+    return _shorten(text)
+
+
+def _shorten(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split()).rstrip(".")
+    return text if len(text) <= limit else text[: limit - 3] + "..."

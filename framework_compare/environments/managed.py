@@ -1,0 +1,197 @@
+"""The environment of each framework: made in the cache folder from pinned requirements, reused, repaired, removed.
+
+Several processes may ask at once. A user's own interpreter can stand in for a managed environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import filelock
+
+from framework_compare import registry
+from framework_compare.environments import externals, installers, venvs
+from framework_compare.environments.interpreters import Unavailable
+from framework_compare.paths import CACHE_VARIABLE, cache_dir
+
+Report = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A Python that has a framework. `version` is the framework's, `interpreter` Python's own, both as text.
+
+    `packages` are normalised names with versions. A managed environment is ours: it has a folder and a size.
+    """
+
+    framework: str
+    python: Path
+    version: str | None
+    managed: bool
+    interpreter: str
+    packages: Mapping[str, str]
+    size_bytes: int | None = None
+    requirements_checksum: str | None = None
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+    device: str = "cpu"  # the kind of device a managed one was made for; of the user's own nobody asks
+
+
+def ensure(
+    framework: str,
+    *,
+    device: str = "cpu",
+    python: str | Path | None = None,
+    installer: str = "pip",
+    index: str | None = None,
+    report: Report | None = None,
+) -> Environment:
+    """The environment of a framework for a device, made or repaired first if need be (minutes and gigabytes, once).
+
+    `python` names an interpreter of the user's own (or its environment's folder), which is checked and used as
+    it is. `index` is the URL of one more package index, such as that of PyTorch's CPU builds; an environment made
+    without it is made again. `report` is told, in sentences, of everything slow.
+    Raises EnvironmentUnavailable; UsageError for a framework or installer that does not exist.
+    """
+    spec, say = registry.framework(framework), report or (lambda message: None)
+    installers.check_name(installer)
+    if is_given(spec, python):
+        return _given(spec, python)
+    plan = plan_for(spec.name, device)
+    if venvs.fault(plan, index=index):
+        with _locked(plan.folder, waiting=lambda: say(f"{spec.name}: waiting for another process that makes it")):
+            why = venvs.fault(plan, index=index)  # the process waited for may have mended it
+            if why:
+                venvs.make(plan, why, installer=installer, index=index, say=say)
+    return read(plan.folder)
+
+
+def find(framework: str, *, device: str = "cpu", python: str | Path | None = None) -> Environment | None:
+    """The environment `ensure` would return without making anything, else None; never waits."""
+    spec = registry.framework(framework)
+    try:
+        if is_given(spec, python):
+            return _given(spec, python)
+        plan = plan_for(spec.name, device)
+        return None if venvs.fault(plan) else read(plan.folder)
+    except Unavailable:
+        return None
+
+
+def installed() -> list[Environment]:
+    """Every finished environment in the cache, for whatever Python or requirements; health is not checked."""
+    return [read(marker.parent) for marker in sorted(_root().glob(f"*/{venvs.MARKER}")) if venvs.marker(marker.parent)]
+
+
+def remove(framework: str) -> list[Path]:
+    """Delete all managed environments of a framework, of every device, and their logs; returns the folders deleted.
+
+    Raises EnvironmentUnavailable if another process is making one of them.
+    """
+    name = registry.framework(framework).name
+    ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
+    folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
+    for folder in folders:
+        with _locked(folder, waiting=lambda: _refuse_removal(name)):
+            venvs.delete(folder)
+            venvs.log_of(folder).unlink(missing_ok=True)
+    return folders
+
+
+def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
+    """How a framework's managed environment for a device is made here.
+
+    Raises EnvironmentUnavailable where nothing is pinned for the device or no Python fits.
+    """
+    return venvs.plan(registry.framework(framework), _root(), device)
+
+
+def label(framework: str, device: str, python: str | Path | None = None) -> str:
+    """ "torch", or "torch (cuda)" where a GPU has an environment of its own."""
+    spec, kind = registry.framework(framework), registry.device_kind(device)
+    same = is_given(spec, python) or spec.requirements_on(kind) == spec.requirements
+    return spec.name if same else f"{spec.name} ({kind})"
+
+
+def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
+    """Whether a framework runs on a Python that is not ours to make: one the user named, or the parent's own."""
+    return python is not None or not spec.requirements
+
+
+def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
+    if python is None:
+        return _parents_own(spec)
+    found = externals.examine(spec, python)
+    return Environment(
+        spec.name, found.python, found.version, False, found.interpreter, found.packages, notes=found.notes
+    )
+
+
+def _parents_own(spec: registry.Framework) -> Environment:
+    if spec.imports and importlib.util.find_spec(spec.imports) is None:
+        raise Unavailable(
+            f"{spec.name} has no requirements, so it runs on {sys.executable}, which has no module {spec.imports}",
+            "install it there, or name an interpreter that has it",
+        )
+    packages = venvs.packages_in(sys.path)
+    version = packages.get(venvs.normal_name(spec.imports))
+    return Environment(spec.name, Path(sys.executable), version, False, sys.version.split()[0], packages)
+
+
+def read(folder: Path) -> Environment:
+    """What is in a finished managed environment, whose health the caller has checked, or need not."""
+    marker = venvs.marker(folder)
+    if marker is None:
+        raise Unavailable(f"the environment {folder} went away while it was being read", "run again")
+    packages = venvs.packages_in([str(venvs.site_packages(folder))])
+    first_pin = marker["pins"][0].partition("=")[0]  # by convention the framework itself
+    return Environment(
+        framework=marker["framework"],
+        python=venvs.python_in(folder),
+        version=packages.get(venvs.normal_name(first_pin)),
+        managed=True,
+        interpreter=marker["interpreter"],
+        packages=packages,
+        size_bytes=marker["size_bytes"],
+        requirements_checksum=marker["checksum"],
+        folder=folder,
+        device=marker.get("device", "cpu"),
+    )
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock beside an environment's folder; `waiting` is called once if another process has it."""
+    # the lock file stays behind: deleting it would let a process that waits and a new one both hold "the" lock
+    lock = filelock.FileLock(folder.with_name(folder.name + ".lock"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            waiting()
+            lock.acquire()
+    except OSError as error:
+        raise Unavailable(
+            f"the cache folder {folder.parent} cannot be written ({error.strerror})",
+            f"set ${CACHE_VARIABLE} to a folder that can",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _refuse_removal(framework: str) -> None:
+    raise Unavailable(f"{framework}'s environment is being made by another process", "remove it when that is done")
+
+
+def _root() -> Path:
+    return cache_dir() / "envs"

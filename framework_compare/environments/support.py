@@ -1,0 +1,44 @@
+"""Whether a framework can serve a device here: asked of what is pinned, before an environment is made."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Union
+
+from framework_compare import registry
+from framework_compare.environments import gpu_builds, managed
+from framework_compare.environments.gpu_builds import Lack
+from framework_compare.environments.managed import Environment
+from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.records import Run
+
+
+def lack(framework: str, device: str) -> Optional[Lack]:
+    """Why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
+    if registry.framework(framework).requirements_on(device):
+        return gpu_builds.lack(framework, device)
+    return Lack(
+        f"device {device!r}: the adapter of {framework} has no requirements for it",
+        f"name an interpreter that has a build for it: --python {framework}=/path/to/python",
+    )
+
+
+def ready(
+    framework: str,
+    device: str,
+    *,
+    python: Optional[str] = None,
+    index: Optional[str] = None,
+    installer: str = "pip",
+    say: Callable[[str], None] = lambda message: None,
+) -> Union[Environment, Run]:
+    """A framework's environment on a device, made if need be, or how a cell ends without one."""
+    # a Python of the user's own is always asked: nobody here knows what its build can do
+    missing = None if managed.is_given(registry.framework(framework), python) else lack(framework, device)
+    if missing:
+        return Run("unsupported", f"{missing.why}; {missing.remedy}")
+    try:
+        return managed.ensure(
+            framework, device=device, python=python, installer=installer, index=index, report=say
+        )
+    except EnvironmentUnavailable as error:
+        return Run("not-installed", str(error))

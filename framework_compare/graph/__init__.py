@@ -1,0 +1,22 @@
+"""Networks as framework-neutral graphs of layers. Both sides of the process boundary: stdlib and numpy only."""
+
+from framework_compare.graph.builder import GraphBuilder
+from framework_compare.graph.network import INPUT, Graph, evaluate, trainable_names
+from framework_compare.graph.ops import OPS, Node, Op, Parameter, Shape
+from framework_compare.graph.weights import initial_weights, weight_views, weights_size
+
+__all__ = [
+    "INPUT",
+    "OPS",
+    "Graph",
+    "GraphBuilder",
+    "Node",
+    "Op",
+    "Parameter",
+    "Shape",
+    "evaluate",
+    "initial_weights",
+    "trainable_names",
+    "weight_views",
+    "weights_size",
+]

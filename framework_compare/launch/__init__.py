@@ -1,0 +1,1 @@
+"""One worker process from its start to the record of its run: launched, watched, limited, judged."""

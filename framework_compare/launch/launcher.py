@@ -1,0 +1,231 @@
+"""Starts a worker, listens to its events, watches its limits, and turns what became of it into a Run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import selectors
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+from framework_compare.errors import ProtocolError
+from framework_compare.events import EventReader
+from framework_compare.launch import memory_limit
+from framework_compare.launch.limits import Clock, Limits, shorten_if_long
+from framework_compare.launch.memory_limit import MemoryLimit
+from framework_compare.launch.regular_files import make_way
+from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
+from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
+from framework_compare.launch.transcript import Transcript
+from framework_compare.records import Epoch, Run
+from framework_compare.samplers.recorder import Recorder, open_gpu
+from framework_compare.store import schema
+
+# What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
+# PYTHONPATH there would change a figure without a trace.
+INHERITED = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LD_LIBRARY_PATH"),
+    # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
+)
+INTERRUPTED = Verdict("interrupted", "stopped by the user")
+OnEvent = Callable[[Dict[str, Any]], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """All that one run of a worker needs."""
+
+    python: Path
+    source: Path  # staged worker side
+    folder: Path  # of this run: job, log
+    job: Dict[str, Any]
+    device: str = "cpu"
+    managed: bool = True  # a managed environment is kept from the user's site-packages
+    hz: float = 10.0
+    limits: Limits = Limits()
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.txt"
+
+
+def launch(
+    what: Launch, on_event: OnEvent = lambda event: None, on_epoch: Callable[[Epoch], None] = lambda epoch: None
+) -> Run:
+    """Run one worker to its end; never raises for what the worker does. Both callbacks hold up the listening.
+
+    A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
+    records it and stops. StudyError where the folder cannot be written.
+    """
+    job = _prepare_folder(what)
+    with contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
+        attempt = Attempt(what, holder)
+        try:
+            attempt.go(job, on_event, on_epoch)
+        except SupervisionError as error:
+            attempt.verdict = Verdict("failed", str(error))
+        except KeyboardInterrupt:
+            attempt.verdict = INTERRUPTED
+        return attempt.run()
+
+
+def _prepare_folder(what: Launch) -> Path:
+    job = what.folder / "job.json"
+    with schema.told(what.folder):
+        what.folder.mkdir(parents=True, exist_ok=True)
+        for path in (job, what.log):
+            make_way(path)
+        job.write_text(json.dumps(what.job), encoding="utf-8")
+        what.log.write_bytes(b"")
+    return job
+
+
+def worker_environment(*, managed: bool) -> Dict[str, str]:
+    """The allow-listed part of this process's environment that a worker gets."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
+    kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
+
+
+def _listen(
+    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent
+) -> Optional[Verdict]:
+    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself."""
+    reader = EventReader()
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(worker.events, selectors.EVENT_READ)
+            selector.register(worker.status, selectors.EVENT_READ)
+            while True:
+                ready = {key.fd for key, _ in selector.select(_wait_s(clock, holder))}
+                chunk = _read(worker.events)
+                for event in reader.feed(chunk or b""):
+                    transcript.add(event)
+                    on_event(event)
+                if chunk:
+                    clock.hear(transcript.died_in)
+                elif worker.ended:
+                    return None
+                elif worker.status in ready:
+                    worker.read_status()  # its last events may have come since: one more round
+                if chunk == b"" and worker.events in selector.get_map():
+                    selector.unregister(worker.events)
+                verdict = holder.verdict() or clock.verdict()
+                if verdict:
+                    return verdict
+    except ProtocolError as error:
+        return Verdict("failed", str(error))
+
+
+def _wait_s(clock: Clock, holder: MemoryLimit) -> float:
+    soon = holder.wait_s()
+    return clock.wait_s() if soon is None else min(soon, clock.wait_s())
+
+
+def _read(descriptor: int) -> Optional[bytes]:
+    """What has arrived, b"" at the end of the pipe, None if nothing has."""
+    try:
+        return os.read(descriptor, 1 << 16)
+    except BlockingIOError:
+        return None
+
+
+class Attempt:
+    """One worker from its start to the record of its run."""
+
+    def __init__(self, what: Launch, holder: MemoryLimit) -> None:
+        self.what, self.holder = what, holder
+        self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self.began = time.monotonic()
+        self.kills = memory_limit.kernel_kills()
+        self.transcript = Transcript(time.monotonic_ns(), int(what.job["config"]["epochs"]))
+        self.worker: Optional[SupervisedWorker] = None
+        self.recorder: Optional[Recorder] = None
+        self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
+
+    def go(self, job: Path, on_event: OnEvent, on_epoch: Callable[[Epoch], None]) -> None:
+        """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
+        what = self.what
+        command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
+        environment = worker_environment(managed=what.managed)
+        with open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
+            command, log=what.log, folder=what.folder, environment=environment, group=self.holder.group
+        ) as self.worker:
+            self.transcript.open["spawn"] = self.worker.started_ns
+            self.holder.watch(self.worker.supervisor_pid)
+            with Recorder(self.worker.pid, device=what.device, hz=what.hz, gpu=gpu) as recorder:
+                self.recorder = recorder
+                clock = Clock(what.limits, what.log)
+
+                def take(event: Dict[str, Any]) -> None:
+                    recorder.note(event)
+                    on_event(event)
+                    if event["event"] == "epoch":
+                        on_epoch(self.transcript.epochs[-1])
+
+                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take)
+
+    def run(self) -> Run:
+        """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
+        seen, told = self._evidence(), self.transcript
+        final = self._judge(seen)
+        code = seen.returncode
+        return Run(
+            status=final.status,
+            reason=final.reason,
+            started_at=self.started_at,
+            wall_s=time.monotonic() - self.began,
+            exit_code=code if code is not None and code >= 0 and not self.verdict else None,
+            signal=None if self.verdict else seen.signal,
+            died_in=None if final.status == "ok" else told.died_in,
+            traceback=final.traceback,
+            framework_version=told.framework.get("version"),
+            interpreter=told.python,
+            settings=told.framework.get("settings", {}),
+            peak_rss_bytes=seen.peak_bytes,
+            warnings=(*told.warnings, *self._complaints()),
+            gauges=self.recorder.gauges() if self.recorder else {},
+            limits={**self.what.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
+            log_tail=None if final.status == "ok" else seen.log_tail,
+            phases=tuple(told.phases),
+            epochs=tuple(told.epochs),
+            samples=self.recorder.samples() if self.recorder else (),
+            energy=self.recorder.energy() if self.recorder else (),
+            profile=tuple(told.profile),
+        )
+
+    def _judge(self, seen: Evidence) -> Verdict:
+        final, told = self.verdict or judge(self.transcript.told(), seen), self.transcript
+        if final.status in ("ok", "interrupted") or told.died_in != "profile" or not told.all_epochs:
+            return final
+        # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
+        told.warnings.append(f"no profile: {final.status}: {final.reason}")
+        return Verdict("ok", "")
+
+    def _evidence(self) -> Evidence:
+        worker, holder = self.worker, self.holder
+        shorten_if_long(self.what.log)
+        sampled = self.recorder.peak_rss_bytes if self.recorder else None
+        peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
+        return Evidence(
+            returncode=worker.returncode if worker else None,
+            died_in=self.transcript.died_in,
+            log_tail=log_tail(self.what.log),
+            kernel_kills=memory_limit.kernel_kills() - self.kills,
+            group_kills=holder.kills(),
+            peak_bytes=max((peak for peak in peaks if peak), default=None),
+            memory_bytes=holder.limit_bytes or memory_limit.machine_bytes(),
+            limit=holder.words,
+        )
+
+    def _complaints(self) -> List[str]:
+        left = self.worker.left if self.worker else 0
+        seen = self.recorder.warnings() if self.recorder else ()
+        return [*([f"{left} processes of the worker could not be ended"] if left else []), *seen]

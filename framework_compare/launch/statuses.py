@@ -1,0 +1,169 @@
+"""From what is known of a run's end to its status: the evidence, and the sentence that goes with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+from typing import Optional
+
+from framework_compare.launch.regular_files import open_regular
+from framework_compare.launch.supervised_worker import signal_name
+
+# What a worker may say of itself; any other word in an outcome event is a malformed event.
+TOLD = ("ok", "unsupported", "out-of-memory", "diverged", "failed")
+TAIL_BYTES = 8000
+TAIL_LINES = 20
+HOST_SHARE = 0.9
+MAX_REASON = 2000
+
+# What Python's faulthandler writes first, and what it writes last: every C extension there is, on one line.
+FATAL = "Fatal Python error: "
+EXTENSIONS = "Extension modules: "
+READ_BYTES = 128_000
+
+# How allocators say that there is no memory. Each was read in the source of the one named.
+ALLOCATION_FAILURE = re.compile(
+    "|".join(
+        (
+            r"std::bad_alloc",  # any C++ library
+            r"DefaultCPUAllocator: (not enough|can't allocate) memory",  # torch, c10/core/impl/alloc_cpu.cpp
+            r"OutOfMemoryError",  # torch.OutOfMemoryError, torch.cuda.OutOfMemoryError
+            r"CUDA(?: error:)? out of memory",  # torch, mxnet
+            r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED",
+            r"cudaMalloc (retry )?failed: out of memory",  # mxnet, src/storage
+            r"CUDNN_STATUS_(INTERNAL_ERROR_DEVICE_)?ALLOC(ATION)?_FAILED",
+            r"ResourceExhaustedError|RESOURCE_EXHAUSTED",  # tensorflow, jax, paddle
+            r"OOM when allocating",  # tensorflow
+            r"Out of memory (while trying to allocate|error on GPU)|Failed to allocate \d+ bytes",  # XLA; paddle; XLA
+            r"Fail to alloc memory of|Failed to allocate CPU Memory",  # paddle; mxnet
+            r"MemoryError",  # Python and numpy (_ArrayMemoryError)
+            r"\[Errno 12\]|Cannot allocate memory",  # the system, ENOMEM
+        )
+    )
+)
+
+
+# How loaders tell that the kernel killed one of their processes: PyTorch's, Grain's.
+KILLED_LOADER = re.compile(r"signal: Killed|terminated unexpectedly with exit code -9\b")
+
+# The first line of an exception in a traceback, whatever module its class is of.
+EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exhausted): .*", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A status and the sentence that goes with it."""
+
+    status: str
+    reason: str
+    traceback: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What the parent knows of a worker that is gone."""
+
+    returncode: Optional[int]
+    died_in: Optional[str] = None
+    log_tail: str = ""
+    kernel_kills: int = 0  # by the out-of-memory killer, anywhere on the machine, during the run
+    group_kills: int = 0  # by the same in the worker's own memory group
+    peak_bytes: Optional[int] = None
+    memory_bytes: Optional[int] = None  # of the cell's limit, else of the machine or container
+    limit: str = ""  # that limit in words
+
+    @property
+    def where(self) -> str:
+        return f"in phase {self.died_in}" if self.died_in else "between phases"
+
+    @property
+    def last_words(self) -> str:
+        """Of the log: Python's own account of a fatal error and the innermost call, else the last line."""
+        lines = [line.strip() for line in self.log_tail.splitlines() if line.strip()]
+        fatal = max((n for n, line in enumerate(lines) if line.startswith(FATAL)), default=None)
+        if fatal is None:
+            return lines[-1] if lines else "(empty)"
+        calls = [line for line in lines[fatal:] if line.startswith("File ")]
+        return "; ".join([lines[fatal], *calls[:1]])
+
+    @property
+    def signal(self) -> Optional[str]:
+        return signal_name(-self.returncode) if self.returncode is not None and self.returncode < 0 else None
+
+
+def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
+    """The verdict on a worker that ended by itself, from what it told of itself, if anything, and the evidence."""
+    if told is None:
+        return _unexplained(seen)
+    if told.status == "failed":
+        return _failed(told, seen)
+    return told
+
+
+def _failed(told: Verdict, seen: Evidence) -> Verdict:
+    """An exception is a failure, unless it says, or the kernel does, that memory ran out."""
+    if ALLOCATION_FAILURE.search(_first_line(told.reason)):
+        return dataclasses.replace(told, status="out-of-memory")
+    if seen.group_kills or (seen.kernel_kills and KILLED_LOADER.search(told.reason)):
+        reason = f"the kernel's out-of-memory killer ended a process of the worker {seen.where}; {told.reason}"
+        return dataclasses.replace(told, status="out-of-memory", reason=reason)
+    former = _allocation_failure(told.traceback or "")
+    if former:  # PyTorch's leaving a capture, say, in which memory ran out
+        return dataclasses.replace(told, status="out-of-memory", reason=f"{former}; then {told.reason}"[:MAX_REASON])
+    return told
+
+
+def _allocation_failure(traceback: str) -> Optional[str]:
+    """What says so of the exceptions that led to the last one."""
+    return next((line for line in EXCEPTION.findall(traceback) if ALLOCATION_FAILURE.search(line)), None)
+
+
+def _first_line(reason: str) -> str:
+    """The exception's own words; a C++ stack that frameworks append names functions such as `bad_alloc`."""
+    return reason[:MAX_REASON].split("\n\n")[0]
+
+
+def _unexplained(seen: Evidence) -> Verdict:
+    if seen.returncode is None:
+        reason = f"the process that supervises the worker was killed {seen.where}, and the worker with it"
+        return Verdict("crashed", reason)
+    memory = _out_of_memory(seen)
+    if memory:
+        return Verdict("out-of-memory", memory)
+    how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
+    silent = "" if seen.signal else " without telling how it went"
+    return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
+
+
+def _out_of_memory(seen: Evidence) -> Optional[str]:
+    """Why a death without a word was for want of memory; None where nothing says so."""
+    if seen.group_kills:
+        return f"killed by the kernel {seen.where} at the {seen.limit}"
+    if seen.signal == "SIGKILL" and seen.kernel_kills:
+        return f"killed by the kernel's out-of-memory killer {seen.where}"
+    if seen.signal == "SIGKILL" and seen.peak_bytes and seen.peak_bytes >= HOST_SHARE * (seen.memory_bytes or 1 << 62):
+        return f"killed by SIGKILL {seen.where} with {seen.peak_bytes / 2**30:.2f} GiB in use, what there is"
+    said = ALLOCATION_FAILURE.search(seen.log_tail)
+    if said and seen.signal in ("SIGABRT", "SIGSEGV", "SIGTRAP", None):
+        how = seen.signal or f"code {seen.returncode}"
+        return f"ended with {how} {seen.where} after its allocator failed; the log says: {_line_of(said)}"
+    return None
+
+
+def _line_of(match: "re.Match[str]") -> str:
+    start = match.string.rfind("\n", 0, match.start()) + 1
+    return match.string[start:].split("\n", 1)[0].strip()[:300]
+
+
+def log_tail(log: Path) -> str:
+    """The last lines of a log, without blank ones and the list of C extensions; "" if empty or not to be read."""
+    try:
+        with open_regular(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))
+            lines = file.read(READ_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    kept = [line for line in lines if line.strip() and not line.startswith(EXTENSIONS)]
+    return "\n".join(kept[-TAIL_LINES:])[-TAIL_BYTES:]

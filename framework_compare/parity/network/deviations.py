@@ -1,0 +1,128 @@
+"""How far answers to the ladder's questions are from the exact ones: relative errors, level by level."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.parity.network.rounding import unit
+
+Array = np.ndarray
+Errors = Dict[int, Dict[str, float]]  # level -> where -> relative error
+EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNorm in training mode"
+# Rounding scatters the numbers of an array and leaves little in such a sum of all; a wrong momentum or decay does not.
+ALONG = {"way": " along its way", "start": " along its start"}
+TINY = 1e-300
+SMALL, ZERO = 1e-6, 1e-12  # of the largest gradient: no more than rounding in float32, and in float64
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a network, the oracle's or a framework's, says to the questions."""
+
+    evaluation: Array
+    training: Array
+    gradients: Mapping[str, Array]
+    losses: Sequence[float]
+    weights: Mapping[str, Array]
+    step_logits: Sequence[Array] = ()  # those behind the losses; of the oracle only
+
+
+def errors(found: Answers, exact: Answers, initial: Mapping[str, Array], precision: str = "fp32") -> Errors:
+    """Relative errors of levels 1 to 3, norm over norm; of weights, relative to how far the steps moved them."""
+    return {
+        1: {
+            EVALUATION: relative(found.evaluation, exact.evaluation),
+            TRAINING: relative(found.training, exact.training),
+        },
+        2: gradient_errors(found.gradients, exact.gradients, precision),
+        3: step_errors(found, exact, initial),
+    }
+
+
+def step_errors(found: Answers, exact: Answers, initial: Mapping[str, Array]) -> Dict[str, float]:
+    """Relative errors of each step's loss, of how far the steps moved each array, and of parts of that (`ALONG`)."""
+    steps = enumerate(zip(found.losses, exact.losses), start=1)
+    off = {f"loss of step {step}": relative(np.array(a), np.array(b)) for step, (a, b) in steps}
+    for name, array in exact.weights.items():
+        off[name], way, start = moved_relative(found.weights[name], array, initial[name])
+        if name in exact.gradients:
+            off.update({name + ALONG["way"]: way, name + ALONG["start"]: start})
+    return off
+
+
+def scatter(off: Mapping[str, float], exact: Answers) -> Dict[str, float]:
+    """What chance leaves of an array's error in a sum of its numbers, four deviations; draws may have less by luck."""
+    return {
+        name + along: off[name] * min(1.0, 4 / float(np.sqrt(exact.weights[name].size)))
+        for name in exact.gradients
+        for along in ALONG.values()
+    }
+
+
+def first_step_errors(
+    found: Mapping[str, Array],
+    gradients: Mapping[str, Array],
+    initial: Mapping[str, Array],
+    optimiser: Mapping[str, float],
+) -> Dict[str, float]:
+    """Relative errors of how far a first step of SGD, which momentum has no part in, moved each parameter."""
+    rate, decay = optimiser["learning_rate"], optimiser["weight_decay"]
+    expected = {name: initial[name] - rate * (g + decay * initial[name]) for name, g in gradients.items()}
+    return {name: moved_relative(found[name], after, initial[name])[0] for name, after in expected.items()}
+
+
+def loss_roundings(found: Answers, exact: Answers) -> Dict[str, float]:
+    """How far rounding of the logits may move each step's loss, relative; a loss, one number, may be right by luck."""
+    bounds = {}
+    for step, (ours, theirs) in enumerate(zip(found.step_logits, exact.step_logits), start=1):
+        off = np.abs(np.subtract(ours, theirs, dtype=np.float64)).max(axis=1).mean()
+        bounds[f"loss of step {step}"] = _ratio(2 * off, exact.losses[step - 1])  # a loss moves by twice that at most
+    return bounds
+
+
+def relative(found: Array, exact: Array) -> float:
+    """Norm of the difference over the norm of the exact value; infinite where either is not finite."""
+    return _ratio(np.linalg.norm(np.subtract(found, exact, dtype=np.float64)), np.linalg.norm(exact))
+
+
+def gradient_errors(
+    found: Mapping[str, Array], exact: Mapping[str, Array], precision: str = "fp32"
+) -> Dict[str, float]:
+    """Relative error of each gradient; of one that is zero but for rounding, relative to the largest of all.
+
+    A bias whose effect the next BatchNorm takes out has such a gradient: what is left of it is rounding of others.
+    """
+    norms = {name: float(np.linalg.norm(array)) for name, array in exact.items()}
+    largest = max(norms.values())
+    sizes = {name: max(norm, SMALL * largest) for name, norm in norms.items()}
+    for name, norm in norms.items():
+        if norm < ZERO * largest:
+            sizes[name] = SMALL * largest * unit(precision) / unit("fp32")
+    differences = {n: np.linalg.norm(np.subtract(found[n], a, dtype=np.float64)) for n, a in exact.items()}
+    return {name: _ratio(difference, sizes[name]) for name, difference in differences.items()}
+
+
+def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, float, float]:
+    """How far off an array is, relative to how far it moved: in all, along its way, and along its initial value."""
+    difference = np.subtract(found, exact, dtype=np.float64).ravel()
+    way = np.subtract(exact, initial, dtype=np.float64).ravel()
+    start = initial.ravel().astype(np.float64)
+    moved = float(np.linalg.norm(way))
+    along = [abs(float(difference @ d)) / max(float(np.linalg.norm(d)), TINY) for d in (way, start)]
+    return _ratio(float(np.linalg.norm(difference)), moved), _ratio(along[0], moved), _ratio(along[1], moved)
+
+
+def _ratio(difference: float, size: float) -> float:
+    if not np.isfinite(difference) or not np.isfinite(size):
+        return float("inf")
+    return float(difference / size) if size else (0.0 if difference == 0 else float("inf"))
+
+
+def larger(first: Errors, second: Errors) -> Errors:
+    return {
+        level: {where: max(error, first.get(level, {}).get(where, 0.0)) for where, error in found.items()}
+        for level, found in second.items()
+    }

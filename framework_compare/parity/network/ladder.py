@@ -1,0 +1,240 @@
+"""Levels 0 to 3 and 5: the judgement of a worker's answers about one network.
+
+An error passes within TOLERANCE times the yardstick: what the precision's rounding does to the oracle itself, in the
+same place. No place's yardstick is taken to be smaller than the middle one of its level and kind: with a few draws some
+come out better by luck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Graph
+from framework_compare.parity.network import deviations, surgery
+from framework_compare.parity.network.reference import Reference
+from framework_compare.parity.network.rounding import unit
+from framework_compare.results.parity import Level
+
+# Kernels round in other orders and by other algorithms (Winograd, blocked sums) than the oracle's. The table in
+# docs/fairness.md has what honest frameworks and seeded mistakes come to in units of the yardstick.
+TOLERANCE = 10.0
+# A relative error of so much is none of rounding, where a unit is no more than a fifth of it. It matters below float32.
+MOST = 0.75
+FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
+WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
+SIGMAS = 6.0
+FEW = 40  # values: so many are not dropped alike in two pictures by chance
+# An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
+# then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
+RUNNING_VARIANCE = "running_variance"
+
+
+def wider_than_claimed(precision: str, levels: Sequence[Level]) -> str:
+    """A remark where logits are far closer to exact than the precision rounds; parity it is, but not that precision."""
+    logits = next(level for level in levels if level.number == 1)
+    if precision == "fp32" or logits.ratio is None or logits.ratio > WIDER:
+        return ""
+    return f"errors of logits are {logits.ratio:.1g} of what {precision} makes: it computes in a wider format"
+
+
+class Wrong(Exception):
+    """A level does not hold; the message says where."""
+
+
+class Unanswered(Wrong):
+    """The worker ended before it answered, as one does that is killed."""
+
+
+class Judge:
+    """A worker's answers, read from its folder, against the reference."""
+
+    def __init__(
+        self, graph: Graph, found: Reference, folder: Path, said: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        self.settings = settings
+        self.graph = graph
+        self.reference = found
+        self.folder = folder
+        self.said = said
+        self.ratios: Dict[int, Dict[str, float]] = {}  # of each level, in units of the yardstick
+        self.compared: Dict[int, Dict[str, Tuple[np.ndarray, np.ndarray]]] = {}  # found and exact, by array
+
+    def levels(self) -> List[Level]:
+        checks: Dict[int, Callable[[], Level]] = {
+            0: self.parameters,
+            1: self.logits,
+            2: self.gradients,
+            3: self.steps,
+            5: self.dropout,
+        }
+        return [self._checked(number, check) for number, check in checks.items()]
+
+    def _checked(self, number: int, check: Callable[[], Level]) -> Level:
+        try:
+            return check()
+        except Wrong as wrong:
+            return Level(number, False, str(wrong))
+        except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+            return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
+
+    def parameters(self) -> Level:
+        self._said("build")
+        answer = self._said("weights")
+        expected = {p.name: list(p.shape) for p in self.reference.graph.parameters()}
+        for name in {**expected, **answer["shapes"]}:
+            theirs, ours = answer["shapes"].get(name, "missing"), expected.get(name, "none")
+            if theirs != ours:
+                raise Wrong(f"{name}: {theirs}, the graph has {ours}")
+        if answer["changed"]:
+            raise Wrong(f"{answer['changed'][0]} does not come back as it was loaded")
+        return Level(0, True, f"{self.graph.parameter_count():,} parameters", 0.0)
+
+    def logits(self) -> Level:
+        exact = self.reference.exact
+        found = {
+            deviations.EVALUATION: (self._array("evaluation")["values"][0], exact.evaluation),
+            deviations.TRAINING: (self._array("training")["values"][0], exact.training),
+        }
+        return self._level(1, {where: deviations.relative(_shaped(a, b, where), b) for where, (a, b) in found.items()})
+
+    def gradients(self) -> Level:
+        found = self._named("gradients", self.reference.exact.gradients)
+        exact = self.reference.exact.gradients
+        self.compared[2] = {name: (found[name], exact[name]) for name in exact}
+        return self._level(2, deviations.gradient_errors(found, exact, self.reference.precision))
+
+    def steps(self) -> Level:
+        exact = self.reference.exact
+        losses = [math.nan if loss is None else loss for loss in self._said("steps")["losses"]]
+        if self.settings.get(RUNNING_VARIANCE) == "biased":
+            exact = dataclasses.replace(exact, weights=self.reference.with_biased_variance())
+        found = dataclasses.replace(exact, losses=losses, weights=self._named("steps", exact.weights))
+        pairs = {name: (found.weights[name], array) for name, array in exact.weights.items()}
+        steps = enumerate(zip(losses, exact.losses), start=1)
+        self.compared[3] = {**pairs, **{f"loss of step {n}": (np.array(a), np.array(b)) for n, (a, b) in steps}}
+        level = self._level(3, deviations.step_errors(found, exact, self.reference.initial))
+        if level.passed:
+            self._again()
+        biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
+        return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
+
+    def _again(self) -> None:
+        """Wrong if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
+        found, reference = self._named("again", self.reference.exact.weights), self.reference
+        errors = deviations.first_step_errors(found, reference.exact.gradients, reference.initial, reference.optimiser)
+        for name, error in errors.items():
+            if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
+                raise Wrong(f"{name} after load_weights() and one step: momentum of former steps is left in it")
+
+    def dropout(self) -> Level:
+        nodes = surgery.dropout_nodes(self.graph)
+        if not nodes:
+            return Level(5, True, "the network has none")
+        for number, node in enumerate(nodes):
+            with_it, without = self._pair(f"dropout {number}")
+            check_dropout(node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
+        with_it, without = self._pair("dropout off")
+        if not np.array_equal(with_it, without):
+            raise Wrong("dropout is on in evaluation mode")
+        self._in_steps(min(node.attrs["p"] for node in nodes))
+        return Level(5, True, f"{len(nodes)} layers")
+
+    def _in_steps(self, p: float) -> None:
+        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked."""
+        for kind in ("with", "without"):
+            self._said(f"dropout in steps {kind} build")
+        with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
+        both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
+        moved = deviations.relative(*both)
+        if moved < 0.5 * math.sqrt(p / (1 - p)):
+            raise Wrong("dropout is off in training steps: their gradients are those of the network without it")
+
+    def _pair(self, name: str) -> List[np.ndarray]:
+        for kind in ("with", "without"):
+            self._said(f"{name} {kind} build")
+        return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
+
+    def _level(self, number: int, errors: Mapping[str, float]) -> Level:
+        ratios = ratios_of(errors, self.reference.yardstick[number], self.reference.precision)
+        self.ratios[number] = ratios
+        where = max(ratios, key=lambda name: ratios[name])
+        if number == 2 and ratios[where] > TOLERANCE:
+            # backward order: the last parameter that is wrong is where the gradient went wrong first
+            where = [name for name, ratio in ratios.items() if ratio > TOLERANCE][-1]
+        return Level(number, ratios[where] <= TOLERANCE, where, errors[where], ratios[where])
+
+    def _said(self, name: str) -> Any:
+        answer = self.said.get(name, {"error": "the worker ended before it was asked"})
+        if "error" in answer:
+            raise Wrong(f"{name}: {answer['error']}")
+        return answer
+
+    def _array(self, name: str) -> Mapping[str, np.ndarray]:
+        self._said(name)
+        return np.load(self.folder / f"{name}.npz")
+
+    def _named(self, name: str, exact: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        held = self._array(name)
+        missing = [key for key in exact if key not in held]
+        if missing:
+            raise Wrong(f"{missing[0]} is missing from the {name}")
+        return {key: _shaped(held[key], array, key) for key, array in exact.items()}
+
+
+def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], precision: str) -> Dict[str, float]:
+    """Errors in units of the yardstick, place by place; Wrong where that is not finite, as it would pass anything."""
+    overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
+    if overflown is not None:
+        raise Wrong(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
+    least = _middles(yardstick)
+    return {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
+
+
+def _unit(yardstick: float) -> float:
+    """A TOLERANCE-th of the relative error that is allowed."""
+    return yardstick if yardstick > MOST / 5 else min(yardstick, MOST / TOLERANCE)
+
+
+def _kind(where: str) -> str:
+    """Losses, running statistics and weights are rounded very differently; each is judged among its own."""
+    return next((kind for kind in ("loss of", "running_", *deviations.ALONG.values()) if kind in where), "")
+
+
+def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
+    kinds = {_kind(where) for where in yardstick}
+    return {kind: float(np.median([v for where, v in yardstick.items() if _kind(where) == kind])) for kind in kinds}
+
+
+def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
+    if found.shape != exact.shape:
+        raise Wrong(f"{where}: shape {found.shape}, expected {exact.shape}")
+    return found
+
+
+def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
+    """Wrong unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
+    alive = np.broadcast_to(without != 0, passes.shape)
+    dropped = alive & (passes == 0)
+    kept = alive & (passes != 0)
+    count = int(alive.sum())
+    share = dropped.sum() / count
+    if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
+        raise Wrong(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
+    plain, left = np.broadcast_to(without, passes.shape)[kept], passes[kept]
+    # Two programs may sum by two algorithms: a value near zero carries the rounding of the large terms that it is a sum of,
+    # so that what is smaller than most is judged by what most are.
+    size = np.maximum(np.abs(plain), np.median(np.abs(plain)))
+    off = np.abs(left * (1 - p) - plain) / size
+    worst = int(off.argmax())
+    if not off[worst] <= 1e-4 + unit(precision):  # NaN fails, too
+        raise Wrong(f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}")
+    if np.array_equal(dropped[0], dropped[1]):
+        raise Wrong(f"{name}: two passes drop the same values")
+    both = alive[0, 0] & alive[0, -1]
+    if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
+        raise Wrong(f"{name}: all pictures of a batch have the same values dropped")

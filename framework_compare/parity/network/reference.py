@@ -1,0 +1,214 @@
+"""What the ladder asks of a network, the oracle's answers in float64, and how far a precision's rounding moves them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.parity.network import calibration
+from framework_compare.parity.network.deviations import Answers, Errors, errors, larger, loss_roundings, scatter
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
+from framework_compare.parity.network.surgery import without_dropout
+
+Array = np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Sizes and settings of the network levels. `draws` runs of the oracle at a precision make its yardstick.
+
+    The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
+    between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
+    """
+
+    batch_size: int = 2
+    steps: int = 3
+    stride: float = 1.0  # of the first step: how many times the loss it would take off, if the loss were linear
+    momentum: float = 0.9
+    weight_decay: float = 0.01
+    seed: int = 20
+    draws: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """The questions of one graph, what the oracle answers, and what one precision's rounding does to the answers."""
+
+    graph: Graph  # without dropout
+    flat: Array  # weights of level 1, float32
+    smooth: Array  # weights of levels 2 and 3
+    optimiser: Mapping[str, float]  # learning rate, momentum and weight decay of level 3
+    batches: List[Tuple[Array, Array]]
+    exact: Answers
+    yardstick: Errors
+    precision: str = "fp32"
+
+    @property
+    def initial(self) -> Dict[str, Array]:
+        return weight_views(self.graph, self.smooth)
+
+    def at(self, precision: str, draws: int) -> "Reference":
+        """The same questions and answers with the yardstick of another precision (as long as it takes in float32)."""
+        return dataclasses.replace(self, precision=precision, yardstick=make_yardstick(self, precision, draws))
+
+    def with_biased_variance(self) -> Dict[str, Array]:
+        """The exact weights after the steps, of a framework that keeps the biased running variance."""
+        shapes, initial, steps = self.graph.shapes(), self.initial, len(self.batches)
+        weights = dict(self.exact.weights)
+        for node in self.graph.nodes:
+            if node.op == "BatchNorm2d":
+                name = f"{node.name}.running_var"
+                count = len(self.batches[0][1]) * shapes[node.name][1] * shapes[node.name][2]
+                left = (1 - node.attrs["momentum"]) ** steps * initial[name].astype(np.float64)
+                weights[name] = left + (weights[name] - left) * (count - 1) / count
+        return weights
+
+    def write(self, folder: Path) -> None:
+        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz."""
+        np.save(folder / "weights.npy", self.flat)
+        np.save(folder / "smooth.npy", self.smooth)
+        named = {f"{kind}{i}": pair[n] for i, pair in enumerate(self.batches) for n, kind in enumerate(KINDS)}
+        np.savez(folder / "batches.npz", **named)
+
+
+KINDS = ("images", "labels")
+
+
+def make_reference(graph: Graph, questions: Questions = Questions(), precision: str = "fp32") -> Reference:
+    """Run the oracle (seconds to a minute): once in float64, `draws` times at the precision for its yardstick."""
+    graph = without_dropout(graph)
+    batches = make_batches(graph, questions)
+    flat = asked_weights(graph, batches[0][0], questions.seed)
+    smooth = flat.copy()
+    views, smooth_views = weight_views(graph, flat), weight_views(graph, smooth)
+    calibration.smooth(graph, smooth_views, batches[0][0], questions.seed)
+    optimiser = {
+        "learning_rate": learning_rate(graph, smooth_views, batches[0], questions.stride),
+        "momentum": questions.momentum,
+        "weight_decay": questions.weight_decay,
+    }
+    exact = answer(graph, views, smooth_views, batches, optimiser, np.float64)
+    return Reference(graph, flat, smooth, optimiser, batches, exact, {}).at(precision, questions.draws)
+
+
+def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
+    """The largest error, place by place, of some runs of the oracle that round as the precision does."""
+    views, smooth = weight_views(found.graph, found.flat), found.initial
+    yardstick: Errors = {}
+    for draw in range(draws):
+        rounding = rounding_of(precision, draw)
+        nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
+        with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
+            said = answer(
+                found.graph, views, smooth, nearby, found.optimiser, np.float32, plain_sums=draw > 0, rounding=rounding
+            )
+        off = errors(said, found.exact, smooth, precision)
+        off[3].update(loss_roundings(said, found.exact))
+        off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
+        yardstick = larger(yardstick, off)
+    return yardstick
+
+
+def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Array, Array]]:
+    """One batch a step: pictures of coarse and fine noise, the same in each, as they are clear of kinks, in another
+    order, so that a step which keeps those of the first is seen; other labels."""
+    rng = np.random.default_rng(questions.seed)
+    shape = (questions.batch_size, *graph.input_shape)
+    coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))
+    coarse = coarse.repeat(8, axis=2).repeat(8, axis=3)[:, :, : shape[2], : shape[3]]
+    images = (0.8 * coarse + 0.6 * rng.standard_normal(shape)).astype(np.float32)
+    labels = [np.arange(shape[0]) + step * shape[0] for step in range(questions.steps)]
+    turned = [np.roll(images, step, axis=0) for step in range(questions.steps)]
+    return [(batch, (found % graph.num_classes).astype(np.int64)) for batch, found in zip(turned, labels)]
+
+
+def learning_rate(
+    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Array, Array], stride: float
+) -> float:
+    """A rate, of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the weights
+    by less than float32 can tell."""
+    loss, _, gradients, _ = Oracle(graph, weights, np.float32).gradients(*batch)
+    square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
+    return float(f"{stride * loss / square:.1e}")
+
+
+def asked_weights(graph: Graph, images: Array, seed: int) -> Array:
+    """Initial weights whose biases, BatchNorm scales and running statistics all differ from their neutral values.
+
+    With the neutral ones a network would not show a bias left out, a scale taken for a shift or an activation that
+    is not capped. Running statistics are those of the batch, moved a little, so that evaluation mode is well scaled.
+    """
+    flat = np.empty(weights_size(graph), np.float32)
+    views = initial_weights(graph, seed, flat)
+    rng = np.random.default_rng(seed)
+    capped = {source for node in graph.nodes if node.op == "ReLU6" for source in node.inputs}
+    for node in graph.nodes:
+        names = [name for name in views if name.rpartition(".")[0] == node.name]
+        for name in names:
+            kind = name.rpartition(".")[2]
+            if node.op == "BatchNorm2d" and kind in ("weight", "bias"):
+                views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
+                if kind == "bias" and node.name in capped:
+                    views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6
+            elif kind == "bias":
+                views[name][:] = 0.1 * rng.standard_normal(views[name].shape)
+    _move_statistics(graph, views, images, rng)
+    return flat
+
+
+def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: np.random.Generator) -> None:
+    measured = Oracle(graph, views, np.float32).batch_statistics(images)
+    for name in measured:
+        if name.endswith("running_var"):  # read from a moved average, a tiny one may come out below zero
+            measured[name] = np.maximum(measured[name], 0)
+    for name, value in measured.items():
+        if name.endswith("running_var"):
+            views[name][:] = value * rng.uniform(0.8, 1.25, value.shape)
+        else:
+            spread = np.sqrt(measured[name.replace("running_mean", "running_var")])
+            views[name][:] = value + 0.2 * spread * rng.standard_normal(value.shape)
+
+
+def moved(images: Array, draw: int, precision: str = "fp32") -> Array:
+    """Each number moved by chance, the same for the same draw; draw 0 moves none.
+
+    In float32, where pictures are not rounded, by one unit in the last place; below it by up to half a unit, so that
+    about half of the numbers round to the other neighbour.
+    """
+    if draw == 0:
+        return images
+    rng = np.random.default_rng(draw)
+    if precision != "fp32":
+        return images * (1 + np.float32(unit(precision)) * (rng.random(images.shape, np.float32) - np.float32(0.5)))
+    up = rng.random(images.shape) < 0.5
+    return np.nextafter(images, np.where(up, np.float32(np.inf), np.float32(-np.inf)))
+
+
+def answer(
+    graph: Graph,
+    weights: Mapping[str, Array],
+    smooth: Mapping[str, Array],
+    batches: Sequence[Tuple[Array, Array]],
+    optimiser: Mapping[str, float],
+    dtype: Any,
+    plain_sums: bool = False,
+    rounding: Optional[Rounding] = None,
+) -> Answers:
+    """The oracle's answers at one precision: logits at `weights`; gradients and steps from `smooth`."""
+    oracle = Oracle(graph, weights, dtype, plain_sums=plain_sums, rounding=rounding)
+    evaluation = oracle.forward(batches[0][0])
+    training = oracle.forward(batches[0][0], training=True)
+    oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums, rounding=rounding)
+    losses, step_logits = [], []
+    for step, (images, labels) in enumerate(batches):
+        loss, logits, gradients = oracle.train_step(images, labels, **optimiser)
+        losses.append(loss)
+        step_logits.append(logits)
+        if step == 0:
+            first = gradients
+    return Answers(evaluation, training, first, losses, oracle.weights, step_logits)

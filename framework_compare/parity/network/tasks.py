@@ -1,0 +1,71 @@
+"""Levels 0 to 3 and 5: the questions to a worker about one network, as tasks of the probe."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+
+from framework_compare.graph import Graph, weight_views
+from framework_compare.parity.network import surgery
+from framework_compare.parity.network.reference import Reference
+
+PASSES = 4  # of dropout
+
+
+def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
+    """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote."""
+    graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
+
+    def build(name: str, weights: str) -> Dict[str, Any]:
+        return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
+
+    return [
+        build("build", "weights.npy"),
+        {"ask": "weights", "name": "weights"},
+        {"ask": "forward", "name": "evaluation", "training": False, "batches": batches},
+        {"ask": "forward", "name": "training", "training": True, "batches": batches},
+        build("build smooth", "smooth.npy"),
+        {"ask": "gradients", "name": "gradients", "batches": batches},
+        {"ask": "steps", "name": "steps", "batches": batches},
+        {"ask": "again", "name": "again", "batches": batches},
+    ]
+
+
+def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str, Any]]:
+    """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
+    tasks = []
+    pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
+    if pairs:
+        pairs.append(("dropout off", graph, False))
+    for name, cut, training in pairs:
+        for kind, network in (("with", _only_last_dropout(cut) if training else cut), ("without", cut)):
+            network = surgery.without_dropout(network) if kind == "without" else network
+            path = folder / f"{name.replace(' ', '-')}.npy"
+            if not path.exists():
+                np.save(path, surgery.flat_weights(network, weight_views(found.graph, found.flat)))
+            ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
+            times = PASSES if training and kind == "with" else 1
+            tasks.append({"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)})
+            tasks.append({**ask, "name": f"{name} {kind}", "times": times})
+    return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
+
+
+def _in_steps_tasks(graph: Graph, folder: Path) -> List[Dict[str, Any]]:
+    """Gradients as a training step has them, with the network's dropout and without."""
+    tasks = []
+    for kind, network in (("with", graph), ("without", surgery.without_dropout(graph))):
+        name = f"dropout in steps {kind}"
+        weights = str(folder / "weights.npy")
+        tasks.append({"ask": "build", "name": f"{name} build", "graph": network.to_dict(), "weights": weights})
+        tasks.append({"ask": "gradients", "name": name, "batches": str(folder / "batches.npz")})
+    return tasks
+
+
+def _only_last_dropout(cut: Graph) -> Graph:
+    last = cut.nodes[-1]
+    rest = surgery.without_dropout(Graph(cut.name, cut.num_classes, cut.image_size, cut.nodes[:-1]))
+    source = rest.nodes[-1].name
+    return dataclasses.replace(cut, nodes=(*rest.nodes, dataclasses.replace(last, inputs=(source,))))

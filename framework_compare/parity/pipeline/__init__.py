@@ -1,0 +1,1 @@
+"""Level 4: what a native input pipeline draws, crops and flips."""

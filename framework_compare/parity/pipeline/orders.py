@@ -1,0 +1,122 @@
+"""Whether epochs come in orders that were shuffled over all pictures, each anew: statistics of permutations.
+
+Each of the 18 tests fails orders that are drawn uniformly with a probability of at most about ALPHA.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from typing import Iterator, NamedTuple
+
+import numpy as np
+
+from framework_compare.parity.network.ladder import Wrong
+
+Array = np.ndarray
+ALPHA = 1e-6
+MATES = 5.5  # deviations that shared batch-mates may be off: their distribution leans to the right
+
+
+class Pair(NamedTuple):
+    """Two orders of the same pictures, by number, and what to call them."""
+
+    first: Array
+    second: Array
+    names: str
+    short: str  # what of both is kept
+
+
+def check(labels: Array, count: int, batch_size: int) -> None:
+    """Wrong unless the epochs in `labels`, of `count` pictures each, are shuffled over all of them, and anew."""
+    epochs = labels.reshape(-1, count)
+    for pair in _pairs(epochs):
+        if np.array_equal(pair.first, pair.second):
+            raise Wrong(f"{pair.names} have their pictures in the same order")
+    for pair in _pairs(epochs):
+        check_ranks(pair)
+        check_neighbours(pair)
+        check_mates(pair, batch_size)
+
+
+def _pairs(epochs: Array) -> Iterator[Pair]:
+    listed = np.arange(epochs.shape[1])
+    for number, order in enumerate(epochs, start=1):
+        yield Pair(listed, order, f"the list and epoch {number}", "of the list")
+    for (i, one), (j, other) in itertools.combinations(enumerate(epochs, start=1), 2):
+        yield Pair(one, other, f"epochs {i} and {j}", "of another epoch")
+
+
+def check_ranks(pair: Pair) -> None:
+    """Wrong where pictures that come early in one order come early, or late, in the other.
+
+    Spearman's correlation of two random orders of n has mean 0 and variance 1 / (n - 1), and is nearly normal.
+    """
+    found = rank_correlation(pair.first, pair.second)
+    allowed = normal_limit() / math.sqrt(len(pair.first) - 1)
+    if abs(found) > allowed:
+        raise Wrong(
+            f"pictures are not shuffled over the whole set: places in {pair.names} have a rank correlation of"
+            f" {found:.2f}, by chance at most {allowed:.2f}"
+        )
+
+
+def rank_correlation(first: Array, second: Array) -> float:
+    return float(np.corrcoef(np.argsort(first), np.argsort(second))[0, 1])
+
+
+def normal_limit() -> float:
+    """Deviations that a normal variable exceeds, to either side, with probability ALPHA."""
+    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
+
+
+def check_neighbours(pair: Pair) -> None:
+    """Wrong where too many pictures that follow each other in one order are next to each other in the other.
+
+    Of two random orders about a Poisson number with mean 2 are.
+    """
+    found, allowed = kept_neighbours(pair.first, pair.second), poisson_limit(2.0)
+    if found > allowed:
+        raise Wrong(
+            f"pictures are not shuffled over the whole set: {found} of {len(pair.first) - 1} neighbours {pair.short}"
+            f" are neighbours again in {pair.names.rpartition(' and ')[2]}, by chance at most {allowed}"
+        )
+
+
+def kept_neighbours(first: Array, second: Array) -> int:
+    return int((np.abs(np.diff(np.argsort(first)[second])) == 1).sum())
+
+
+def poisson_limit(mean: float) -> int:
+    """The number that a Poisson variable exceeds with probability ALPHA at most."""
+    term, count = math.exp(-mean), 0
+    beyond = 1.0 - term
+    while beyond > ALPHA:
+        count += 1
+        term *= mean / count
+        beyond -= term
+    return count
+
+
+def check_mates(pair: Pair, batch_size: int) -> None:
+    """Wrong where too many pairs of pictures share a batch in both orders.
+
+    Of random orders their number has mean P^2 / T, of T pairs in all and P in a batch together, and about its square
+    root as deviation.
+    """
+    count = len(pair.first)
+    sizes = np.bincount(np.arange(count) // batch_size)
+    mean = float((sizes * (sizes - 1) / 2).sum()) ** 2 / (count * (count - 1) / 2)
+    found, allowed = shared_mates(pair.first, pair.second, batch_size), mean + MATES * math.sqrt(mean)
+    if found > allowed:
+        raise Wrong(
+            f"batches are not mixed anew: {found} pairs of pictures share a batch in {pair.names}, {mean:.0f} expected,"
+            f" by chance at most {allowed:.0f}"
+        )
+
+
+def shared_mates(first: Array, second: Array, batch_size: int) -> int:
+    batches = [np.argsort(order) // batch_size for order in (first, second)]
+    together = np.bincount(batches[0] * (len(first) // batch_size + 1) + batches[1])
+    return int((together * (together - 1) // 2).sum())

@@ -1,0 +1,233 @@
+"""Level 4: what comes out of a framework's own input pipeline, against a reference decode, resize and crop."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.parity.network.ladder import Unanswered, Wrong
+from framework_compare.parity.pipeline import crops, independence, orders, pictures, ramps, textures
+from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.results.parity import Level
+
+Array = np.ndarray
+Drawn = Tuple[Array, Array]  # images and labels of EPOCHS epochs
+SIZE, RAMP_SIDE = 224, 64  # pixels a side of what is asked for
+RAMPS, NARROW, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest of 10, of 16 of 14
+STILL: Dict[str, Any] = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
+AS_TRAINED: Dict[str, Any] = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
+UPSIDE_DOWN = {**AS_TRAINED, "batch_size": 16, "crop": "none", "flip": "vertical"}
+NOT_FLIPPED = {**AS_TRAINED, "batch_size": 64, "flip": "none"}  # more than there are pictures
+AS_NARROW = {**AS_TRAINED, "image_size": 128}  # more than the smaller side: crops are enlarged
+# Beyond the decoder: 8-bit rounding after decoding and after resizing, 11-bit fixed-point weights in some resizers.
+ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0
+DECODERS = 2.0  # how many times the difference of two known decoders is allowed
+
+
+class NotHere(Exception):
+    """The interpreter has no native pipeline: its loader is a package that is not installed."""
+
+
+class Part(NamedTuple):
+    """What is asked for with some settings; `check` raises Wrong, or gives what there is to show of what was drawn."""
+
+    name: str
+    write: Callable[[Path], Pictures]
+    settings: Dict[str, Any]
+    check: Callable[[Pictures, Drawn], Optional[Tuple[str, float, float]]]
+    optional: bool = False  # left out, and said so, where a framework does not support such settings
+
+
+def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str] = ()) -> Level:
+    """The level's verdict on the pipeline of one framework; the first thing that is wrong is its `where`.
+
+    only: names of PARTS, all if there are none.
+    """
+    folder = run_tasks.folder / "pictures"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        known, left_out = _judge_all(run_tasks, folder, [part for part in PARTS if not only or part.name in only])
+        check_alike([name for name, *_ in known])
+        where, error, ratio = max(known, key=lambda one: one[2], default=("", None, None))
+        return Level(4, True, "; ".join(filter(None, [where, *left_out])), error, ratio)
+    except Wrong as wrong:
+        return Level(4, False, str(wrong), answered=not isinstance(wrong, Unanswered))
+    except NotHere as lacking:
+        return Level(4, False, str(lacking), asked=False)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _judge_all(
+    run_tasks: Callable[..., Any], folder: Path, parts: Sequence[Part]
+) -> Tuple[List[Tuple[str, float, float]], List[str]]:
+    """What there is to show of the parts, and which were not asked, and why."""
+    known, left_out = [], []
+    for part in parts:
+        try:
+            known.append(_judge(run_tasks, folder, part))
+        except NotHere as lacking:
+            if not part.optional:
+                raise
+            left_out.append(f"not asked: {part.name} ({lacking})")
+    return [one for one in known if one is not None], left_out
+
+
+def _judge(run_tasks: Callable[..., Any], folder: Path, part: Part) -> Any:
+    listed = part.write(folder / part.name)
+    return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
+
+
+def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings: Any) -> Drawn:
+    """Images and labels of EPOCHS epochs of the native pipeline, its coverage checked."""
+    place = run_tasks.folder / "pictures" / name / "pictures.json"
+    task = {"ask": "native", "name": "native", "pictures": str(place), "epochs": EPOCHS}
+    changed = {**settings, "num_classes": len(listed), "pipeline": "native"}
+    run, said, folder = run_tasks([task], f"native-{name}", **changed)
+    if run.status == "unsupported":
+        raise NotHere(run.reason)
+    if "native" not in said:
+        raise Unanswered(f"the native pipeline: {run.reason}")
+    answer = said["native"]
+    if answer.get("error", "").startswith("Unsupported: "):
+        raise NotHere(answer["error"].partition(": ")[2])
+    if "error" in answer:
+        raise Wrong(f"the native pipeline: {answer['error']}")
+    held = np.load(folder / "native.npz")
+    images, labels = held["images"], held["labels"]
+    shutil.rmtree(folder, ignore_errors=True)
+    check_coverage(labels, answer["sizes"], len(listed), settings["batch_size"])
+    return images, labels
+
+
+def check_alike(names: Sequence[str]) -> None:
+    """Wrong if whole pictures and random crops are resized otherwise."""
+    if len(set(names)) > 1:
+        raise Wrong(f"whole pictures are resized {names[0]}, random crops {names[1]}")
+
+
+def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, batch_size: int) -> None:
+    """Wrong unless each epoch has every picture once, in full batches and a rest."""
+    full, rest = divmod(count, batch_size)
+    expected = [batch_size] * full + ([rest] if rest else [])
+    strange = labels[(labels < 0) | (labels >= count)]
+    if len(strange):
+        raise Wrong(f"a picture comes with label {strange[0]}; labels are 0 to {count - 1}")
+    epochs = np.split(labels, np.cumsum([sum(one) for one in sizes])[:-1])
+    for number, (found, batches) in enumerate(zip(epochs, sizes), start=1):
+        seen = np.bincount(found, minlength=count)
+        if (seen != 1).any() or len(seen) != count:
+            index = int(np.flatnonzero(seen != 1)[0])
+            raise Wrong(f"epoch {number} has {len(found)} of {count} pictures, number {index} {seen[index]} times")
+        if list(batches) != expected:
+            raise Wrong(f"epoch {number} comes in batches of {list(batches)}, expected {expected}")
+
+
+def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
+    """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else Wrong."""
+    images, labels = still
+    if images.shape[1:] != (3, SIZE, SIZE):
+        raise Wrong(f"pictures come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
+    found = pictures.levels_of(images)
+    known = [pictures.expected(path, SIZE) for path in listed.paths]
+    verdicts = {name: _worst(name, found, labels, known, listed) for name in pictures.RESAMPLERS}
+    name = min(verdicts, key=lambda key: verdicts[key][1])
+    path, ratio, mean = verdicts[name]
+    if ratio > 1:
+        off = f"{mean:.2f} levels of 255 off on average, {ratio:.1f} times what is explained"
+        raise Wrong(f"pixels of {path} are {off}")
+    return name, mean, ratio
+
+
+def _worst(
+    name: str, found: Array, labels: Array, known: Sequence[pictures.Expected], listed: Pictures
+) -> Tuple[str, float, float]:
+    """(picture, error in units of the tolerance, mean error) of the picture that is furthest off."""
+    worst = ("", -1.0, 0.0)
+    for image, label in zip(found, labels):
+        one = known[int(label)]
+        off = np.abs(image - one.by_resampler[name])
+        mean = float(off.mean())
+        allowed_mean = DECODERS * one.decoder_mean + ROUNDING_MEAN
+        ratio = max(mean / allowed_mean, float(off.max()) / (DECODERS * one.decoder_max + ROUNDING_MAX))
+        if ratio > worst[1]:
+            worst = (listed.paths[int(label)].rpartition("/")[2], ratio, mean)
+    return worst
+
+
+def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
+    """Wrong unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
+    images, labels = drawn
+    batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
+    if len(labels) != wanted:
+        raise Wrong(f"{EPOCHS} epochs have {len(labels)} pictures, expected {wanted}")
+    orders.check(labels, len(listed), batch_size)
+    found = ramps.read(images)
+    ramps.check_channels(found)
+    fits = ramps.texture_of(images, found)
+    name = textures.nearest(fits)
+    ramps.check_labels(fits[name].code, labels, listed)
+    cut = ramps.crops_of(found)
+    independence.check(cut, labels, len(listed), batch_size)
+    crops.check(cut)
+    return textures.check(name, fits[name], listed, labels, cut[:, 2:4].min(axis=1), RAMP_SIDE)
+
+
+def check_vertical(listed: Pictures, drawn: Drawn) -> None:
+    """Wrong unless about half of whole pictures come upside down and none mirrored."""
+    mirrored, upside_down = _turned(listed, drawn)
+    if mirrored.any():
+        raise Wrong(f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} pictures are mirrored left to right")
+    crops.check_flips(upside_down)
+
+
+def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
+    """Wrong if a picture is mirrored or upside down, or all of them are whole."""
+    for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
+        if turned.any():
+            raise Wrong(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} pictures are {how}")
+    crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
+
+
+def check_narrow(listed: Pictures, drawn: Drawn, size: Tuple[int, int]) -> None:
+    """Wrong unless random crops of pictures of a size are as the protocol's."""
+    found = ramps.read(drawn[0])
+    ramps.check_channels(found)
+    crops.check_narrow(ramps.crops_of(found, size), size)
+
+
+def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
+    """Which pictures are mirrored left to right, and which are upside down; their colours and labels are checked."""
+    images, labels = drawn
+    found = ramps.read(images)
+    ramps.check_channels(found)
+    fits = ramps.texture_of(images, found)
+    ramps.check_labels(fits[textures.nearest(fits)].code, labels, listed)
+    return ramps.turned(found)
+
+
+def _write_ramps(folder: Path) -> Pictures:
+    return ramps.write(folder, RAMPS)
+
+
+def _write_few(folder: Path) -> Pictures:
+    return ramps.write(folder, FEW)
+
+
+def _narrow(name: str, size: Tuple[int, int]) -> Part:
+    write, check = (functools.partial(what, size=size) for what in (ramps.write, check_narrow))
+    return Part(name, functools.partial(write, count=NARROW), AS_NARROW, check)
+
+
+PARTS = (
+    Part("still", pictures.write_scenes, STILL, check_pixels),
+    Part("as trained", _write_ramps, AS_TRAINED, check_crops),
+    _narrow("wide", ramps.WIDE),
+    _narrow("tall", ramps.TALL),
+    Part("upside down", _write_few, UPSIDE_DOWN, check_vertical, optional=True),
+    Part("not flipped", _write_few, NOT_FLIPPED, check_not_flipped, optional=True),
+)

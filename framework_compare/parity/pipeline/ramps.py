@@ -1,0 +1,171 @@
+"""Pictures that say which crop of which of them was taken: red rises with x, green with y, blue is code and texture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+from PIL import Image
+
+from framework_compare.batches import preprocess
+from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.pipeline import pictures, textures
+from framework_compare.protocol import Pictures
+
+Array = np.ndarray
+SIZE = (240, 180)  # width, height
+WIDE, TALL = (300, 80), (80, 300)  # so narrow that no try may fit, of ten
+FILES = 31  # no divisor in common with a batch size: labels that are late by a batch have another code, too
+BLUE_LEAST, BLUE_STEP = 24, 6  # levels of 255 of the first code, between two: there is texture above and below
+# Levels: the smallest crop rises by 54 from edge to edge; where nothing rises, rounding and JPEG move it by 2, and the
+# texture in blue gives a line through it a slope.
+RISES, CONSTANT, SLOPED, BLUE_OFF = 30.0, 6.0, 20.0, 2.5
+CROPPED = "with crops and flips on"
+COLOURS = {(True, False): "red", (False, True): "green", (False, False): "blue"}  # by what a channel rises with: x, y
+
+
+class Ramps(NamedTuple):
+    """How the three channels of N pictures change, in levels: `across` with x, `down` with y, both (N, 3, S)."""
+
+    across: Array
+    down: Array
+
+
+def write(folder: Path, count: int, size: Tuple[int, int] = SIZE) -> Pictures:
+    """`count` entries of FILES files, every other one a PNG; the label of each entry is its own number."""
+    folder.mkdir(parents=True)
+    width, height = size
+    y, x = np.mgrid[0:height, 0:width] + 0.5
+    rng = np.random.default_rng(0)
+    files: List[Path] = []
+    for number in range(FILES):
+        ramps = np.stack([255 * x / width, 255 * y / height], axis=-1)
+        ramps = np.floor(ramps + rng.random(ramps.shape))  # dithered: the mean of a column is no rounded level
+        pixels = np.dstack([ramps, blue_of(number) + textures.of(width, height)])
+        files.append(folder / f"{number:02d}.{('jpeg', 'png')[number % 2]}")
+        image = Image.fromarray(pixels.astype(np.uint8))
+        image.save(files[-1], quality=98, subsampling=0, compress_level=1)
+    # names of their own: a loader may look labels up by them
+    entries = [_linked(files[i % FILES], f"{i:04d}-") for i in range(count)]
+    return pictures.listed(folder, entries, [file.suffix[1:].upper() for file in entries])
+
+
+def _linked(file: Path, prefix: str) -> Path:
+    entry = file.with_name(prefix + file.name)
+    try:
+        os.link(file, entry)
+    except OSError:  # a file system without links
+        shutil.copyfile(file, entry)
+    return entry
+
+
+def blue_of(entry: Any) -> Any:
+    """The mean blue, in levels, of an entry's file; of an array of entries, an array."""
+    return BLUE_LEAST + BLUE_STEP * (entry % FILES)
+
+
+def read(images: Array) -> Ramps:
+    """Of pictures as a network gets them, normalised (N, 3, S, S)."""
+    if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
+        raise Wrong(f"{CROPPED}, pictures come out as {images.shape[1:]}, expected three channels and a square")
+    std, mean = (np.array(values)[:, None] for values in (preprocess.STD, preprocess.MEAN))
+    found = [(images.mean(axis=axis, dtype=np.float64) * std + mean) * 255 for axis in (2, 3)]
+    if not all(np.isfinite(ramp).all() for ramp in found):
+        raise Wrong(f"{CROPPED}, pixels are not finite")
+    return Ramps(*found)
+
+
+def check_channels(ramps: Ramps) -> None:
+    """Wrong unless the channels of every picture are red, green and blue, in this order."""
+    rises = np.stack([_rises(ramp) for ramp in ramps], axis=2)  # (N, 3, 2)
+    strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
+    if strange.any():
+        changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
+        raise Wrong(f"{CROPPED}, a picture is no plain crop: its channels change by {changes} levels of 255")
+    for one in np.unique(rises > SLOPED, axis=0):
+        found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one)
+        if found != tuple(COLOURS.values()):
+            raise Wrong(f"{CROPPED}, the channels of a picture are {', '.join(found)}, expected red, green, blue")
+    check_plain(ramps)
+
+
+def check_plain(ramps: Ramps) -> None:
+    """Wrong unless red and green are straight lines to the edges, and level along the other axis."""
+    for rising, level in ((ramps.across[:, 0], ramps.down[:, 0]), (ramps.down[:, 1], ramps.across[:, 1])):
+        off = np.maximum(np.abs(rising - _line(rising)).max(axis=1), np.ptp(level, axis=1))
+        if off.max() > CONSTANT:
+            raise Wrong(f"{CROPPED}, a picture is no plain crop: colours are {off.max():.1f} levels of 255 off a line")
+
+
+def _rises(ramp: Array) -> Array:
+    """By how many levels lines through (N, C, S) rise or fall from edge to edge."""
+    return np.abs(np.ptp(_line(ramp.reshape(-1, ramp.shape[2])), axis=1)).reshape(ramp.shape[:2])
+
+
+def _line(ramp: Array) -> Array:
+    """The straight line through the inner part of each row."""
+    slope, offset = _fit(ramp)
+    return offset[:, None] + slope[:, None] * (np.arange(ramp.shape[1]) + 0.5)
+
+
+def check_labels(blues: Array, labels: Array, listed: Pictures) -> None:
+    """Wrong unless every picture's blue without its texture is that of the picture whose label it comes with."""
+    seen = np.clip(np.round((blues - BLUE_LEAST) / BLUE_STEP).astype(int), 0, FILES - 1)
+    off = np.abs(blues - blue_of(seen))
+    if off.max() > BLUE_OFF:
+        blue, expected = blues[off.argmax()], blue_of(labels[off.argmax()])
+        raise Wrong(f"{CROPPED}, the blue of a picture is {blue:.1f} levels of 255, expected {expected}")
+    others = np.flatnonzero(seen != labels % FILES)
+    if len(others):
+        names = [listed.paths[number].rpartition("/")[2] for number in (seen[others[0]], labels[others[0]])]
+        so = f"{len(others)} of {len(labels)} so"
+        raise Wrong(f"{CROPPED}, picture {names[0]} comes with the label of {names[1]} ({so})")
+
+
+def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
+    """What each resampler leaves of the blue of N pictures (N, 3, S, S), read as `ramps`."""
+    x, y = edges_of(ramps)
+    turned = [edges[0] > edges[1] for edges in (x, y)]
+    blue = (images[:, 2] * preprocess.STD[2] + preprocess.MEAN[2]) * np.float32(255)
+    blue = np.where(turned[0][:, None, None], blue[:, :, ::-1], blue)
+    blue = np.where(turned[1][:, None, None], blue[:, ::-1], blue)
+    (left, right), (top, bottom) = ((np.minimum(*edges), np.maximum(*edges)) for edges in (x, y))
+    return textures.fits(blue, (left, right), (top, bottom), SIZE)
+
+
+def edges_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Tuple[Tuple[Array, Array], Tuple[Array, Array]]:
+    """Where the first and the last edge of each picture lie in its file, in x and in y."""
+    x, y = (_ends(ramp, length) for ramp, length in zip((ramps.across[:, 0], ramps.down[:, 1]), size))
+    return x, y
+
+
+def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
+    """(left, top, width, height, flipped) of each picture's crop, (N, 5), in pixels to a few hundredths."""
+    x, y = edges_of(ramps, size)
+    if (y[0] > y[1]).any():
+        raise Wrong(f"{CROPPED}, {(y[0] > y[1]).mean():.2f} of the pictures are upside down; flips are horizontal")
+    left, right = np.minimum(*x), np.maximum(*x)
+    return np.stack([left, y[0], right - left, y[1] - y[0], x[0] > x[1]], axis=1)
+
+
+def turned(ramps: Ramps) -> Tuple[Array, Array]:
+    """Which of N pictures are mirrored left to right, and which are upside down."""
+    x, y = edges_of(ramps)
+    return x[0] > x[1], y[0] > y[1]
+
+
+def _ends(ramp: Array, length: int) -> Tuple[Array, Array]:
+    """Where the first and the last edge of each row's line lie, in pixels."""
+    slope, offset = _fit(ramp)
+    return offset * length / 255, (offset + slope * ramp.shape[1]) * length / 255
+
+
+def _fit(ramp: Array) -> Tuple[Array, Array]:
+    """Slope and offset of the line through each row; the clamped ends are left out of the fit."""
+    size = ramp.shape[1]
+    inner = slice(size // 8, size - size // 8)
+    slope, offset = np.polyfit(np.arange(size)[inner] + 0.5, ramp[:, inner].T, 1)
+    return slope, offset

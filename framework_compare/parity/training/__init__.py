@@ -1,0 +1,1 @@
+"""Whole trainings: a small network as cells train it, and loss curves."""

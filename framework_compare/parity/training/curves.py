@@ -1,0 +1,245 @@
+"""Loss curves: frameworks that train on the same batches, against the same training in float64.
+
+The ladder proves single steps at weights chosen for it. Here training is what a user's is (initial weights, real
+pictures, momentum), only dropout is left out, as each framework draws its own masks. Rounding grows from step to step;
+how fast, float32 runs of the oracle say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare import registry
+from framework_compare.datasets.resolve import resolve
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.parity import cache
+from framework_compare.parity.network import oracle
+from framework_compare.parity.network.reference import moved
+from framework_compare.parity.network.surgery import without_dropout
+from framework_compare.parity.pipeline.pictures import shared_batches
+from framework_compare.parity.state import state
+from framework_compare.parity.verify import RunTasks, Say, Where
+from framework_compare.plan import planning
+from framework_compare.plan.planning import Names
+from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.records import Run
+
+Array = np.ndarray
+Batches = Sequence[Tuple[Array, Array]]
+VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
+# Float32 runs: the first sums in blocks, the others one by one and from pictures moved by a unit. With the exact one they
+# are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
+DRAWS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """Losses before each step of one model: in float64, of each framework, and what float32 rounding explains.
+
+    yardstick: for each step, the most that rounding of the logits may have set the losses of two runs of the oracle
+    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers there. failures,
+    unsupported: why a framework has no curve.
+    """
+
+    model: str
+    setting: Dict[str, Any]
+    exact: List[float]
+    yardstick: List[float]
+    losses: Dict[str, List[float]]
+    failures: Dict[str, str]
+    unsupported: Dict[str, str]
+
+    def off(self, framework: str) -> List[float]:
+        """Distance of each loss from float64's."""
+        return [_distance(a, b) for a, b in zip(self.losses[framework], self.exact)]
+
+    def apart(self) -> List[float]:
+        """Distance of the highest from the lowest framework at each step."""
+        return [_distance(max(at), min(at)) for at in zip(*self.losses.values())]
+
+    def ratio(self, distances: Sequence[float]) -> float:
+        """The largest of such distances in units of the yardstick of its step."""
+        return max(distance / allowed for distance, allowed in zip(distances, self.yardstick))
+
+    @property
+    def hold(self) -> bool:
+        """Whether every framework that was to train did, and all lie within the yardstick of each other."""
+        return not self.failures and (not self.losses or self.ratio(self.apart()) <= 1)
+
+
+def _distance(first: float, second: float) -> float:
+    return abs(first - second) if math.isfinite(first) and math.isfinite(second) else math.inf
+
+
+def train_curves(
+    frameworks: Names,
+    models: Names,
+    dataset: Any,
+    *,
+    steps: int = 20,
+    where: Where = Where(),
+    say: Say = lambda message: None,
+    **settings: Any,
+) -> List[Curves]:
+    """One `Curves` a model; curves that are cached are not trained again.
+
+    settings are fields of TrainConfig; execution may be a list. DataError for pictures that cannot be read.
+    """
+    if steps < 1:
+        raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
+    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
+    chosen = planning.find_all("model", registry.MODELS, models)
+    configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings, "pipeline": "shared"})
+    if any(config.precision != "fp32" for config in configs):
+        raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
+    index = resolve(dataset, seed=configs[0].seed)
+    configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
+    planning.check_graphs(chosen, configs)
+    with tempfile.TemporaryDirectory(prefix="framework-compare-curves-") as place:
+        ready = {name: where.environment(name, say, configs[0].device) for name in names}
+        lesson = Lesson(Path(place), index.name, index.pictures, steps, configs[0], say)
+        return [lesson.curves(model, configs, ready) for model in chosen]
+
+
+class Lesson:
+    """The batches that all train on, and the training: of the oracle here, of frameworks in workers."""
+
+    def __init__(
+        self, folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig, say: Say
+    ) -> None:
+        self.folder = folder
+        self.name = name
+        self.steps = steps
+        self.config = config
+        self.say = say
+        self.pictures = folder / "pictures.json"
+        self.pictures.write_text(json.dumps(dataclasses.asdict(pictures)), encoding="utf-8")
+        self.batches = shared_batches(pictures, config, steps)
+        self.checksums = [zlib.crc32(labels.data, zlib.crc32(images.data)) for images, labels in self.batches]
+
+    def curves(self, model: str, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
+        graph = without_dropout(planning.build_graph(model, self.config))
+        flat = np.empty(weights_size(graph), np.float32)
+        initial_weights(graph, self.config.seed, flat)
+        exact, allowed = self.exact_and_yardstick(graph, flat)
+        np.save(self.folder / "initial.npy", flat)
+        found = Curves(model, self.setting(), exact, allowed, {}, {}, {})
+        for config in configs:
+            for framework, environment in ready.items():
+                name = framework if len(configs) == 1 else f"{framework} {config.execution}"
+                kind, value = self.framework_losses(framework, environment, graph, config)
+                getattr(found, kind)[name] = value
+        return found
+
+    def setting(self) -> Dict[str, Any]:
+        names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
+        return {"dataset": self.name, "steps": self.steps, **{name: getattr(self.config, name) for name in names}}
+
+    def exact_and_yardstick(self, graph: Graph, flat: Array) -> Tuple[List[float], List[float]]:
+        exact = self._oracle(graph, flat, "float64", 0)
+        runs = [self._oracle(graph, flat, "float32", draw) for draw in range(DRAWS)]
+        labels = [found for _, found in self.batches]
+        return exact["losses"], yardstick(exact, runs, labels)
+
+    def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Dict[str, Any]:
+        def train() -> Dict[str, Any]:
+            self.say(f"{graph.name}: {self.steps} steps in {dtype}" + (f", run {draw + 1}" if draw else ""))
+            moving = [(moved(images, draw), labels) for images, labels in self.batches]
+            return oracle_curve(graph, weight_views(graph, flat), moving, self.config, dtype, plain_sums=draw > 0)
+
+        return self._kept({"dtype": dtype, "draw": draw, "graph": graph.to_dict()}, train)
+
+    def framework_losses(
+        self, framework: str, environment: Any, graph: Graph, config: TrainConfig
+    ) -> Tuple[str, Any]:
+        """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
+        if isinstance(environment, Run):
+            return "unsupported" if environment.status == "unsupported" else "failures", environment.reason
+        entry = registry.framework(framework)
+        key = {
+            "framework": framework,
+            "state": state(entry, environment, config.device),
+            "graph": graph.to_dict(),
+            **{name: getattr(config, name) for name in cache.PATHS},
+        }
+        try:
+            return "losses", self._kept(key, lambda: self._train(framework, environment, graph, config))
+        except NoCurve as reason:
+            return reason.kind, str(reason)
+
+    def _train(self, framework: str, environment: Any, graph: Graph, config: TrainConfig) -> List[float]:
+        self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
+        tasks: List[Dict[str, Any]] = [
+            {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
+            {"ask": "shared", "pictures": str(self.pictures), "steps": self.steps},
+        ]
+        run_tasks = RunTasks(self.folder, framework, config, environment)
+        run, said, _ = run_tasks(tasks, f"curve-{framework}-{graph.name}-{config.execution}")
+        if run.status == "unsupported":
+            raise NoCurve("unsupported", run.reason)
+        wrong = next((said[ask]["error"] for ask in ("build", "shared") if "error" in said.get(ask, {})), None)
+        if wrong or "shared" not in said:
+            raise NoCurve("failures", wrong or run.reason)
+        if said["shared"]["checksums"] != self.checksums:
+            raise NoCurve("failures", "its worker read other batches than the reference")
+        return said["shared"]["losses"]
+
+    def _kept(self, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
+        name = f"curve-{hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]}"
+        found = cache.load_curve(name)
+        if found is None:
+            found = {"value": make()}
+            cache.save(name, found)
+        return found["value"]
+
+
+def yardstick(exact: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], labels: Sequence[Array]) -> List[float]:
+    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
+
+    Any two of the runs count, the exact one included, as any two frameworks are compared.
+    """
+    pairs = itertools.combinations([exact, *runs], 2)
+    moves = [[_most_moved(*logits) for logits in zip(first["logits"], second["logits"])] for first, second in pairs]
+    own = [
+        abs(loss - float(oracle.cross_entropy(np.array(logits), found)[0]))
+        for run in runs
+        for loss, logits, found in zip(run["losses"], run["logits"], labels)
+    ]
+    spacing = np.spacing(np.array(exact["losses"], np.float32)).astype(np.float64)
+    return (np.maximum.accumulate(np.max(moves, axis=0)) + max(own) + spacing).tolist()
+
+
+def _most_moved(logits: Any, exact: Any) -> float:
+    """How far the mean loss of a batch may have moved: by twice the furthest of each picture's logits."""
+    return 2 * float(np.abs(np.subtract(logits, exact)).max(axis=1).mean())
+
+
+class NoCurve(Exception):
+    """A framework trained nothing: `kind` is "failures" or "unsupported"."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def oracle_curve(
+    graph: Graph, weights: Mapping[str, Array], batches: Batches, config: TrainConfig, dtype: Any, *, plain_sums: bool
+) -> Dict[str, Any]:
+    """Losses and logits before each step."""
+    names = ("learning_rate", "momentum", "weight_decay")
+    optimiser = {name: getattr(config, name) for name in names}
+    network = oracle.Oracle(graph, weights, dtype, plain_sums=plain_sums)
+    taken = [network.train_step(*batch, **optimiser)[:2] for batch in batches]
+    return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}

@@ -1,0 +1,300 @@
+"""Level 3 and 5 as a cell trains: a small network, asked once a framework, whose every step is gone over in float64.
+
+The ladder's steps on a whole network know one setting and batches of one size. Here the settings are others, batches are
+of several sizes, come from the native pipeline over three epochs, and dropout is read off the steps themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight_views, weights_size
+from framework_compare.parity.network import deviations, surgery
+from framework_compare.parity.network.deviations import Answers
+from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
+from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, Unanswered, Wrong, ratios_of
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.reference import moved
+from framework_compare.parity.network.rounding import rounding_of, unit
+from framework_compare.parity.pipeline import pictures, ramps
+from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.results.parity import Level
+
+Array = np.ndarray
+CLASSES, IMAGE_SIZE, SEED, DRAWS = 10, 32, 7, 3
+SIZES = (4, 4, 2, 4, 1, 3)  # of the held batches: the rests of epochs must count as what they are
+ORDER = (0, 1, 2, 3, 4, 5, 0)  # the first once more: a step must leave its batch as it was
+DROPPED = 0.3  # not 0.5, whose scale is that of the share that is left, too
+DROP_SIZES = (1, 2, 2, 1)
+# Each of momentum and decay by itself; level 3 of the networks has both. Rates at which the loss falls: with 4,096 inputs
+# of about one, ten times as much would diverge.
+DECAYING = {"learning_rate": 5e-4, "momentum": 0.0, "weight_decay": 0.03}
+MOVING = {"learning_rate": 2e-4, "momentum": 0.9, "weight_decay": 0.0}  # as the networks are trained by default
+FAINT = {"learning_rate": 1e-8, "momentum": 0.0, "weight_decay": 0.0}  # so that what is learnt stays out of the logits
+LARGE = 0.2  # inputs that tell whether they were dropped: most are
+COMMON = {"batch_size": 4, "image_size": IMAGE_SIZE, "num_classes": CLASSES, "epochs": 3}
+RUNNING_VARIANCE = ".running_var"
+Batches = List[Tuple[Array, Array]]
+
+
+def judge(run_tasks: Callable[..., Any], config: TrainConfig) -> List[Level]:
+    """Levels 3 and 5 of one framework; what fails is its `where`."""
+    folder = run_tasks.folder / "practice"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        return [_level(3, lambda: _train(run_tasks, config, folder)), _level(5, lambda: _drop(run_tasks, config, folder))]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
+    try:
+        return Level(number, True, *check())
+    except Wrong as wrong:
+        return Level(number, False, f"as a cell trains, {wrong}", answered=not isinstance(wrong, Unanswered))
+    except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+        what = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
+        return Level(number, False, f"as a cell trains, {what}")
+
+
+def network(dropout: float = 0.0) -> Graph:
+    """Without kinks, at which rounding would grow; its only chance is dropout."""
+    g = GraphBuilder("practice", num_classes=CLASSES, image_size=IMAGE_SIZE)
+    g.conv("conv", 16, 3, stride=2, padding=1)
+    if not dropout:
+        g.batchnorm("bn")
+    g.flatten("flatten")
+    if dropout:
+        g.dropout("dropout", dropout)
+    g.linear("fc", CLASSES)
+    return g.build()
+
+
+def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+    """The worst place of two trainings, its error and that in units of the yardstick."""
+    graph = network()
+    build = _build(graph, folder, _weights(graph))
+    held = _held_batches(graph)
+    ramps.write(folder / "pictures", CLASSES)
+    listed = str(folder / "pictures" / "pictures.json")
+    task = {"ask": "train", "name": "train"}
+    plain = {**task, "batches": str(_save(held, folder / "held.npz")), "order": ORDER}
+    given = [held[number] for number in ORDER]
+    found = [_steps(run_tasks, [build, plain], graph, config, "held batches", DECAYING, given)]
+    if config.pipeline == "native":
+        found.append(
+            _steps(run_tasks, [build, {**task, "pictures": listed}], graph, config, "the native pipeline", MOVING)
+        )
+    elif config.pipeline == "shared":
+        given = _shared_batches(Path(listed), config)
+        shared = {**task, "shared": listed}
+        found.append(_steps(run_tasks, [build, shared], graph, config, "the shared pipeline", MOVING, given))
+    else:
+        found.append(_steps(run_tasks, [build, plain], graph, config, "held batches", MOVING, given))
+    return max((one for one in found if one), key=lambda one: one[2])
+
+
+def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
+    found = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
+    config = dataclasses.replace(config, **COMMON)
+    return pictures.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
+
+
+def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> Tuple[str, float, float]:
+    """Masks of dropout, read off how a last layer of zeros moves: its logits are none, and so their gradient is known."""
+    graph = network(DROPPED)
+    flat = _weights(graph)
+    weights = weight_views(graph, flat)
+    for name in ("fc.weight", "fc.bias"):
+        weights[name][...] = 0
+    rng = np.random.default_rng(SEED)
+    batches = [
+        (rng.standard_normal((size, *graph.input_shape)).astype(np.float32), 1 + np.arange(size)) for size in DROP_SIZES
+    ]
+    task = {"ask": "train", "name": "train", "batches": str(_save(batches, folder / "dropped.npz"))}
+    said, held = _ask(run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)})
+    masks: Dict[str, Tuple[Array, Array]] = {}
+    for step, (images, labels) in enumerate(batches, start=1):
+        after = {name: held[f"{name}@{step}"] for name in weights}
+        for number, mask in enumerate(_masks(graph, weights, after, images, labels, config.precision), start=1):
+            masks[f"picture {number} of step {step}"] = mask
+        weights = after
+    _check_unlike(masks)
+    return f"dropout of {DROPPED} in {len(batches)} steps", 0.0, 0.0
+
+
+def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
+    for (one, (kept, sure)), (other, (also_kept, also_sure)) in itertools.combinations(masks.items(), 2):
+        common = sure & also_sure
+        if np.array_equal(kept[common], also_kept[common]):
+            raise Wrong(f"dropout drops the same values of {one} and {other}")
+
+
+def _masks(
+    graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], images: Array, labels: Array, precision: str
+) -> List[Tuple[Array, Array]]:
+    """Of each picture, which inputs of the last layer a step kept, and which of them are large enough to say so.
+
+    All logits are zero, so row r of the layer moves by -rate / B times the sum over pictures of (1/CLASSES - [r is its
+    label]) times what dropout left of its inputs: as many equations as pictures.
+    """
+    inputs = _inputs(graph, before, images)
+    moves = np.subtract(after["fc.weight"], before["fc.weight"], dtype=np.float64)[labels]
+    slopes = 1 / CLASSES - np.eye(len(labels))
+    left = np.linalg.solve(slopes, moves) * -len(labels) / FAINT["learning_rate"]
+    return [_mask(ours, picture, precision) for ours, picture in zip(left, inputs)]
+
+
+def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
+    """Of dropout, (N, inputs), in float64."""
+    values: Dict[str, Array] = {}
+    inside = {name: np.asarray(array) for name, array in weights.items() if name.startswith("conv")}
+    cut = surgery.up_to(graph, "flatten")
+    Oracle(cut, inside, np.float64).forward(images, watch=lambda name, value: values.update({name: value}))
+    return values["flatten"]
+
+
+def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
+    """What was kept of one picture's inputs, and which are LARGE; Wrong if share or scale are not dropout's."""
+    sure = np.abs(inputs) > LARGE
+    kept = np.abs(left) > 0.25 * np.abs(inputs)
+    share, count = 1 - float(kept[sure].mean()), int(sure.sum())
+    if abs(share - DROPPED) > SIGMAS * math.sqrt(DROPPED * (1 - DROPPED) / count):
+        raise Wrong(f"{share:.3f} of {count} values are dropped in a step, expected {DROPPED}")
+    scale = float(np.median((left / inputs)[sure & kept]))
+    if abs(scale * (1 - DROPPED) - 1) > 1e-3 + 4 * unit(precision):
+        raise Wrong(f"values that dropout keeps in a step are scaled by {scale:.5g}, expected {1 / (1 - DROPPED):.5g}")
+    return kept, sure
+
+
+def _steps(
+    run_tasks: Callable[..., Any],
+    tasks: Sequence[Dict[str, Any]],
+    graph: Graph,
+    config: TrainConfig,
+    source: str,
+    settings: Mapping[str, Any],
+    given: Sequence[Tuple[Array, Array]] = (),
+) -> Tuple[str, float, float]:
+    """One training, gone over; nothing of it where the framework has no such pipeline here."""
+    said, held = _ask(run_tasks, tasks, source.replace(" ", "-"), settings)
+    if said.get("error", "").startswith("Unsupported: "):
+        return ("", 0.0, 0.0)
+    if said["reloaded"]:
+        raise Wrong(f"{said['reloaded'][0]} is not what was loaded, where weights are loaded once more after training")
+    batches = given or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
+    if [len(labels) for _, labels in batches] != said["sizes"]:
+        raise Wrong(f"batches of {said['sizes']} were trained as {len(batches)}")
+    initial = weight_views(graph, _weights(graph))
+    exact, yardstick = _gone_over(graph, initial, batches, {**settings, "biased": said["biased"]}, config.precision)
+    last = {name: held[f"{name}@{len(batches)}"] for name in exact.weights}
+    found = dataclasses.replace(exact, losses=[math.nan if x is None else x for x in said["losses"]], weights=last)
+    errors = deviations.step_errors(found, exact, initial)
+    ratios = ratios_of(errors, yardstick, config.precision)
+    where = max(ratios, key=lambda name: ratios[name])
+    if ratios[where] > TOLERANCE:
+        numbers = ", ".join(f"{name} {settings[name]}" for name in FAINT)
+        first = _first_wrong(ratios, found.losses, exact.losses)
+        raise Wrong(f"with {source}, {numbers}: {where} is {ratios[where]:.0f} units off after {len(batches)} steps{first}")
+    return f"{where}, with {source}", errors[where], ratios[where]
+
+
+def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Sequence[float]) -> str:
+    wrong = [name for name in ratios if name.startswith("loss of") and ratios[name] > TOLERANCE]
+    if not wrong:
+        return ""
+    step = int(wrong[0].rpartition(" ")[2])
+    return f"; the first loss that differs is that of step {step}, {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
+
+
+def _gone_over(
+    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Mapping[str, Any], precision: str
+) -> Tuple[Answers, Dict[str, float]]:
+    """The exact answers to the same batches, and the yardstick of each place at level 3."""
+    exact = _oracle(graph, initial, batches, settings, np.float64)
+    yardstick: Dict[str, float] = {}
+    for draw in range(DRAWS):
+        nearby = [(moved(images, draw, precision), labels) for images, labels in batches]
+        rounding = rounding_of(precision, draw)
+        said = _oracle(graph, initial, nearby, settings, np.float32, plain_sums=draw > 0, rounding=rounding)
+        off = deviations.step_errors(said, exact, initial)
+        bounds = {**deviations.loss_roundings(said, exact), **deviations.scatter(off, exact)}
+        for name, size in off.items():
+            yardstick[name] = max(yardstick.get(name, 0.0), size, bounds.get(name, 0.0))
+    return exact, yardstick
+
+
+def _oracle(
+    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Mapping[str, Any], dtype: Any, **rounding: Any
+) -> Answers:
+    oracle = Oracle(graph, initial, dtype, **rounding)
+    rates = {name: settings[name] for name in FAINT}
+    steps = []
+    for images, labels in batches:
+        before = {name: array.copy() for name, array in oracle.weights.items() if name.endswith(RUNNING_VARIANCE)}
+        steps.append(oracle.train_step(images, labels, **rates))
+        if settings["biased"]:
+            for name, old in before.items():
+                oracle.weights[name] = _biased(graph, name, old, oracle.weights[name], len(labels))
+    nothing = np.empty(0)
+    return Answers(nothing, nothing, steps[0][2], [s[0] for s in steps], oracle.weights, [s[1] for s in steps])
+
+
+def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> Array:
+    """A running variance after a step, had the batch's own been divided by its count, not by one less."""
+    layer = name[: -len(RUNNING_VARIANCE)]
+    kept = 1 - next(node for node in graph.nodes if node.name == layer).attrs["momentum"]
+    _, height, width = graph.shapes()[layer]
+    count = size * height * width
+    return kept * before + (after - kept * before) * ((count - 1) / count)
+
+
+def _ask(
+    run_tasks: Callable[..., Any], tasks: Sequence[Dict[str, Any]], name: str, settings: Mapping[str, Any]
+) -> Tuple[Mapping[str, Any], Mapping[str, Array]]:
+    run, said, folder = run_tasks(tasks, f"practice-{name}", **{**COMMON, **settings})
+    for answer in ("build", "train"):
+        if answer not in said:
+            raise Unanswered(run.reason)
+        error = said[answer].get("error", "")
+        if error and not error.startswith("Unsupported: "):
+            raise Wrong(error)
+    held = dict(np.load(folder / "train.npz")) if (folder / "train.npz").exists() else {}
+    shutil.rmtree(folder, ignore_errors=True)
+    biased = run.settings.get(VARIANCE_SETTING) == "biased"
+    return {**said["train"], "biased": biased}, held
+
+
+def _build(graph: Graph, folder: Path, flat: Array) -> Dict[str, Any]:
+    path = folder / "weights.npy"
+    np.save(path, flat)
+    return {"ask": "build", "name": "build", "graph": graph.to_dict(), "weights": str(path)}
+
+
+def _weights(graph: Graph) -> Array:
+    flat = np.empty(weights_size(graph), np.float32)
+    initial_weights(graph, SEED, flat)
+    return flat
+
+
+def _held_batches(graph: Graph) -> Batches:
+    rng = np.random.default_rng(SEED)
+    images = [rng.standard_normal((size, *graph.input_shape)).astype(np.float32) for size in SIZES]
+    labels = [rng.integers(0, CLASSES, size) for size in SIZES]
+    return list(zip(images, labels))
+
+
+def _save(batches: Batches, path: Path) -> Path:
+    """As the probe reads them."""
+    named = {f"images{i}": images for i, (images, _) in enumerate(batches)}
+    np.savez(path, **named, **{f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
+    return path

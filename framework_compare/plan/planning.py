@@ -1,0 +1,210 @@
+"""From what a user asks to the cells of a study: names checked, pictures read, settings made explicit."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from framework_compare import registry
+from framework_compare.datasets.folder import FolderIndex
+from framework_compare.datasets.resolve import resolve
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.graph import Graph
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.records import Cell
+from framework_compare.samplers.host import available_cores
+
+CHOICES = {
+    "execution": EXECUTIONS,
+    "pipeline": PIPELINES,
+    "precision": PRECISIONS,
+    "tuning": TUNINGS,
+    "flip": FLIPS,
+    "crop": CROPS,
+    "optimizer": ("sgd",),
+    "loss": ("cross_entropy",),
+}
+LEAST = {
+    "batch_size": 1,
+    "epochs": 1,
+    "threads": 1,
+    "loader_workers": 0,
+    "warmup_steps": 0,
+    "seed": 0,
+    "image_size": 1,
+    "num_classes": 2,
+}
+DEVICES = ("cpu", "cuda", "cuda:N")
+Names = Union[str, Sequence[str]]
+DataSets = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
+CountProgress = Callable[[str, int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """All cells of a study, the pictures of its data sets by name, and the graphs of its models."""
+
+    cells: Tuple[Cell, ...]
+    datasets: Dict[str, FolderIndex]
+
+
+def plan(
+    frameworks: Names,
+    models: Names,
+    devices: Names,
+    datasets: DataSets,
+    settings: Mapping[str, Any],
+    *,
+    limit: Optional[int] = None,
+    classes: Optional[Sequence[str]] = None,
+    on_bad_picture: str = "fail",
+    progress: Optional[CountProgress] = None,
+) -> Plan:
+    """The product of all that was listed, models outermost; raises UsageError before anything is written.
+
+    settings are fields of TrainConfig; batch_size, execution, pipeline, precision and tuning may be lists.
+    """
+    names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_all("model", registry.MODELS, models)]
+    devices = [check_device(device) for device in _listed("device", devices)]
+    _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
+    configs = expand_configs(settings)
+    read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress)
+    cells = []
+    for model, (name, index), config, device, framework in itertools.product(
+        names[1], read.items(), configs, devices, names[0]
+    ):
+        config = dataclasses.replace(config, device=device, num_classes=len(index.pictures.classes))
+        build_graph(model, config)
+        cells.append(Cell(framework, model, name, device, config))
+    return Plan(tuple(cells), read)
+
+
+def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
+    """Registry names of what a user lists, aliases resolved; a name given twice is an error."""
+    found = []
+    for name in _listed(kind, wanted):
+        entry = registry.find(kind, table, name)
+        found.append(next(key for key, value in table.items() if value is entry))
+    _check_unique(kind, found)
+    return found
+
+
+def _listed(kind: str, wanted: Any) -> List[Any]:
+    if not isinstance(wanted, (str, os.PathLike, Iterable)):
+        raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
+    listed = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
+    if not listed:
+        raise UsageError(f"no {kind} is given; at least one is needed")
+    return listed
+
+
+def _check_unique(kind: str, names: Iterable[Any]) -> None:
+    names = list(names)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{kind} {twice[0]!r} is given twice")
+
+
+def check_device(device: object) -> str:
+    """A device name as given, or UnknownNameError."""
+    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]*))?", device):
+        raise UnknownNameError("device", device, DEVICES)
+    return device
+
+
+def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
+    """One TrainConfig for each combination of the settings that are lists; threads None is all cores there are."""
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError("setting", name, sorted(known))
+    settings = {**settings, **_resolve_threads(settings)}
+    axes = {name: _axis(name, value) for name, value in settings.items()}
+    configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]
+    for config in configs:
+        check_config(config)
+    return configs
+
+
+def _axis(name: str, value: Any) -> List[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        raise UsageError(f"{name} is an empty list; at least one value is needed")
+    _check_unique(name, values)
+    return values
+
+
+def _resolve_threads(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    cores = available_cores()
+    threads = settings.get("threads")
+    workers = settings.get("loader_workers")
+    return {"threads": cores if threads is None else threads, "loader_workers": cores if workers is None else workers}
+
+
+def check_config(config: TrainConfig) -> None:
+    """UsageError for the first field whose value is not allowed."""
+    check_device(config.device)
+    for name, allowed in CHOICES.items():
+        if getattr(config, name) not in allowed:
+            raise UnknownNameError(name, getattr(config, name), allowed)
+    for name, least in LEAST.items():
+        check_count(name, getattr(config, name), least)
+    _check_number("learning_rate", config.learning_rate, low=0.0, high=math.inf)
+    _check_number("momentum", config.momentum, low=0.0, high=1.0)
+    _check_number("weight_decay", config.weight_decay, low=0.0, high=math.inf)
+
+
+def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
+    """UsageError for what is no whole number of at least so much; `otherwise` is what else is allowed."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{otherwise}")
+
+
+def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
+        raise UsageError(f"{name} is {value!r}; allowed: a number from {low:g} to less than {high:g}")
+
+
+def _read_datasets(
+    datasets: DataSets,
+    limit: Optional[int],
+    classes: Optional[Sequence[str]],
+    on_bad_picture: str,
+    seed: int,
+    progress: Optional[CountProgress],
+) -> Dict[str, FolderIndex]:
+    if limit is not None:
+        check_count("limit", limit, 1, ", or None for all pictures")
+    read: Dict[str, FolderIndex] = {}
+    for dataset in _listed("data set", datasets):
+        if not isinstance(dataset, (str, os.PathLike)):
+            raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
+        tell = _counter(progress, f"pictures of {Path(dataset).name}")
+        index = resolve(
+            dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell
+        )
+        if index.name in read:
+            raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")
+        read[index.name] = index
+    return read
+
+
+def _counter(progress: Optional[CountProgress], what: str) -> Optional[Callable[[int, int], None]]:
+    return None if progress is None else lambda done, total: progress(what, done, total)
+
+
+def build_graph(model: str, config: TrainConfig) -> Graph:
+    """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be."""
+    build = registry.load(registry.find("model", registry.MODELS, model))
+    return build(num_classes=config.num_classes, image_size=config.image_size)
+
+
+def check_graphs(models: Iterable[str], configs: Iterable[TrainConfig]) -> None:
+    """UsageError for the first of registered models that cannot be built for one of the configs."""
+    for model, config in itertools.product(models, configs):
+        build_graph(model, config)

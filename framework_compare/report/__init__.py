@@ -1,0 +1,1 @@
+"""What readers see: tables and their renderers, exports, pictures. It reads frames and never a store."""

@@ -1,0 +1,148 @@
+"""Tables of what a picture costs: speed and memory by batch size, energy by picture."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Sequence, Tuple
+
+from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results.metrics import METRICS
+
+SCALING = (
+    "pictures",
+    "images_per_s",
+    "epoch_s_median",
+    "gpu_process_memory_peak_bytes",
+    "gpu_memory_peak_bytes",
+    "peak_rss_bytes",
+)
+ENERGY = (
+    "gpu_j_per_image",
+    "gpu_energy_source",
+    "gpu_power_w_mean",
+    "gpu_power_source",
+    "gpu_percent_mean",
+    "gpu_utilization_period_s",
+    "gpu_throttled_share",
+    "gpu_throttle_reasons",
+    "host_j_per_image",
+    "host_energy_reason",
+    "images_per_s",
+)
+_ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
+    ("", (("images/s", "images_per_s"),)),
+    (
+        "GPU",
+        (
+            ("J/picture", "gpu_j_per_image"),
+            ("mean W", "gpu_power_w_mean"),
+            ("mean %", "gpu_percent_mean"),
+            ("throttled %", "gpu_throttled_share"),
+            ("clocks held by", "gpu_throttle_reasons"),
+        ),
+    ),
+    ("host", (("J/picture", "host_j_per_image"),)),
+)
+
+
+def scaling_table(cells: Sequence[Record], caption: str) -> Table:
+    """A row a framework, network and batch size: images/s and peak memory; below, the largest batch that worked."""
+    headings = row_names(cells)
+    order = {key: place for place, key in enumerate(dict.fromkeys(map(_sweep, cells)))}
+    cells = sorted(cells, key=lambda cell: (order[_sweep(cell)], cell.batch_size))
+    notes = Notes()
+    where = "RSS" if cells[0].device == "cpu" else "GPU memory"
+    return Table(
+        f"Images/s and the largest {where} at each batch size. {caption}",
+        (*headings, "batch_size"),
+        (Group("", ("images/s", f"peak {where}, GiB")),),
+        tuple(Row((*names_of(cell, headings), _size(cell)), _scaling(cell, notes)) for cell in cells),
+        tuple(notes.texts),
+        tuple(_largest(cells)),
+    )
+
+
+def _sweep(cell: Record) -> Tuple[str, ...]:
+    return cell.framework, cell.model, cell.dataset
+
+
+def _step_size(cell: Record) -> int:
+    """Pictures of the largest step: a batch is never more than there are."""
+    return cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, int(cell.pictures))
+
+
+def _size(cell: Record) -> str:
+    """The batch size that was asked for, with that of the steps where it is another."""
+    size = _step_size(cell)
+    return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
+
+
+def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, Figure]:
+    if cell.device == "cpu":
+        name = "peak_rss_bytes"
+    else:
+        own = "gpu_process_memory_peak_bytes"
+        name = "gpu_memory_peak_bytes" if math.isnan(getattr(cell, own)) else own
+    memory = Figure(METRICS[name].show(getattr(cell, name)))
+    if cell.status != "ok":
+        return notes.figure(cell), memory
+    return Figure(METRICS["images_per_s"].show(cell.images_per_s), notes.parity(cell)), memory
+
+
+def _largest(cells: Sequence[Record]) -> List[str]:
+    """For each sweep that did not work throughout, how far it did; sizes rise within one."""
+    sweeps: Dict[Any, List[Record]] = {}
+    for cell in cells:
+        sweeps.setdefault(_sweep(cell), []).append(cell)
+    lines = []
+    for (framework, model, _), sweep in sweeps.items():
+        worked = [_step_size(cell) for cell in sweep if cell.status == "ok"]
+        failed = [cell for cell in sweep if cell.status not in ("ok", "planned", "running", "interrupted")]
+        if failed:
+            first = next((cell for cell in failed if not worked or cell.batch_size > max(worked)), failed[0])
+            most = f"the largest batch that worked is {max(worked)}" if worked else "no batch size worked"
+            tried = _size(first) + "," * (_step_size(first) != first.batch_size)
+            lines.append(f"{framework} {model}: {most}; {tried} ended {first.status}.")
+    return lines
+
+
+def energy_table(cells: Sequence[Record], caption: str) -> Table:
+    """A row a cell: speed, and what of it is known of the GPU's and the host's energy."""
+    headings = row_names(cells, "device", "batch_size", "precision", "execution")
+    notes = Notes()
+    known = [
+        (title, tuple(column for column in columns if not title or any_known(cells, ((column[0], (column[1],)),))))
+        for title, columns in _ENERGY_GROUPS
+    ]
+    groups = [group for group in known if group[1]]
+    return Table(
+        f"Energy within the measured epochs, by picture. {caption}",
+        headings,
+        tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
+        tuple(Row(names_of(cell, headings), _energy(cell, groups, notes)) for cell in cells),
+        tuple(notes.texts),
+        (*_sources(cells), *how_read(cells)),
+    )
+
+
+def _energy(cell: Record, groups: Sequence[Any], notes: Notes) -> Tuple[Figure, ...]:
+    names = [name for _, columns in groups for _, name in columns]
+    shown = [Figure(METRICS[name].show(getattr(cell, name))) for name in names]
+    return (notes.first(cell, shown[0].text), *shown[1:])
+
+
+def _sources(cells: Sequence[Record]) -> List[str]:
+    """Where the joules are from; why there are none."""
+    on_gpu = [cell for cell in cells if cell.gpu_j_per_image > 0]
+    on_host = [cell for cell in cells if cell.host_j_per_image > 0]
+    lines = []
+    if on_gpu:
+        sources = texts_of(on_gpu, "gpu_energy_source")
+        lines.append(f"GPU energy by {' or '.join(sources)}, of the whole device, whoever uses it.")
+    if on_host:
+        lines.append("Host energy by the processor packages' counter, all programs on them included.")
+    if not on_gpu and not on_host:
+        lines.append("No energy: no counter could be read here, or the measured epochs of a run were too short.")
+    lines += [f"No GPU energy: {reason}." for reason in texts_of(cells, "gpu_reason")]
+    return lines + [f"No host energy: {reason}." for reason in texts_of(cells, "host_energy_reason")]

@@ -1,0 +1,67 @@
+"""Loss curves as files: a table in Markdown, the numbers in JSON, a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, List, Sequence
+
+from framework_compare.parity.training.curves import Curves
+from framework_compare.report import curves_picture, renderers
+from framework_compare.report.tables import Figure, Group, Row, Table
+
+
+def write(found: Sequence[Curves], folder: Path) -> None:
+    """curves.md, curves.json and curves.svg in the folder, which is made if absent; UsageError without matplotlib."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "curves.md").write_text(renderers.markdown(table(found)), encoding="utf-8")
+    documents = [dataclasses.asdict(one) for one in found]
+    (folder / "curves.json").write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
+    curves_picture.draw(found, folder / "curves.svg")
+
+
+def table(found: Sequence[Curves]) -> Table:
+    """A row a model: each framework's largest distance from float64, and that of any two, in units of the yardstick."""
+    names = list(dict.fromkeys(name for one in found for kind in _kinds(one) for name in kind))
+    notes: List[str] = []
+    rows = []
+    for one in found:
+        apart = Figure(f"{one.ratio(one.apart()):.2f}" if one.losses else "-")
+        first, last = (Figure(f"{one.yardstick[step]:.1e}") for step in (0, -1))
+        each = (_figure(one, name, notes) for name in names)
+        rows.append(Row((one.model,), (first, last, *each, apart, Figure("yes" if one.hold else "no"))))
+    groups = (
+        Group("yardstick at", ("first step", "last step")),
+        Group("off float64", tuple(names)),
+        Group("", ("furthest apart", "within")),
+    )
+    remarks = (
+        "Distances from the float64 loss, and between the two frameworks that are furthest apart, in units of the "
+        "yardstick of the same step: each the largest of all steps.",
+    )
+    return Table(_caption(found[0].setting), ("model",), groups, tuple(rows), tuple(notes), remarks)
+
+
+def _kinds(one: Curves) -> List[Any]:
+    return [one.losses, one.failures, one.unsupported]
+
+
+def _caption(setting: Any) -> str:
+    return (
+        f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
+        f"{setting['image_size']} pixels a side, learning rate {setting['learning_rate']:g}, momentum "
+        f"{setting['momentum']:g}, no dropout."
+    )
+
+
+def _figure(one: Curves, name: str, notes: List[str]) -> Figure:
+    if name in one.losses:
+        return Figure(f"{one.ratio(one.off(name)):.2f}")
+    reason = one.failures.get(name) or one.unsupported.get(name)
+    if reason is None:
+        return Figure("-")
+    text = f"{name} {one.model}: {reason}"
+    if text not in notes:
+        notes.append(text)
+    return Figure("failed" if name in one.failures else "unsupported", notes.index(text) + 1)

@@ -1,0 +1,123 @@
+"""A study as files for other tools: Parquet, CSV or JSON, one per table, and study.json with what goes with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
+
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.report import renderers
+from framework_compare.results import frames, profiles
+from framework_compare.store import schema
+from framework_compare.store.study_file import FILE, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Files written, and what was left out of them as the study file holds something else there."""
+
+    files: Tuple[Path, ...]
+    damage: Tuple[str, ...] = ()
+
+
+def export(
+    study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet"
+) -> Export:
+    """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
+
+    Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
+    there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.
+    """
+    if kind not in WRITERS:
+        raise UnknownNameError("format", kind, WRITERS)
+    if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
+    folder, target = Path(study).absolute(), Path(out).absolute()
+    if not (folder / FILE).is_file():
+        raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+    Store.open(folder, checked=True).close()
+    damage: Dict[str, Tuple[int, str]] = {}
+    parts = {name: _read(folder, reader, damage) for name, reader in PARTS.items()}
+    return Export(tuple(_write(target, parts, kind)), tuple(schema.damage_sentences(folder, damage)))
+
+
+def _read(folder: Path, reader: Callable[[Store], Any], damage: Dict[str, Tuple[int, str]]) -> Any:
+    with Store.open(folder) as store:
+        part = reader(store)
+    damage.update(store.damage)
+    return part
+
+
+def _runs(store: Store) -> "pd.DataFrame":
+    import pandas as pd
+
+    names, rows = store.select("SELECT * FROM run ORDER BY run_id")
+    return pd.DataFrame(rows, columns=names)
+
+
+def _facts(store: Store) -> Dict[str, Any]:
+    return {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
+
+
+PARTS: Dict[str, Callable[[Store], Any]] = {
+    "cells": frames.cell_frame,
+    "epochs": frames.epoch_frame,
+    "phases": frames.phase_frame,
+    "samples": frames.sample_frame,
+    "profile": profiles.profile_frame,
+    "energy": frames.energy_frame,
+    "runs": _runs,
+    "study": _facts,
+}
+
+
+def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
+    names = {name: target / f"{name}.{'json' if isinstance(part, dict) else kind}" for name, part in parts.items()}
+    there = [path.name for path in names.values() if path.exists()]
+    if there:
+        raise UsageError(f"{target} holds {there[0]} already; name another folder for the export")
+    # Under other names until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
+    halves = {name: path.with_name(path.name + ".half") for name, path in names.items()}
+    with schema.told(target):
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for name, part in parts.items():
+                if isinstance(part, dict):
+                    halves[name].write_text(json.dumps(part, indent=1), encoding="utf-8")
+                else:
+                    WRITERS[kind](part, halves[name])
+            for name, path in names.items():
+                halves[name].replace(path)
+        finally:
+            for half in halves.values():
+                half.unlink(missing_ok=True)
+    return list(names.values())
+
+
+def _parquet(frame: "pd.DataFrame", path: Path) -> None:
+    _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False)
+
+
+def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
+    texts = [name for name in frame.columns if frame[name].dtype.kind == "O"]
+    mixed = [name for name in texts if frame[name].dropna().map(type).nunique() > 1]
+    return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
+
+
+def _csv(frame: "pd.DataFrame", path: Path) -> None:
+    path.write_text(renderers.csv(frame), encoding="utf-8", newline="")
+
+
+def _json(frame: "pd.DataFrame", path: Path) -> None:
+    frame.to_json(path, orient="records", indent=1)
+
+
+WRITERS: Dict[str, Callable[["pd.DataFrame", Path], None]] = {"parquet": _parquet, "csv": _csv, "json": _json}

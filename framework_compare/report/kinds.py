@@ -1,0 +1,247 @@
+"""Which rows, columns and notes each kind of table has. It reads the cell frame; `tables` draws what it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.report import cost_tables, ratio_tables, renderers
+from framework_compare.report.parts import (
+    HANDING_OVER,
+    Notes,
+    any_known,
+    caption,
+    fails,
+    how_read,
+    names_of,
+    row_names,
+    unsure,
+    warned,
+    with_interval,
+)
+from framework_compare.report.profile_table import profile_table
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results import profiles, ratios
+from framework_compare.results.columns import SETTINGS, SHARED, Record
+from framework_compare.results.metrics import METRICS
+from framework_compare.results.ratios import Ratio, Runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NO_CELLS = "No cells in this study."
+_NOTHING = {
+    "speedup": "No network was trained both on the CPU and on another device with the same settings.",
+    "profile": "Nothing was profiled in this study: ask for it when it is run (profile=True, --profile).",
+}
+RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
+    ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
+    ("CPU %", (("mean", ("cpu_percent_mean",)), ("max", ("cpu_percent_max",)))),
+    ("RSS GiB", (("peak", ("peak_rss_bytes",)),)),
+    ("threads", (("min-max", ("threads_min", "threads_max")),)),
+    (
+        "GPU",
+        (
+            ("mean %", ("gpu_percent_mean",)),
+            ("peak GiB", ("gpu_memory_peak_bytes",)),
+            ("own GiB", ("gpu_process_memory_peak_bytes",)),
+            ("W", ("gpu_power_w_mean",)),
+            ("max °C", ("gpu_temperature_c_max",)),
+            ("SM MHz", ("gpu_sm_clock_mhz_mean",)),
+            ("throttled %", ("gpu_throttled_share",)),
+            ("copying %", ("copy_share",)),
+            ("computing %", ("compute_share",)),
+        ),
+    ),
+)
+
+
+def time_table(cells: Sequence[Record], caption: str) -> Table:
+    """A row a framework, a column a network and data set: mean epoch seconds."""
+    found = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    columns = sorted(dict.fromkeys(key[1:] for key in found), key=lambda column: models.index(column[0]))
+    frameworks = list(dict.fromkeys(cell.framework for cell in cells))
+    notes, winners = Notes(), {column: _fastest([found.get((f, *column)) for f in frameworks]) for column in columns}
+    rows = []
+    for framework in frameworks:
+        picked = [(found.get((framework, *column)), winners[column][0] == framework) for column in columns]
+        rows.append(Row((framework,), tuple(_time(cell, best, notes) for cell, best in picked)))
+    best = [found[(winner, *column)] for column, (winner, _) in winners.items() if winner]
+    return Table(
+        f"Mean epoch time in seconds, ± its 95 % interval. {caption}",
+        ("framework",),
+        _networks(columns),
+        tuple(rows),
+        tuple(notes.texts),
+        (*_remarks({_heading(column, columns): winner for column, winner in winners.items()}), *unsure(best)),
+    )
+
+
+def _networks(columns: Sequence[Tuple[str, str]]) -> Tuple[Group, ...]:
+    if len({dataset for _, dataset in columns}) == 1:
+        return tuple(Group("", (model,)) for model, _ in columns)
+    models = dict.fromkeys(model for model, _ in columns)
+    return tuple(Group(name, tuple(dataset for model, dataset in columns if model == name)) for name in models)
+
+
+def _heading(column: Tuple[str, str], columns: Sequence[Tuple[str, str]]) -> str:
+    return column[0] if len({dataset for _, dataset in columns}) == 1 else " / ".join(column)
+
+
+def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
+    if cell is None:
+        return Figure("-")
+    if cell.status != "ok" or math.isnan(cell.epoch_s):
+        return notes.figure(cell)
+    text = with_interval(cell.epoch_s, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    return Figure(text, notes.parity(cell), best)
+
+
+def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
+    """The framework whose interval lies below all others, or None and why none is named."""
+    worked = [cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s)]
+    if len(worked) < 2:
+        return None, ""
+    if any(math.isnan(cell.epoch_s_ci_high) for cell in worked):
+        return None, "fewer than 3 epochs"
+    first, *others = sorted(worked, key=lambda cell: cell.epoch_s)
+    if first.epoch_s_ci_high >= min(cell.epoch_s_ci_low for cell in others):
+        return None, "intervals overlap"
+    if fails(first.parity):
+        return None, f"{first.framework} is ahead and fails parity"
+    return first.framework, ""
+
+
+def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
+    lines = []
+    if any(name for name, _ in winners.values()):
+        lines.append("Marked: the fastest, where its interval lies below that of all others in the column.")
+    for why in dict.fromkeys(why for name, why in winners.values() if why):
+        headings = [heading for heading, winner in winners.items() if winner[1] == why]
+        lines.append(f"None marked, {why}: {', '.join(headings) if len(headings) < len(winners) else 'all'}.")
+    return lines
+
+
+def resource_table(cells: Sequence[Record], caption: str) -> Table:
+    """A row a cell: what its measured epochs took of the machine."""
+    notes = Notes()
+    headings = row_names(cells)
+    groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
+    rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
+    device = cells[0].device
+    below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
+    return Table(
+        f"Resources within the measured epochs: CPU in % of one core, waiting for data in % of the time. {caption}",
+        headings,
+        tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
+        tuple(rows),
+        tuple(notes.texts),
+        below,
+    )
+
+
+def _known(cells: Sequence[Record], group: Any) -> Any:
+    """A group with those of its columns that are known of any cell, where it is the GPU's."""
+    title, columns = group
+    return title, tuple(column for column in columns if title != "GPU" or any_known(cells, (column,)))
+
+
+def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure]:
+    shown = [
+        Figure("-".join(dict.fromkeys(METRICS[name].show(getattr(cell, name)) for name in names)))
+        for _, columns in groups
+        for _, names in columns
+    ]
+    return [notes.first(cell, shown[0].text), *shown[1:]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has.
+
+    A table may hold cells that differ in the settings of `across`. Where `ratios` says what each cell is held against,
+    `make` is given that too, and the CSV has it. `frame` is the Comparison's that it is made of, with a table for each
+    value of the columns `apart`.
+    """
+
+    make: Callable[..., Table]
+    figures: Tuple[str, ...]
+    across: Tuple[str, ...] = ()
+    ratios: Optional[Callable[[Sequence[Record], Runs], Dict[int, Ratio]]] = None
+    frame: str = "frame"
+    apart: Tuple[str, ...] = ()
+
+
+_TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")
+KINDS: Dict[str, Kind] = {
+    "time": Kind(time_table, _TIMES),
+    "resources": Kind(
+        resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
+    ),
+    "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
+    "ladder": Kind(
+        ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
+    ),
+    "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
+    "energy": Kind(
+        cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")
+    ),
+    "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
+}
+
+
+def frame_of(kind: str) -> str:
+    """The name of the Comparison's frame that a kind of table is made of."""
+    if kind not in KINDS:
+        raise UnknownNameError("table", kind, KINDS)
+    return KINDS[kind].frame
+
+
+def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> List[Table]:
+    """The tables of a study, one for each set of settings that its cells share; `runs` is asked for where needed."""
+    if kind not in KINDS:
+        raise UnknownNameError("table", kind, KINDS)
+    made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
+    shared = operator.attrgetter(*(name for name in SHARED if name not in made.across))
+    # Records once for all tables: making those of a slice of a frame takes longer than its table does.
+    groups: Dict[Any, List[Record]] = {}
+    for cell in frame.itertuples():
+        apart = [getattr(cell, name) for name in made.apart]
+        groups.setdefault(str((shared(cell), apart)), []).append(cell)
+    seconds = runs() if made.ratios else {}
+    found = []
+    for cells in groups.values():
+        more = (made.ratios(cells, seconds),) if made.ratios else ()
+        table = made.make(cells, caption(cells, varied), *more)
+        found.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
+    return [table for table in found if table.rows]
+
+
+def render(
+    frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any
+) -> str:
+    """The tables of a study as text; `terminal` (width, bold) is told to that style only."""
+    if style == "csv" and kind in KINDS:
+        return renderers.csv(_long(frame, KINDS[kind], runs))
+    found = build(frame, kind, runs)
+    if style not in renderers.RENDERERS:
+        raise UnknownNameError("style", style, [*renderers.RENDERERS, "csv"])
+    if not found:
+        text = _NOTHING.get(kind, _NO_CELLS) if len(frame) or KINDS[kind].apart else _NO_CELLS
+        return ("% " if style == "latex" else "") + text + "\n"
+    given = terminal if style == "terminal" else {}
+    return "\n".join(renderers.RENDERERS[style](table, **given) for table in found)
+
+
+def _long(frame: "pd.DataFrame", kind: Kind, runs: Callable[[], Runs]) -> "pd.DataFrame":
+    """The figures of a kind, a row a cell, with what each is held against."""
+    found = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
+    if not kind.ratios:
+        return found
+    held = kind.ratios(list(frame.itertuples()), runs())
+    columns = {name: [getattr(held.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
+    return found.assign(**columns)

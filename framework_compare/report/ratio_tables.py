@@ -1,0 +1,106 @@
+"""Tables of how many times faster: a device against the CPU, precisions and executions against fp32 eager."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from framework_compare.protocol import EXECUTIONS, PRECISIONS
+from framework_compare.report.parts import Notes, Record, names_of, row_names, with_interval
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results.metrics import digits
+from framework_compare.results.ratios import Ratio
+
+_SURE = "± is the longer arm of its 95 % interval, which both need 3 epochs for."
+Ratios = Mapping[int, Ratio]
+
+
+def speedup_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
+    """A row a framework and network, columns a device: median epoch there and on the CPU, and their ratio."""
+    faster = [cell for cell in cells if cell.Index in ratios]
+    headings = row_names(faster, "threads")
+    devices = list(dict.fromkeys(cell.device for cell in faster))
+    notes, rows = Notes(), []
+    for names, by_device in _rows(faster, headings, lambda cell: cell.device).items():
+        figures = [_speedup(by_device.get(device), ratios, notes) for device in devices]
+        rows.append(Row(names, tuple(figure for three in figures for figure in three)))
+    return Table(
+        f"Median epoch in seconds on the CPU and on the device, and how many times faster that is; {_SURE} {caption}",
+        headings,
+        tuple(Group(device, ("CPU", "device", "times faster")) for device in devices),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _speedup(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
+    if cell is None:
+        return (Figure("-"),) * 3
+    found = ratios[cell.Index]
+    threads = f"{found.base.threads} threads on the CPU, {cell.threads} beside the device"
+    differ = threads if found.base.threads != cell.threads else ""
+    medians = _median(found.base, notes), _median(cell, notes)
+    return (*medians, _times(found, notes.parity(cell, found.base, differ)))
+
+
+def _median(cell: Record, notes: Notes) -> Figure:
+    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
+        return notes.figure(cell)
+    return Figure(digits(cell.epoch_s_median), notes.parity(cell))
+
+
+def _times(found: Ratio, note: int = 0) -> Figure:
+    if math.isnan(found.ratio):
+        return Figure("-", note)
+    return Figure(with_interval(found.ratio, found.ratio_ci_low, found.ratio_ci_high), note)
+
+
+def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
+    """A row a framework, network and batch size, columns precisions and executions: images/s over fp32 eager's."""
+    headings = (*row_names(cells), "batch_size")
+    steps = _steps(cells)
+    notes, rows = Notes(), []
+    for names, by_step in _rows(cells, headings, lambda cell: (cell.precision, cell.execution)).items():
+        figures = [
+            _rung(by_step.get((precision, execution)), ratios, notes)
+            for precision, executions in steps.items()
+            for execution in executions
+        ]
+        rows.append(Row(names, tuple(figures)))
+    return Table(
+        f"Images/s, with fp32 eager as 1; {_SURE} {caption}",
+        headings,
+        tuple(Group(precision, executions) for precision, executions in steps.items()),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _steps(cells: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
+    """Of each precision that there is, the executions that there are."""
+    there = {(cell.precision, cell.execution) for cell in cells}
+    steps = {one: tuple(execution for execution in EXECUTIONS if (one, execution) in there) for one in PRECISIONS}
+    return {precision: executions for precision, executions in steps.items() if executions}
+
+
+def _rung(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Figure:
+    if cell is None:
+        return Figure("-")
+    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
+        return notes.figure(cell)
+    found = ratios.get(cell.Index)
+    if found is None:
+        return Figure("-", notes.number("there is no fp32 eager cell to hold it against"))
+    if math.isnan(found.ratio):
+        return Figure("-", notes.number(f"fp32 eager, which it is held against, is {found.base.status}"))
+    if found.base.Index == cell.Index:
+        return Figure("1", notes.parity(cell))
+    return _times(found, notes.parity(cell, found.base))
+
+
+def _rows(cells: Sequence[Record], headings: Sequence[str], column: Any) -> Dict[Tuple[str, ...], Dict[Any, Record]]:
+    """Cells by the names of their row, then by their column."""
+    rows: Dict[Tuple[str, ...], Dict[Any, Record]] = {}
+    for cell in cells:
+        rows.setdefault(names_of(cell, headings), {})[column(cell)] = cell
+    return rows

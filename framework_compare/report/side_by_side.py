@@ -1,0 +1,48 @@
+"""Two studies side by side, to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+
+import numpy as np
+
+from framework_compare.report.parts import Notes
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results.columns import NAMES, SETTINGS
+from framework_compare.results.metrics import digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = {"faster": "B is faster", "slower": "B is slower", "even": "no difference shown", "": ""}
+
+
+def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int]) -> Table:
+    """A frame of `pairing.side_by_side` to read; `folders` of the studies, and how many cells each has."""
+    varying = [name for name in SETTINGS if frame[name].nunique() > 1]
+    notes = Notes()
+    rows = tuple(_table_row(row, varying, notes) for row in frame.to_dict("records"))
+    remarks = [f"A: {folders[0]}", f"B: {folders[1]}"]
+    remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
+    return Table(
+        "Median epoch time in seconds, and the ratio B / A with its 95 % interval.",
+        (*NAMES, *varying),
+        (Group("", ("A", "B", "B / A", "95 % interval", "verdict")),),
+        rows,
+        tuple(notes.texts),
+        tuple(remarks),
+    )
+
+
+def _table_row(row: Dict[str, Any], varying: List[str], notes: Notes) -> Row:
+    medians = [_median(row, side, notes) for side in "ab"]
+    ratio = "-" if np.isnan(row["ratio"]) else f"{row['ratio']:.3f}"
+    interval = "-" if np.isnan(row["ratio_ci_low"]) else f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}"
+    texts = (ratio, interval, VERDICTS[row["verdict"]])
+    return Row(tuple(str(row[name]) for name in (*NAMES, *varying)), (*medians, *map(Figure, texts)))
+
+
+def _median(row: Dict[str, Any], side: str, notes: Notes) -> Figure:
+    if row[f"status_{side}"] != "ok":
+        return Figure(str(row[f"status_{side}"]))
+    return Figure(digits(row[f"epoch_s_median_{side}"]), notes.verdict(row[f"parity_{side}"]))

@@ -1,0 +1,65 @@
+"""What a table is. Its text is untrusted (reasons, class names): each renderer escapes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from typing import List, Tuple
+
+_TERMINAL_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
+# Control, format (which turn text round) and private characters, halves of surrogate pairs, line breaks.
+_UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+NOTHING = "-"  # where there is no figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """One field: its text, the number of the note that explains it (0: none), and whether it is the column's best."""
+
+    text: str
+    note: int = 0
+    best: bool = False
+
+    @property
+    def plain(self) -> str:
+        return clean(self.text) + (f" ({self.note})" if self.note else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Neighbouring columns under one title, which may be empty."""
+
+    title: str
+    headings: Tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    names: Tuple[str, ...]
+    figures: Tuple[Figure, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows named under `headings`, figures under `groups`; numbered notes and plain remarks stand below."""
+
+    caption: str
+    headings: Tuple[str, ...]
+    groups: Tuple[Group, ...]
+    rows: Tuple[Row, ...]
+    notes: Tuple[str, ...] = ()
+    remarks: Tuple[str, ...] = ()
+    sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
+
+    def below(self) -> List[str]:
+        """Notes, numbered as the figures refer to them, then remarks."""
+        numbered = [f"({number}) {note}" for number, note in enumerate(self.notes, 1)]
+        return [clean(line) for line in (*numbered, *self.remarks)]
+
+
+def clean(text: object) -> str:
+    """One printable line: no terminal codes, no control characters, no runs of blanks."""
+    line = _TERMINAL_CODE.sub("", str(text))
+    kept = (" " if unicodedata.category(c) in _UNPRINTABLE and c != "\u200d" else c for c in line)
+    return " ".join("".join(kept).split())

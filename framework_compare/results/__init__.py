@@ -1,0 +1,1 @@
+"""Figures and frames: what the stored runs come to."""

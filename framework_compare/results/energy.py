@@ -1,0 +1,77 @@
+"""Joules of the measured epochs, from the readings of counters about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.samplers.energy import COUNTER
+
+if TYPE_CHECKING:
+    from framework_compare.results.measured import Measured
+
+# A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
+LEAST_S = 1.0
+# NVML averages power over a second, so its integral lacks half a second of what the epochs draw more: 5 % of this.
+LEAST_INTEGRAL_S = 10.0
+
+
+def joules_a_picture(runs: Sequence["Measured"], devices: str) -> Optional[float]:
+    """Energy of all devices whose name begins so, over all measured epochs, by the pictures trained on in them.
+
+    None where no run has readings before and after its epochs, or these last less than LEAST_S; LEAST_INTEGRAL_S where
+    a device has no counter.
+    """
+    return _rate([(joules(run, devices), float(np.sum(run.epochs["images"]))) for run in runs])
+
+
+def counted_power_w(runs: Sequence["Measured"], devices: str) -> Optional[float]:
+    """Joules by counters over the seconds of the same interval; None where joules_a_picture is, or is not by counters.
+
+    Unlike NVML's power it is no average over the second before.
+    """
+    counted = [run for run in runs if _least_s(run, devices) == LEAST_S]
+    return _rate([(joules(run, devices), length_s(run)) for run in counted])
+
+
+def _rate(parts: Sequence[Tuple[Optional[float], float]]) -> Optional[float]:
+    """The sum of what is known over the sum of what it is known for."""
+    known = [(energy_j, amount) for energy_j, amount in parts if energy_j is not None]
+    whole = sum(amount for _, amount in known)
+    return sum(energy_j for energy_j, _ in known) / whole if whole else None
+
+
+def length_s(run: "Measured") -> float:
+    """From the start of a run's first epoch to the end of its last."""
+    starts, ends = run.epochs["start_ns"], run.epochs["end_ns"]
+    return (ends[-1] - starts[0]) / 1e9 if len(starts) else 0.0
+
+
+def joules(run: "Measured", devices: str) -> Optional[float]:
+    """Energy from the start of a run's first epoch to the end of its last."""
+    starts, ends = run.epochs["start_ns"], run.epochs["end_ns"]
+    if length_s(run) < _least_s(run, devices):
+        return None
+    names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
+    parts = [_between(run.energy, name, starts[0], ends[-1]) for name in names]
+    known = [part for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None
+
+
+def _least_s(run: "Measured", devices: str) -> float:
+    named = zip(run.energy["device"], run.energy["source"])
+    sources: List[str] = [source for name, source in named if name.startswith(devices)]
+    return LEAST_S if all(source == COUNTER for source in sources) else LEAST_INTEGRAL_S
+
+
+def _between(readings: Mapping[str, Sequence[Any]], device: str, start_ns: int, end_ns: int) -> Optional[float]:
+    places = [place for place, name in enumerate(readings["device"]) if name == device]
+    # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
+    at_s = np.array([readings["t_ns"][place] - start_ns for place in places]) / 1e9
+    energy_j = np.array([readings["energy_j"][place] for place in places])
+    length_s = (end_ns - start_ns) / 1e9
+    if not len(at_s) or at_s[0] > 0 or at_s[-1] < length_s:
+        return None
+    first, last = np.interp([0.0, length_s], at_s, energy_j)
+    return float(last - first) if last > first else None

@@ -1,0 +1,201 @@
+"""Pandas frames of a study: a row a cell, and a row an epoch, a sample or a phase. Pandas is imported on demand."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
+
+import numpy as np
+
+from framework_compare.records import oversize
+from framework_compare.results import metrics, reading_sources, verdicts
+from framework_compare.results.columns import CELL_COLUMNS, RUN_KEYS
+from framework_compare.results.metrics import METRICS
+from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs
+from framework_compare.store import row_checks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from framework_compare.store.study_file import Store
+
+# The status of a cell with several runs is the first of these that a run of it has.
+WORST_FIRST = (
+    "crashed",
+    "out-of-memory",
+    "timed-out",
+    "diverged",
+    "failed",
+    "unsupported",
+    "not-installed",
+    "interrupted",
+    "running",
+    "planned",
+    "ok",
+)
+def cell_frame(store: "Store") -> "pd.DataFrame":
+    """A row a cell, failed and planned ones included; figures that no writer kept are computed, cell by cell."""
+    import pandas as pd
+
+    settings = store.settings()
+    datasets = settings.get("datasets") or {}
+    groups = itertools.groupby(read_runs(store), key=lambda row: row["cell_id"])
+    kept = store.kept_figures(metrics.version())
+    parities = verdicts.read(store.folder)
+    rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
+    unknown = verdicts.unknown(settings.get("verify", "off"))
+    rows = [{**row, **parities.get(verdicts.key(row), unknown)} for row in rows]
+    frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
+    numbers = [*METRICS, *reading_sources.NUMBERS, "pictures", "skipped_pictures"]
+    return frame.astype({name: float for name in numbers})
+
+
+def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+    figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
+    if figures is None:
+        figures = figures_of([read_measured(store, run) for run in runs])
+    worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
+    ok = [run for run in runs if run["status"] == "ok"]
+    pictures = datasets.get(worst["dataset"]) or {}
+    return {
+        **worst,
+        **figures,
+        **reading_sources.of_cell(runs, figures),
+        "warnings": "; ".join(filter(None, (*_warnings(runs), _oversize(worst, pictures)))),
+        "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
+        "reason": _reason(worst, len(runs)),
+        "runs": len(runs),
+        "runs_ok": len(ok),
+        "pictures": _count(pictures.get("pictures")),
+        "skipped_pictures": _count(pictures.get("skipped")),
+    }
+
+
+def _warnings(runs: List[Row]) -> List[str]:
+    """Each warning of the runs once."""
+    return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
+
+
+def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
+    pictures = _count(dataset.get("pictures"))
+    return oversize(cell["batch_size"], pictures, cell["dataset"]) if isinstance(pictures, int) else ""
+
+
+def _reason(run: Row, runs: int) -> str:
+    place = " ".join(filter(None, [run["signal"], f"in {run['died_in']}" if run["died_in"] else ""]))
+    reason = run["reason"] or place
+    return f"run {run['repeat']} of {runs}: {reason}" if reason and runs > 1 else reason
+
+
+def _count(value: Any) -> Any:
+    if isinstance(value, (list, tuple, dict)):
+        return len(value)
+    return value if type(value) is int else None
+
+
+def epoch_frame(store: "Store") -> "pd.DataFrame":
+    """A row a measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "epoch", run["run_id"])
+        start = _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])
+        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95", "copy_s", "compute_s")
+        return {
+            "cell": np.full(len(raw["number"]), run["cell"]),
+            "epoch": _integers(raw["number"]),
+            "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
+            "epoch_s": (_integers(raw["end_ns"]) - _integers(raw["start_ns"])) / 1e9,
+            "images": _integers(raw["images"]),
+            "steps": _integers(raw["steps"]),
+            **{name: _numbers(raw[name]) for name in rest},
+        }
+
+    return _long(store, columns)
+
+
+def phase_frame(store: "Store") -> "pd.DataFrame":
+    """A row a phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "phase", run["run_id"])
+        starts, ends = _integers(raw["start_ns"]), _integers(raw["end_ns"])
+        return {
+            "phase": np.array(raw["name"], dtype=object),
+            "start_s": (starts - _origin(raw, raw["start_ns"])) / 1e9,
+            "seconds": (ends - starts) / 1e9,
+            "pss_bytes": _numbers(raw["pss_bytes"]),
+        }
+
+    return _long(store, columns)
+
+
+def sample_frame(store: "Store") -> "pd.DataFrame":
+    """A row a reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "sample", run["run_id"])
+        phases = columns_of(store, "phase", run["run_id"])
+        times = _integers(raw["t_ns"])
+        return {
+            "t_s": (times - _origin(phases, raw["t_ns"])) / 1e9,
+            "phase": _phase_at(phases, times),
+            **{name: _numbers(values) for name, values in raw.items() if name != "t_ns"},
+        }
+
+    return _long(store, columns)
+
+
+def energy_frame(store: "Store") -> "pd.DataFrame":
+    """A row a reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "energy", run["run_id"])
+        phases = columns_of(store, "phase", run["run_id"])
+        return {
+            "meter": np.array(raw["device"], dtype=object),
+            "t_s": (_integers(raw["t_ns"]) - _origin(phases, raw["t_ns"])) / 1e9,
+            "energy_j": _numbers(raw["energy_j"]),
+            "source": np.array(raw["source"], dtype=object),
+        }
+
+    return _long(store, columns)
+
+
+def _origin(phases: Mapping[str, Sequence[int]], otherwise: Sequence[int]) -> int:
+    """Start of the first phase, in nanoseconds; where there is none, the first of the other times."""
+    return min(phases["start_ns"] or otherwise[:1], default=0)
+
+
+def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndarray:
+    order = np.argsort(_integers(phases["start_ns"]), kind="stable")
+    starts, ends = _integers(phases["start_ns"])[order], _integers(phases["end_ns"])[order]
+    names = np.array([*np.array(phases["name"], dtype=object)[order], None], dtype=object)
+    place = np.searchsorted(starts, times, side="right") - 1
+    inside = (place >= 0) & (times <= np.append(ends, 0)[place])
+    return names[np.where(inside, place, len(starts))]
+
+
+def _integers(values: Iterable[Any]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def _numbers(values: Iterable[Any]) -> np.ndarray:
+    return np.array(values, dtype=float)
+
+
+def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "pd.DataFrame":
+    """The arrays of all runs one below the other, each row headed by the keys of its run."""
+    import pandas as pd
+
+    runs = read_runs(store)
+    places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
+    runs = [{**run, "cell": places[run["cell_id"]]} for run in runs]
+    # A run that left nothing, so that a study without any still has every column, of its own type.
+    parts = [columns({"run_id": -1, "cell": -1}), *map(columns, runs)]
+    data = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    lengths = [len(next(iter(part.values()))) for part in parts[1:]]
+    rows = np.repeat(np.arange(len(runs)), lengths)
+    keys = pd.DataFrame(runs, columns=list(RUN_KEYS)).iloc[rows].reset_index(drop=True)
+    # A setting that is also measured (`threads`) is the figure in these frames, and the setting what was asked for.
+    keys = keys.rename(columns={name: f"{name}_asked" for name in keys.columns if name in data})
+    return pd.concat([keys, pd.DataFrame(data)], axis=1)

@@ -1,0 +1,133 @@
+"""What the runs of a cell left, as arrays that figures are computed from; none of them holds a missing value."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.records import Energy, Epoch, Phase, Run, Sample
+from framework_compare.results.intervals import mean_interval
+
+# NVML's power and utilisation are averages of up to a second before they are read.
+SETTLING_NS = 1_000_000_000
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What one run left: its fields, and phases, epochs, samples, energy as columns by field name of `records`."""
+
+    run: Mapping[str, Any]
+    phases: Columns
+    epochs: Columns
+    samples: Columns
+    energy: Columns
+
+    @classmethod
+    def of(cls, run: Run) -> "Measured":
+        fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
+        lists = ((Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy))
+        return cls(fields, *(_columns(kind, items) for kind, items in lists))
+
+
+def _columns(kind: Any, items: Sequence[Any]) -> Columns:
+    return {field.name: [getattr(item, field.name) for item in items] for field in dataclasses.fields(kind)}
+
+
+def floats(values: Sequence[Any]) -> np.ndarray:
+    return np.asarray(values, dtype=float)
+
+
+def _seconds(spans: Columns) -> np.ndarray:
+    # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
+    return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
+
+
+class Pool:
+    """The runs of one cell, as the figures read them. Arrays hold no missing values."""
+
+    def __init__(self, runs: Sequence[Measured]) -> None:
+        self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
+        self.seen = self.ok or list(runs)
+
+    def seconds(self) -> List[np.ndarray]:
+        """Epoch seconds, an array a run."""
+        return [_seconds(run.epochs) for run in self.ok]
+
+    def all_seconds(self) -> np.ndarray:
+        return np.concatenate([np.empty(0), *self.seconds()])
+
+    def epochs(self, name: str) -> np.ndarray:
+        return present([floats(run.epochs[name]) for run in self.ok])
+
+    def phase(self, name: str) -> np.ndarray:
+        """Seconds of a phase, one a run that had it."""
+        return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
+
+    def phase_values(self, name: str) -> np.ndarray:
+        return present([floats(run.phases[name]) for run in self.seen])
+
+    def field(self, name: str) -> np.ndarray:
+        return present([floats([run.run[name]]) for run in self.seen])
+
+    def samples(self, name: str) -> np.ndarray:
+        """Readings of whole runs."""
+        return present([floats(run.samples[name]) for run in self.seen])
+
+    def measured(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+        """Readings within measured epochs, and the seconds each stands for: since the reading before it."""
+        return self._weighted(name, 0)
+
+    def settled(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+        """The same without the first SETTLING_NS of each run's epochs; none of epochs that last less than two of it."""
+        return self._weighted(name, SETTLING_NS)
+
+    def _weighted(self, name: str, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+        weights = [_epoch_weights(run, settling_ns) for run in self.seen]
+        values = [floats(run.samples[name]) for run in self.seen]
+        value, weight = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *weights])
+        kept = ~np.isnan(value) & (weight > 0)
+        return value[kept], weight[kept]
+
+    def epoch_share(self, name: str) -> Optional[float]:
+        """A part of the epochs' time, of those epochs that tell it."""
+        parts = np.concatenate([np.empty(0), *(floats(run.epochs[name]) for run in self.ok)])
+        known = ~np.isnan(parts)
+        whole = float(self.all_seconds()[known].sum())
+        return float(parts[known].sum()) / whole if whole > 0 else None
+
+    @functools.cached_property
+    def interval(self) -> Tuple[Optional[float], Optional[float]]:
+        return mean_interval(self.seconds())
+
+
+def present(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    values = np.concatenate([np.empty(0), *arrays])
+    return values[~np.isnan(values)]
+
+
+def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
+    times = np.asarray(run.samples["t_ns"], dtype=np.int64)
+    starts, ends = (np.asarray(run.epochs[name], dtype=np.int64) for name in ("start_ns", "end_ns"))
+    starts, ends = _settled(starts, ends, settling_ns)
+    if not len(starts) or not len(times):
+        return np.zeros(len(times))
+    # A reading at the very end of an epoch is of that epoch, not of one that starts there.
+    epoch = np.maximum(np.searchsorted(starts, times, side="left") - 1, 0)
+    since = np.maximum(np.concatenate([starts[:1], times[:-1]]), starts[epoch])
+    # One at the very start stands for hardly anything, but it may be the only one.
+    seconds = np.maximum(times - since, 1) / 1e9
+    return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)
+
+
+def _settled(starts: np.ndarray, ends: np.ndarray, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Epochs without the first settling_ns of them all, none where they do not last twice that."""
+    if not len(starts) or ends[-1] - starts[0] < 2 * settling_ns:
+        return starts[:0], ends[:0]
+    from_ns = starts[0] + settling_ns
+    kept = ends > from_ns
+    return np.maximum(starts[kept], from_ns), ends[kept]

@@ -1,0 +1,171 @@
+"""Every published figure: one literal table that feeds all renderers, and how each is had from the runs of a cell.
+
+Figures of epochs come from runs that are `ok` only; the others from those, or from all runs where none is.
+A figure that cannot be had is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import math
+from pathlib import Path
+from typing import Callable, Dict, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.records import Run
+from framework_compare.results.energy import counted_power_w, joules_a_picture
+from framework_compare.results.measured import Measured, Pool, floats, present
+from framework_compare.samplers import throttle
+
+
+def _mean(values: np.ndarray) -> Optional[float]:
+    return float(values.mean()) if len(values) else None
+
+
+def _median(values: np.ndarray) -> Optional[float]:
+    return float(np.median(values)) if len(values) else None
+
+
+def _max(values: np.ndarray) -> Optional[float]:
+    return float(values.max()) if len(values) else None
+
+
+def _min(values: np.ndarray) -> Optional[float]:
+    return float(values.min()) if len(values) else None
+
+
+def _ratio(part: float, whole: float) -> Optional[float]:
+    return float(part / whole) if whole > 0 else None
+
+
+def _weighted(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+    values, weights = readings
+    return float(np.average(values, weights=weights)) if len(values) else None
+
+
+def _throttled(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+    masks, weights = readings
+    return _ratio(weights[(masks.astype(np.int64) & throttle.SLOWING) != 0].sum(), weights.sum())
+
+
+def _all_bits(masks: np.ndarray) -> Optional[float]:
+    return float(np.bitwise_or.reduce(masks.astype(np.int64))) if len(masks) else None
+
+
+def _power_w(pool: Pool) -> Optional[float]:
+    counted = counted_power_w(pool.ok, "gpu")
+    return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
+
+
+def _loss(pool: Pool, place: int) -> Optional[float]:
+    return _mean(present([floats(run.epochs["loss"])[[place]] for run in pool.ok]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """One figure: what to call it, the unit it is shown in, which way is better ("", "lower", "higher")."""
+
+    label: str
+    unit: str
+    better: str
+    of: Callable[[Pool], Optional[float]]
+    scale: float = 1.0  # from the stored SI value to `unit`
+    whole: bool = False  # a count
+    words: Optional[Callable[[int], str]] = None  # what a mask means
+
+    def show(self, value: Optional[float]) -> str:
+        """The stored value in `unit`, three significant digits or all whole ones; "-" for a missing one."""
+        if value is None or math.isnan(value):
+            return "-"
+        if self.words:
+            return self.words(int(value))
+        return f"{value * self.scale:.0f}" if self.whole else digits(value * self.scale)
+
+
+def digits(value: float) -> str:
+    """At least three significant digits, never an exponent."""
+    return f"{value:.{decimals(value)}f}"
+
+
+def decimals(value: float) -> int:
+    """Decimals that give a number three significant digits, 0 to 6."""
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return min(max(2 - math.floor(math.log10(abs(value))), 0), 6)
+
+
+_GIB = 1 / 2**30
+METRICS: Dict[str, Metric] = {
+    "epoch_s": Metric("epoch time", "s", "lower", lambda p: _mean(p.all_seconds())),
+    "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: _median(p.all_seconds())),
+    "epoch_s_ci_low": Metric("epoch time, 95 % from", "s", "lower", lambda p: p.interval[0]),
+    "epoch_s_ci_high": Metric("epoch time, 95 % to", "s", "lower", lambda p: p.interval[1]),
+    "images_per_s": Metric(
+        "images/s", "1/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
+    ),
+    "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
+    "data_wait_share": Metric(
+        "data wait", "%", "lower", lambda p: _ratio(p.epochs("data_wait_s").sum(), p.all_seconds().sum()), 100
+    ),
+    "peak_rss_bytes": Metric(
+        "peak RSS", "GiB", "lower", lambda p: _max(np.append(p.field("peak_rss_bytes"), p.samples("rss_bytes"))), _GIB
+    ),
+    "pss_peak_bytes": Metric("peak PSS", "GiB", "lower", lambda p: _max(p.phase_values("pss_bytes")), _GIB),
+    "cpu_percent_mean": Metric("mean CPU", "% of a core", "", lambda p: _weighted(p.measured("cpu_percent"))),
+    "cpu_percent_max": Metric("max CPU", "% of a core", "", lambda p: _max(p.measured("cpu_percent")[0])),
+    "machine_cpu_percent_mean": Metric("machine CPU", "%", "", lambda p: _weighted(p.measured("machine_cpu_percent"))),
+    "threads_min": Metric("fewest threads", "", "", lambda p: _min(p.measured("threads")[0]), whole=True),
+    "threads_max": Metric("most threads", "", "", lambda p: _max(p.measured("threads")[0]), whole=True),
+    "gpu_percent_mean": Metric("mean GPU", "%", "", lambda p: _weighted(p.settled("gpu_percent"))),
+    "gpu_memory_peak_bytes": Metric(
+        "peak GPU memory", "GiB", "lower", lambda p: _max(p.samples("gpu_memory_bytes")), _GIB
+    ),
+    "gpu_process_memory_peak_bytes": Metric(
+        "peak GPU memory of its own", "GiB", "lower", lambda p: _max(p.samples("gpu_process_memory_bytes")), _GIB
+    ),
+    "gpu_power_w_mean": Metric("mean GPU power", "W", "lower", _power_w),
+    "gpu_temperature_c_max": Metric(
+        "max GPU temperature", "°C", "", lambda p: _max(p.measured("gpu_temperature_c")[0])
+    ),
+    "gpu_sm_clock_mhz_mean": Metric("mean SM clock", "MHz", "", lambda p: _weighted(p.measured("gpu_sm_clock_mhz"))),
+    "gpu_throttled_share": Metric("GPU throttled", "%", "lower", lambda p: _throttled(p.measured("gpu_throttle")), 100),
+    "gpu_throttle_reasons": Metric(
+        "clocks held by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
+    ),
+    "gpu_j_per_image": Metric("GPU energy a picture", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
+    "host_j_per_image": Metric("host energy a picture", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
+    "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
+    "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
+    "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),
+    "loss_first": Metric("loss of the first epoch", "", "", lambda p: _loss(p, 0)),
+    "loss_last": Metric("loss of the last epoch", "", "lower", lambda p: _loss(p, -1)),
+    "import_s": Metric("import", "s", "lower", lambda p: _mean(p.phase("import"))),
+    "build_s": Metric("build", "s", "lower", lambda p: _mean(p.phase("build"))),
+    "first_step_s": Metric("first step", "s", "lower", lambda p: _mean(p.phase("first-step"))),
+    "warm_up_s": Metric("warm-up", "s", "lower", lambda p: _mean(p.phase("warm-up"))),
+    "wall_s": Metric("wall time of a run", "s", "lower", lambda p: _mean(p.field("wall_s"))),
+}
+
+
+SOURCES = ("metrics.py", "measured.py", "intervals.py", "energy.py")
+
+
+def figures(runs: Sequence[Measured]) -> Dict[str, Optional[float]]:
+    """Every figure of METRICS over the runs of one cell, in SI units; shares are 0 to 1."""
+    pool = Pool(runs)
+    return {name: metric.of(pool) for name, metric in METRICS.items()}
+
+
+def of_run(run: Run) -> Dict[str, Optional[float]]:
+    """Every figure of METRICS of one run."""
+    return figures([Measured.of(run)])
+
+
+@functools.lru_cache(maxsize=1)
+def version() -> str:
+    """Checksum of how the figures are computed: those kept under another one are computed again."""
+    sources = [Path(__file__).with_name(name) for name in SOURCES]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -1,0 +1,77 @@
+"""How many times faster one cell is than another of the same study: ratios of median epoch times."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.results.columns import NAMES, SHARED, Record
+from framework_compare.results.intervals import median_ratio_interval
+
+# Epoch seconds, an array a run that is ok, by the place of the cell in the study's frame.
+Runs = Mapping[int, List[np.ndarray]]
+COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
+
+
+class Ratio(NamedTuple):
+    """A cell against `base`: its speed over that one's, with its 95 % interval; NaN where there is none."""
+
+    base: Record
+    ratio: float = math.nan
+    ratio_ci_low: float = math.nan
+    ratio_ci_high: float = math.nan
+
+    @property
+    def against(self) -> str:
+        base = self.base
+        return f"{base.device}, {base.precision}, {base.execution}, {base.threads} threads"
+
+
+def speedups(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
+    """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
+
+    Where no cell on the CPU has as many threads, the one with the most is taken.
+    """
+    bases: Dict[Any, List[Record]] = {}
+    for cell in cells:
+        if cell.device == "cpu":
+            bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
+    found = {}
+    for cell in cells:
+        near = bases.get(_key(cell, "device", "threads"), [])
+        if cell.device != "cpu" and near:
+            base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
+            found[cell.Index] = _ratio(cell, base, runs)
+    return found
+
+
+def ladder(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
+    """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
+    bases = {
+        _key(cell, "precision", "execution"): cell
+        for cell in cells
+        if (cell.precision, cell.execution) == ("fp32", "eager")
+    }
+    keys = {cell.Index: _key(cell, "precision", "execution") for cell in cells}
+    return {cell.Index: _ratio(cell, bases[keys[cell.Index]], runs) for cell in cells if keys[cell.Index] in bases}
+
+
+def _key(cell: Record, *without: str) -> Tuple[str, ...]:
+    return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
+
+
+def _ratio(cell: Record, base: Record, runs: Runs) -> Ratio:
+    now, before = (_seconds(one, runs) for one in (base, cell))
+    if now is None or before is None:
+        return Ratio(base)
+    if cell.Index == base.Index:
+        return Ratio(base, 1.0, 1.0, 1.0)
+    value = float(np.median(np.concatenate(now)) / np.median(np.concatenate(before)))
+    low, high = median_ratio_interval(before, now)
+    return Ratio(base, value, math.nan if low is None else low, math.nan if high is None else high)
+
+
+def _seconds(cell: Record, runs: Runs) -> Optional[List[np.ndarray]]:
+    return runs.get(cell.Index) if cell.status == "ok" else None

@@ -1,0 +1,78 @@
+"""The runs of a study as the figures read them, and the figures stored beside them. No pandas here."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+
+from framework_compare.records import Energy, Epoch, Phase, Run, Sample
+from framework_compare.results import metrics
+from framework_compare.results.measured import Measured
+from framework_compare.store import row_checks
+
+if TYPE_CHECKING:
+    from framework_compare.store.study_file import Store
+
+EPOCHS = "epochs_measured"
+Row = Dict[str, Any]
+_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
+
+
+def read_runs(store: "Store") -> List[Row]:
+    """Every sound run with the settings of its cell, cells in the order of the plan."""
+    return _runs(store, "ORDER BY cell_id, repeat")
+
+
+def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
+    names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
+    found = []
+    for row in rows:
+        try:
+            found.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
+        except row_checks.Unsound as error:
+            store.left_out("run", str(error))
+    return found
+
+
+def _run_row(row: Row) -> Row:
+    config = row.pop("config")
+    config["loss_function"] = config.pop("loss")
+    # The cell's own device wins: it is what was asked for.
+    return {**config, **row}
+
+
+def columns_of(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
+    """The rows of a run in one table, by column."""
+    names = [field.name for field in dataclasses.fields(_KINDS[table])]
+    _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
+    return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
+
+
+def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Columns) -> Dict[str, List[Any]]:
+    """Stored columns of a record without the rows that are not sound, which the store is told of."""
+    faulty, fault = row_checks.rows(kind, columns)
+    if faulty:
+        store.left_out(table, fault, len(faulty))
+    left = set(faulty)
+    return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
+
+
+def store_figures(store: "Store", run_id: int, run: Run) -> None:
+    """Keep the figures of a run's cell for those who read the study: of this run, and of the cell's others as stored."""
+    same_cell = "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat"
+    rows = _runs(store, same_cell, (run_id,))
+    if not rows:
+        return
+    measured = [Measured.of(run) if row["run_id"] == run_id else read_measured(store, row) for row in rows]
+    store.keep_figures(rows[0]["cell_id"], metrics.version(), figures_of(measured))
+
+
+def figures_of(runs: Sequence[Measured]) -> Row:
+    """What is kept of a cell: every figure of METRICS, and how many epochs they are of."""
+    epochs = sum(len(run.epochs["number"]) for run in runs if run.run["status"] == "ok")
+    return {**metrics.figures(runs), EPOCHS: epochs}
+
+
+def read_measured(store: "Store", row: Row) -> Measured:
+    """What one run left, from the store."""
+    return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _KINDS))

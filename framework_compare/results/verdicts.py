@@ -1,0 +1,69 @@
+"""Verdicts on parity beside a study: what was known of each cell when it was run, for the study's tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.records import Cell
+from framework_compare.results.parity import UNVERIFIED
+from framework_compare.store import schema
+
+FILE = "parity.json"
+MODES = ("require", "warn", "off")
+COLUMNS = ("parity", "parity_error", "parity_where")
+# What a verdict depends on, of a cell and of a row of its frame.
+_KEY = (
+    *("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes"),
+    *("pipeline", "loader_workers"),  # of level 4
+)
+
+
+def check_mode(mode: str) -> str:
+    """The mode, or UnknownNameError."""
+    if mode not in MODES:
+        raise UnknownNameError("verify", mode, MODES)
+    return mode
+
+
+def key(row: Mapping[str, Any]) -> str:
+    """What a verdict depends on, as one text."""
+    return "|".join(str(row[name]) for name in _KEY)
+
+
+def write(folder: Path, known: Mapping[str, Any]) -> None:
+    """Keep verdicts by key in a study's folder, whole at any moment."""
+    path = folder / FILE
+    half = path.with_suffix(".half")
+    with schema.told(path):
+        half.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        half.replace(path)
+
+
+def row_of(cell: Cell) -> Dict[str, Any]:
+    """A cell as `key` takes it."""
+    return {**cell.config.to_dict(), "framework": cell.framework, "model": cell.model, "device": cell.device}
+
+
+def unknown(mode: str) -> Dict[str, Any]:
+    """What stands for a verdict that is not there: nothing where none was asked for."""
+    return {**dict.fromkeys(COLUMNS), "parity": None if mode == "off" else UNVERIFIED}
+
+
+def read(folder: Path) -> Dict[str, Dict[str, Any]]:
+    """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
+    try:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    verdicts = found.items() if isinstance(found, dict) else ()
+    return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
+
+
+def _is_sound(verdict: Any) -> bool:
+    if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
+        return False
+    kinds = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
+    return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -1,0 +1,93 @@
+"""What this machine is, and how much of it a run may use."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import psutil
+
+from framework_compare.samplers import cgroup
+from framework_compare.samplers.nvml import describe_gpus
+
+
+def describe() -> Dict[str, Any]:
+    """What a reader of a result must know of the machine, ready for JSON; bytes and counts, None where unknown.
+
+    The host's name, the user's and any path are left out: results are made to be passed on.
+    """
+    return {
+        "cpu": cpu_model(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": os.cpu_count(),
+        "affinity_cores": _affinity_cores(),
+        "quota_cores": cgroup.quota_cores(),
+        "available_cores": available_cores(),
+        "cpu_governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": psutil.virtual_memory().total,
+        "memory_limit_bytes": cgroup.memory_limit_bytes(),
+        "gpus": describe_gpus(),
+        "architecture": platform.machine(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "os": _os_name(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "container": in_container(),
+    }
+
+
+def available_cores() -> int:
+    """Cores to give a run: at least 1, and the fewest of what three rules allow.
+
+    1. The logical cores this process may run on (its affinity).
+    2. The CPU time its control group may have, in whole cores, rounded down.
+    3. When it may run on all logical cores of the machine, the physical ones: two compute threads on one physical
+       core share its arithmetic units and gain nothing. When it was confined to some, whoever did that has chosen.
+    """
+    cores = _affinity_cores()
+    if cores == os.cpu_count():
+        cores = min(cores, psutil.cpu_count(logical=False) or cores)
+    return max(1, min(cores, math.floor(cgroup.quota_cores() or cores)))
+
+
+def cpu_model() -> Optional[str]:
+    """The processor's name as it gives it itself, or failing that its architecture."""
+    for line in _lines("/proc/cpuinfo"):
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "Model", "cpu model"):
+            return value.strip()
+    return platform.processor() or platform.machine() or None
+
+
+def in_container() -> bool:
+    """Whether this looks like the inside of a container; a guess from what Docker, Podman and Kubernetes leave."""
+    marked = any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
+    return marked or any(name in os.environ for name in ("container", "KUBERNETES_SERVICE_HOST"))
+
+
+def _affinity_cores() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"{platform.system()} {platform.release()}"
+
+
+def _first_line(path: str) -> Optional[str]:
+    lines = _lines(path)
+    return lines[0] if lines else None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,241 @@
+"""A study's SQLite file: its tables, and how it is opened and brought up to date.
+
+A change of schema is a script appended to MIGRATIONS, never an edit of one above it. Columns
+of run, phase, epoch, sample and energy carry the field names of `records`; times are CLOCK_MONOTONIC nanoseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+from pathlib import Path
+from typing import Iterator, List, Mapping, Optional, Set, Tuple
+
+from framework_compare.errors import StudyError
+
+_FIRST = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE machine (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE environment (framework TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE cell (
+    cell_id INTEGER PRIMARY KEY,
+    framework TEXT NOT NULL,
+    model TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    device TEXT NOT NULL,
+    config TEXT NOT NULL,
+    UNIQUE (framework, model, dataset, device, config)
+);
+CREATE TABLE run (
+    run_id INTEGER PRIMARY KEY,
+    cell_id INTEGER NOT NULL REFERENCES cell,
+    repeat INTEGER NOT NULL,
+    status TEXT NOT NULL DEFAULT 'planned',
+    reason TEXT NOT NULL DEFAULT '',
+    started_at TEXT NOT NULL DEFAULT '',
+    wall_s REAL,
+    exit_code INTEGER,
+    signal TEXT,
+    died_in TEXT,
+    log_path TEXT,
+    traceback TEXT,
+    framework_version TEXT,
+    interpreter TEXT,
+    settings TEXT NOT NULL DEFAULT '{}',
+    parameters INTEGER,
+    peak_rss_bytes INTEGER,
+    warnings TEXT NOT NULL DEFAULT '[]',
+    UNIQUE (cell_id, repeat)
+);
+CREATE TABLE phase (
+    run_id INTEGER NOT NULL REFERENCES run,
+    name TEXT NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    pss_bytes INTEGER
+);
+CREATE TABLE epoch (
+    run_id INTEGER NOT NULL REFERENCES run,
+    number INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    data_wait_s REAL,
+    images INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    loss REAL,
+    step_s_median REAL,
+    step_s_p05 REAL,
+    step_s_p95 REAL,
+    PRIMARY KEY (run_id, number)
+);
+CREATE TABLE sample (
+    run_id INTEGER NOT NULL REFERENCES run,
+    t_ns INTEGER NOT NULL,
+    cpu_percent REAL,
+    rss_bytes INTEGER,
+    threads INTEGER,
+    processes INTEGER,
+    machine_cpu_percent REAL,
+    machine_ram_percent REAL,
+    gpu_percent REAL,
+    gpu_memory_bytes INTEGER,
+    gpu_power_w REAL
+);
+CREATE INDEX phase_run ON phase (run_id);
+CREATE INDEX sample_run ON sample (run_id);
+INSERT INTO meta VALUES ('schema_version', '0');
+"""
+_EVIDENCE = """
+ALTER TABLE run ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE run ADD COLUMN log_tail TEXT;
+"""
+# What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
+_FIGURES_TABLE = "figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL)"
+_FIGURES_SINCE = 3
+_FIGURES = f"CREATE TABLE {_FIGURES_TABLE};"
+_GAUGES = """
+ALTER TABLE run ADD COLUMN gauges TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE epoch ADD COLUMN copy_s REAL;
+ALTER TABLE epoch ADD COLUMN compute_s REAL;
+ALTER TABLE sample ADD COLUMN gpu_process_memory_bytes INTEGER;
+ALTER TABLE sample ADD COLUMN gpu_temperature_c REAL;
+ALTER TABLE sample ADD COLUMN gpu_sm_clock_mhz REAL;
+ALTER TABLE sample ADD COLUMN gpu_throttle INTEGER;
+CREATE TABLE energy (
+    run_id INTEGER NOT NULL REFERENCES run,
+    device TEXT NOT NULL,
+    t_ns INTEGER NOT NULL,
+    energy_j REAL NOT NULL,
+    source TEXT NOT NULL
+);
+CREATE INDEX energy_run ON energy (run_id);
+"""
+_PROFILE = """
+ALTER TABLE run ADD COLUMN trace_path TEXT;
+CREATE TABLE profile (
+    run_id INTEGER NOT NULL REFERENCES run,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    self_s REAL NOT NULL
+);
+CREATE INDEX profile_run ON profile (run_id);
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
+
+
+# What to do about an error of the system or, which gives no number, of SQLite.
+_FULL = "free some space there and give the same command again; what was recorded stays"
+_PLACE = "name a place that can be written"
+# What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
+_OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
+_REMEDIES = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _PLACE, errno.EACCES: _PLACE}
+
+
+# What reading a damaged file raises.
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+
+
+class DamagedStudy(StudyError):
+    """A study's file that is no whole SQLite file any more."""
+
+
+@contextlib.contextmanager
+def told(path: Path, remedy: str = "") -> Iterator[None]:
+    """Turn what SQLite and the system say of a file into a StudyError that names it and what to do.
+
+    remedy: for a damaged file; by default the export of what can be read of it.
+    """
+    try:
+        yield
+    except (*UNREADABLE, OSError) as error:
+        if _is_damage(error):
+            raise damaged(path, error, remedy) from error
+        full = "disk is full" in str(error)
+        known = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+        raise StudyError(f"{path} cannot be used: {error}" + (f"; {known}" if known else "")) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    if isinstance(error, sqlite3.OperationalError):  # of a table or a column that is not there, say
+        return not any(text in str(error) for text in _OF_THE_PLACE)
+    # SQLite keeps the base class for a file that it cannot make sense of; its words may hold bytes of that file.
+    return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
+
+
+def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
+    """The error that says that a study's file is damaged, and how what can be read of it is saved."""
+    remedy = remedy or f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
+    return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it is left as it is; {remedy}")
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open an absolute path as "ro", "rw", or "rwc" (made if absent); transactions are the caller's."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=30)
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make an open file ready for a writer: a whole study of a schema known here, brought up to date."""
+    found = version(connection, path)
+    quick_check(connection)
+    migrate(connection, found)
+    if found >= _FIGURES_SINCE:
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES_TABLE}")  # one that is lost is filled again
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
+    """sqlite3.DatabaseError where SQLite's own check finds damage, in all of the file or in one table."""
+    of = f"('{table}')" if table else "(1)"
+    if connection.execute(f"PRAGMA quick_check{of}").fetchone()[0] != "ok":
+        raise sqlite3.DatabaseError("quick_check found damage")
+
+
+def version(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema version of a study; StudyError for a newer one, or what is no study."""
+    found = _stamp(connection)
+    if found is None and {"run", "cell"} <= _tables(connection):
+        raise sqlite3.DatabaseError("it does not say of which schema it is")
+    if found is None:
+        raise StudyError(f"{path} is no study of framework_compare; it is left as it is")
+    if found > len(MIGRATIONS):
+        raise StudyError(
+            f"{path} has schema version {found}, this framework_compare knows up to {len(MIGRATIONS)}; "
+            "upgrade framework_compare or name another folder"
+        )
+    return found
+
+
+def _stamp(connection: sqlite3.Connection) -> Optional[int]:
+    try:
+        query = "SELECT value FROM meta WHERE key = 'schema_version'"
+        return int(connection.execute(query).fetchone()[0]) if "meta" in _tables(connection) else None
+    except (TypeError, ValueError, sqlite3.OperationalError):
+        return None
+
+
+def _tables(connection: sqlite3.Connection) -> Set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def migrate(connection: sqlite3.Connection, found: int) -> None:
+    """Run every script after version `found` (0: an empty file), each in its own transaction."""
+    for number, script in enumerate(MIGRATIONS[found:], start=found + 1):
+        stamp = f"UPDATE meta SET value = '{number}' WHERE key = 'schema_version';"
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {script} {stamp} COMMIT;")
+        except sqlite3.Error:
+            connection.rollback()
+            raise
+
+
+def damage_sentences(folder: Path, damage: Mapping[str, Tuple[int, str]]) -> List[str]:
+    """One sentence per table of which rows were left out; `damage` is a Store's: rows and the first fault by table."""
+    return [
+        f"{folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out ({fault}); "
+        f"`framework-compare export {folder} --out FOLDER` writes the others"
+        for table, (rows, fault) in damage.items()
+    ]

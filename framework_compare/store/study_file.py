@@ -1,0 +1,333 @@
+"""A study on disk: one SQLite file in its folder, every planned run in it before the first one starts.
+
+One process writes (a lock on study.lock says which), any number read meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import operator
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+
+from filelock import FileLock, Timeout
+
+from framework_compare import __version__
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
+from framework_compare.store import open_readonly, row_checks, schema
+
+FILE = "study.sqlite"
+LOCK = "study.lock"
+PICTURES = "pictures"
+# Made under this name and renamed when complete, so that a study is there whole or not at all.
+_NEW = FILE + ".new"
+_CUT_SHORT = (_NEW, _NEW + "-journal")
+TO_RUN = ("planned", "interrupted", "running")
+CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "profile": ProfileRow}
+# field of a Run -> its table
+LISTS = {"phases": "phase", "epochs": "epoch", "samples": "sample", "energy": "energy", "profile": "profile"}
+_RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
+
+
+class Store:
+    """An open study; a context manager. Every error of the file becomes a StudyError that names it."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Optional[FileLock]) -> None:
+        self.folder = folder
+        self.path = folder / FILE
+        self._connection = connection
+        self._lock = lock
+        self.damage: Dict[str, Tuple[int, str]] = {}
+
+    @classmethod
+    def create(
+        cls,
+        folder: Union[str, Path],
+        *,
+        settings: Dict[str, Any],
+        machine: Dict[str, Any],
+        cells: Sequence[Cell],
+        repeats: int,
+        prepare: Callable[[Path], None] = lambda folder: None,
+    ) -> "Store":
+        """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
+
+        `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError,
+        with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
+        """
+        folder = Path(folder).absolute()
+        _check_plan(cells, repeats)
+        _check_vacant(folder)
+        with schema.told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder)
+        try:
+            # Again under the lock: another process may have made its study since.
+            _check_vacant(folder)
+            prepare(folder)
+            with schema.told(folder / FILE):
+                _write_new(folder, settings, machine, cells, repeats)
+        finally:
+            lock.release()
+        return cls.open(folder, readonly=False)
+
+    @classmethod
+    def open(cls, folder: Union[str, Path], readonly: bool = True, *, checked: bool = False) -> "Store":
+        """Open a study; for writing it takes the lock, looks for damage, and brings an older schema up to date.
+
+        A reader of an older schema gets a copy that is brought up to date. checked: it looks for damage too.
+        """
+        folder = Path(folder).absolute()
+        path = folder / FILE
+        if not path.is_file():
+            raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
+        with contextlib.ExitStack() as undo:
+            lock = None if readonly else _lock(folder)
+            if lock is not None:
+                undo.callback(lock.release)
+            with schema.told(path):
+                connection = open_readonly.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
+                undo.callback(connection.close)
+                if not readonly:
+                    open_readonly.check_length(connection, path)
+                    schema.prepare(connection, path)
+            undo.pop_all()
+        return cls(folder, connection, lock)
+
+    def plan(self, retry: Sequence[str] = ()) -> List[Tuple[int, Cell, int]]:
+        """(run_id, cell, repeat from 1) of each run still to do or to `retry`, runs of different cells interleaved."""
+        wanted = (*TO_RUN, *retry)
+        marks = ", ".join("?" * len(wanted))
+        _, rows = self.select(
+            "SELECT run_id, repeat, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
+            f" WHERE status IN ({marks}) ORDER BY run_id",
+            wanted,
+        )
+        return [(row[0], self._cell(*row[2:]), row[1]) for row in rows]
+
+    def cells(self) -> List[Tuple[int, Cell]]:
+        """(cell_id, cell) of the whole plan, in its order."""
+        _, rows = self.select("SELECT cell_id, framework, model, dataset, device, config FROM cell ORDER BY cell_id")
+        return [(row[0], self._cell(*row[1:])) for row in rows]
+
+    def repeats(self) -> int:
+        """Runs planned of each cell; 0 for a study without any."""
+        return self.select("SELECT coalesce(max(repeat), 0) FROM run")[1][0][0]
+
+    def extend(self, cell: Cell) -> int:
+        """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
+        values = (cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict()))
+        with self._transaction() as connection:
+            insert = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
+            cell_id = connection.execute(insert, values).lastrowid
+            return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
+
+    def outcomes(self) -> Dict[Cell, List[str]]:
+        """By cell the statuses of its runs, in the order of the plan."""
+        statuses: Dict[Cell, List[str]] = {}
+        query = "SELECT status, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
+        for row in self.select(f"{query} ORDER BY cell_id, repeat")[1]:
+            statuses.setdefault(self._cell(*row[1:]), []).append(row[0])
+        return statuses
+
+    def begin(self, run_id: int) -> None:
+        """Mark a run as running; what an interrupted attempt left of it is dropped."""
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self._write(run_id, Run(status="running", started_at=now))
+
+    def record(self, run_id: int, run: Run) -> None:
+        """Store what became of a run, whole or not at all; what was there of it is replaced."""
+        allowed = [status for status in STATUSES if status not in ("planned", "running")]
+        if run.status not in allowed:
+            raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
+        self._write(run_id, run)
+
+    def interrupt(self, run_id: int, run: Run) -> None:
+        """Mark a run as interrupted, as `run` says; epochs that were stored of it stay."""
+        values = (run.status, run.reason, run.log_path, run_id)
+        with self._transaction() as connection:
+            connection.execute("UPDATE run SET status = ?, reason = ?, log_path = ? WHERE run_id = ?", values)
+
+    def environment(self, framework: str, document: Dict[str, Any]) -> None:
+        """Store what a framework's environment holds, in place of what was known of it."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
+
+    def left_out(self, table: str, fault: str, rows: int = 1) -> None:
+        """Note that a reader met rows of a table that are not sound, and what is wrong with one of them."""
+        count, first = self.damage.get(table, (0, fault))
+        self.damage[table] = (count + rows, first)
+
+    def keep_figures(self, cell_id: int, version: str, figures: Dict[str, Any]) -> None:
+        """Store what was computed of a cell's runs, until one of them changes."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", (cell_id, version, _json(figures)))
+
+    def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
+        """By cell_id, the figures that were computed in this version; none where they are damaged."""
+        try:
+            rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
+            return {cell_id: self._parsed(document) for cell_id, document in rows}
+        except schema.DamagedStudy:
+            return {}
+
+    def settings(self) -> Dict[str, Any]:
+        """What the study was created with."""
+        rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
+        with self._sound():
+            return row_checks.settings(rows[0][0] if rows else "")
+
+    def machine(self) -> Dict[str, Any]:
+        return {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
+
+    def environments(self) -> Dict[str, Dict[str, Any]]:
+        rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
+        with self._sound():
+            return {framework: row_checks.document(text, dict, "environment") for framework, text in rows}
+
+    def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
+        """Column names and rows of a query."""
+        with schema.told(self.path):
+            cursor = self._connection.execute(query, values)
+            return [column[0] for column in cursor.description], cursor.fetchall()
+
+    def close(self) -> None:
+        """Close the file; a writer leaves it a single file that can be read from a read-only place."""
+        if self._lock is not None and self._lock.is_locked:
+            # A reader at work keeps it in WAL mode, which is as good; nobody is waited for.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _parsed(self, document: str) -> Any:
+        with self._sound():
+            return row_checks.document(document, object, "document")
+
+    @contextlib.contextmanager
+    def _sound(self) -> Iterator[None]:
+        try:
+            yield
+        except row_checks.Unsound as error:
+            raise schema.damaged(self.path, error) from None
+
+    def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:
+        try:
+            with self._sound():
+                fields = row_checks.config(config)
+            return Cell(framework, model, dataset, device, TrainConfig.from_dict(fields))
+        except TypeError as error:
+            raise StudyError(f"{self.path} was planned by another framework_compare: {error}") from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with schema.told(self.path), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+    def _write(self, run_id: int, run: Run) -> None:
+        assignments = ", ".join(f"{name} = ?" for name in _RUN_FIELDS)
+        values = [_column(getattr(run, name)) for name in _RUN_FIELDS]
+        with self._transaction() as connection:
+            cursor = connection.execute(f"UPDATE run SET {assignments} WHERE run_id = ?", (*values, run_id))
+            if cursor.rowcount != 1:
+                raise StudyError(f"{self.path} has no run {run_id}")
+            stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
+            connection.execute(stale, (run_id,))
+            for field, table in LISTS.items():
+                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+                insert(connection, table, run_id, getattr(run, field))
+
+
+def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
+    """Add records to a table of CHILDREN; the transaction is the caller's."""
+    names = [field.name for field in dataclasses.fields(CHILDREN[table])]
+    fields = operator.attrgetter(*names)
+    marks = ", ".join("?" * (len(names) + 1))
+    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
+    connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def _column(value: Any) -> Any:
+    """A field of a Run as SQLite takes it; text of a worker may hold halves of surrogate pairs, which it does not."""
+    if isinstance(value, (dict, list, tuple)):
+        return _json(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
+    if repeats < 1:
+        raise UsageError(f"repeats is {repeats!r}; allowed: a whole number of at least 1")
+    seen = set()
+    for cell in cells:
+        if cell in seen:
+            raise UsageError(f"cell {cell.label} on {cell.dataset} is planned twice with the same settings")
+        seen.add(cell)
+
+
+def _check_vacant(folder: Path) -> None:
+    with schema.told(folder):
+        found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
+        if (folder / LOCK).exists() and found == [PICTURES]:  # a creation cut short
+            found = []
+    if FILE in found:
+        raise StudyError(f"{folder} already holds a study; resume it or name another folder")
+    if found:
+        raise StudyError(f"{folder} holds {found[0]!r} and no study; name an empty folder or one that is not there yet")
+
+
+def _write_new(
+    folder: Path, settings: Dict[str, Any], machine: Dict[str, Any], cells: Sequence[Cell], repeats: int
+) -> None:
+    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    meta = {"settings": _json(settings), "created_at": created, "created_by": __version__}
+    planned = [
+        (n, c.framework, c.model, c.dataset, c.device, _json(c.config.to_dict())) for n, c in enumerate(cells, 1)
+    ]
+    runs = [(row[0], repeat) for repeat in range(1, repeats + 1) for row in planned]
+    for name in _CUT_SHORT:
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.closing(schema.connect(folder / _NEW, "rwc")) as connection:
+        schema.migrate(connection, 0)
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, _json(v)) for k, v in machine.items()])
+        connection.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", planned)
+        connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
+        connection.commit()
+    os.replace(folder / _NEW, folder / FILE)
+
+
+def _lock(folder: Path) -> FileLock:
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"another process is writing the study in {folder}; wait for it, or open it for reading"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        remedy = "name a place that can be written"
+        if (folder / FILE).exists():
+            remedy = "copy the folder to a place that can be written; `show` and `export` read the study where it is"
+        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
+    return lock

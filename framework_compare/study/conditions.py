@@ -1,0 +1,50 @@
+"""How a study is run: interpreters, package indexes, limits, sampling; none of it affects the measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Dict, Mapping, Optional
+
+from framework_compare.environments.installers import check_name as check_installer
+from framework_compare.errors import UsageError
+from framework_compare.launch.limits import Limits
+from framework_compare.registry import framework as find_framework
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Options that do not affect the measurements."""
+
+    python: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> interpreter of the user's own
+    index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> extra package index
+    installer: str = "pip"
+    limits: Limits = Limits()
+    hz: float = 10.0
+    verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
+    profile: bool = False  # some more steps after the epochs, under the framework's own profiler
+
+
+def run_options(
+    python: Optional[Mapping[str, str]],
+    index: Optional[Mapping[str, str]],
+    installer: str,
+    limits: Limits,
+    hz: float,
+) -> RunOptions:
+    """RunOptions of what a user gives; UsageError says what is allowed."""
+    check_installer(installer)
+    if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
+        raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
+    interpreters = _by_framework("python", python, "an interpreter")
+    for name, path in interpreters.items():
+        if shutil.which(path) is None and not Path(path).expanduser().exists():
+            raise UsageError(f"python of {name} is {path!r}, which is not there; allowed: an interpreter or its folder")
+    return RunOptions(interpreters, _by_framework("index", index, "a URL"), installer, limits, hz)
+
+
+def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
+    return {find_framework(name).name: str(value) for name, value in (given or {}).items()}

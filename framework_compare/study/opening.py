@@ -1,0 +1,116 @@
+"""Where a study is kept and what is stored with it: folders, settings, made now or opened again."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+from framework_compare import __version__
+from framework_compare.errors import UsageError
+from framework_compare.paths import cache_dir
+from framework_compare.plan.planning import Plan
+from framework_compare.records import oversize
+from framework_compare.samplers import host
+from framework_compare.store.study_file import FILE, Store
+from framework_compare.study.conditions import RunOptions
+from framework_compare.study.picture_lists import checksum, write_pictures
+from framework_compare.study.progress import Watcher
+from framework_compare.study.resumption import check_same_machine, check_same_plan
+from framework_compare.study.strategies import Strategy
+
+
+def open_or_create(folder: Path, plan: Plan, options: RunOptions, strategy: Strategy, repeats: int = 1) -> Store:
+    """The study in a folder, open for writing: made now, or planned the same and begun on this same machine."""
+    settings = {**describe(plan, options), "strategy": strategy.to_dict()}
+    if not (folder / FILE).exists():
+        return Store.create(
+            folder,
+            settings=settings,
+            machine=host.describe(),
+            cells=strategy.first(plan.cells),
+            repeats=repeats,
+            prepare=lambda made: write_pictures(made, plan),
+        )
+    store = Store.open(folder, readonly=False)
+    try:
+        check_same_plan(store, plan.cells, repeats, settings)
+        check_same_machine(store, host.describe())
+        write_pictures(store.folder, plan)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def check_folder(name: str, folder: Any) -> Path:
+    """A folder that a user names, there or not; UsageError for what is no path."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
+    return Path(folder)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """UsageError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: True or False")
+    return value
+
+
+def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
+    """Say what was read, and everything about it that a user may not expect."""
+    for name, index in plan.datasets.items():
+        classes = ", ".join(
+            f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
+        )
+        watcher.say(f"{name}: {len(index.pictures)} pictures ({classes})")
+        for folder, label in index.found_aliases.items():
+            watcher.say(f"{name}: folder {folder!r} is read as class {label!r}")
+        for path, reason in index.skipped:
+            watcher.say(f"{name}: skipped {path!r}: {reason}")
+        sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
+        for remark in filter(None, (oversize(size, len(index.pictures), name) for size in sizes)):
+            watcher.say(remark)
+        for folder in index.ignored_folders:
+            watcher.say(f"{name}: folder {folder!r} is not among the classes asked for and is left out")
+
+
+def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
+    """The settings that are stored with a study."""
+    return {
+        "framework_compare": __version__,
+        "datasets": {
+            name: {
+                "pictures": len(index.pictures),
+                "skipped": len(index.skipped),
+                "skipped_pictures": [list(pair) for pair in index.skipped],
+                "classes": list(index.pictures.classes),
+                "class_aliases": dict(index.found_aliases),
+                "checksum": checksum(index.pictures),
+            }
+            for name, index in plan.datasets.items()
+        },
+        "sampling_hz": options.hz,
+        "profile": options.profile,
+        "verify": options.verify,
+        "limits": options.limits.to_dict(),
+        "python": dict(options.python),
+        "installer": options.installer,
+    }
+
+
+def new_study_folder() -> Path:
+    """A folder in the cache that is not there yet, named by the time."""
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    folder = studies_dir() / stamp
+    number = 2
+    while folder.exists():
+        folder = studies_dir() / f"{stamp}-{number}"
+        number += 1
+    return folder
+
+
+def studies_dir() -> Path:
+    """Where studies go that were not given a folder."""
+    return cache_dir() / "studies"

@@ -1,0 +1,78 @@
+"""What the cells of a study run in: each framework's environment on each device, or why there is none."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Union
+
+from framework_compare.environments import managed, support
+from framework_compare.environments.managed import Environment
+from framework_compare.records import Cell, Run
+from framework_compare.store.study_file import Store
+from framework_compare.study.conditions import RunOptions
+from framework_compare.study.resumption import check_same_environment
+
+
+class Readiness:
+    """Environments of one study, made when first asked for; what a cell cannot run in is the Run it ends as."""
+
+    def __init__(self, store: Store, options: RunOptions, say: Callable[[str], None]) -> None:
+        self._store = store
+        self._options = options
+        self._say = say
+        self._by_device: Dict[Tuple[str, str], Union[Environment, Run]] = {}  # by framework and device
+        self._made: Dict[str, Union[Environment, Run]] = {}  # by the environment's label
+
+    def of(self, cell: Cell) -> Union[Environment, Run]:
+        key = (cell.framework, cell.device)
+        if key not in self._by_device:
+            self._by_device[key] = self._find(*key)
+        return self._by_device[key]
+
+    def by_device(self, cells: Iterable[Cell]) -> Dict[str, Tuple[List[Cell], Mapping[str, Any]]]:
+        """Of each device its cells, and by framework the environment there or what a cell ends as without one."""
+        sorted_out: Dict[str, Tuple[List[Cell], Dict[str, Any]]] = {}
+        for cell in cells:
+            listed, ready = sorted_out.setdefault(cell.device, ([], {}))
+            listed.append(cell)
+            ready[cell.framework] = self.of(cell)
+        return dict(sorted_out)
+
+    def _find(self, framework: str, device: str) -> Union[Environment, Run]:
+        label = managed.label(framework, device, self._options.python.get(framework))
+        # Devices of one kind share an environment; a lack is of the device itself.
+        if label not in self._made:
+            environment = self._make(framework, device, label)
+            if isinstance(environment, Run) and environment.status == "unsupported":
+                return environment
+            self._made[label] = environment
+        return self._made[label]
+
+    def _make(self, framework: str, device: str, label: str) -> Union[Environment, Run]:
+        options = self._options
+        environment = support.ready(
+            framework,
+            device,
+            python=options.python.get(framework),
+            installer=options.installer,
+            index=options.index.get(framework),
+            say=self._say,
+        )
+        if isinstance(environment, Run):
+            if environment.status == "not-installed":
+                self._say(environment.reason)
+            return environment
+        document = _describe(environment)
+        check_same_environment(self._store, framework, document, label=label)
+        self._store.environment(label, document)
+        return environment
+
+
+def _describe(environment: Environment) -> Dict[str, Any]:
+    return {
+        "version": environment.version,
+        "interpreter": environment.interpreter,
+        "managed": environment.managed,
+        "packages": dict(environment.packages),
+        "requirements_checksum": environment.requirements_checksum,
+        "notes": list(environment.notes),
+    }

@@ -1,0 +1,190 @@
+"""Whether a study can be resumed as asked: same cells, pictures, request, machine and framework versions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.records import STATUSES, Cell
+from framework_compare.store.study_file import TO_RUN, Store
+from framework_compare.study import strategies
+
+# A figure of another machine does not belong into the same table.
+SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quota_cores", "memory_limit_bytes")
+# Kernels keep a little of it for themselves, not always the same.
+SAME_MEMORY = 0.02
+# Of a request, beside its cells and pictures: what makes runs of one study unlike. Limits, interpreters and installers
+# may be others from one resume to the next.
+REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn"}
+FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
+MAX_SHOWN = 5
+
+
+def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
+    """Statuses to run again, one or several; UnknownNameError for one that no run ends with."""
+    if not isinstance(statuses, Iterable):
+        raise UsageError(f"retry is {statuses!r}; allowed: statuses, such as ['failed', 'timed-out']")
+    statuses = (statuses,) if isinstance(statuses, str) else tuple(statuses)
+    for status in statuses:
+        if status not in FINISHED:
+            raise UnknownNameError("status", status, FINISHED)
+    return statuses
+
+
+def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:
+    """StudyError that shows what differs between a study and what is asked of it now."""
+    strategy = strategies.of_settings(store.settings(), store.path)
+    changes = _different_strategy(strategy, settings["strategy"])
+    if changes is None:
+        raise StudyError(f"{store.folder} holds {_KINDS[strategy.name]}; name another folder")
+    planned = strategy.cells if isinstance(strategy, strategies.Growth) else [cell for _, cell in store.cells()]
+    changes += _different_settings(planned, cells)
+    if isinstance(strategy, strategies.Product) and store.repeats() != repeats:
+        changes.append(f"repeats: {store.repeats()} in the study, {repeats} now")
+    changes += _different_request(store.settings(), settings)
+    if strategy.limits_decide:
+        changes += different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
+    if not changes and set(planned) != set(cells):
+        added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
+        changes.append(f"cells: {added} asked for are not in the study, {gone} of the study are not asked for")
+    _refuse(store, changes, "name another folder, or resume the study with what it was planned with")
+
+
+def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
+    """StudyError where a study whose limits decide about its cells would go on with others."""
+    if strategies.of_settings(store.settings(), store.path).limits_decide:
+        changes = different_limits(store.settings().get("limits") or {}, limits)
+        _refuse(store, changes, "resume it without naming limits")
+
+
+_KINDS = {"product": "a study that is no stability sweep", "growth": "a stability sweep"}
+
+
+def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> Optional[List[str]]:
+    """What differs between two strategies of one name, cells apart; None where the names differ."""
+    known = before.to_dict()
+    if known["name"] != now["name"]:
+        return None
+    return [
+        f"{name}: {_shown(known[name])} in the study, {_shown(now[name])} now"
+        for name in known
+        if name != "first_cells" and known[name] != now[name]
+    ]
+
+
+def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """What differs of pictures and of REQUEST; a study of an earlier version may not say what it had of that."""
+    return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
+        f"{name}: {before[name]} in the study, {now.get(name, default)} now"
+        for name, default in REQUEST.items()
+        if name in before and before[name] != now.get(name, default)
+    ]
+
+
+def different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """A sentence for each limit that is not the same."""
+    return [
+        f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
+        f"{now.get(name, 'none')} now"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[str]:
+    before, now = map(_values, (planned, asked))
+    return [
+        f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
+        for name in before
+        if set(before[name]) != set(now[name])
+    ]
+
+
+def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
+    """Of each setting the values that occur, in order."""
+    names = ["framework", "model", "dataset", "device"]
+    values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}
+    for field in dataclasses.fields(cells[0].config) if cells else ():
+        values.setdefault(field.name, list(dict.fromkeys(getattr(cell.config, field.name) for cell in cells)))
+    return values
+
+
+def _shown(values: Any) -> str:
+    if not isinstance(values, (list, tuple)):
+        return str(values)
+    more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
+    return ", ".join(map(str, values[:MAX_SHOWN])) + more
+
+
+def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """Data sets of one name whose pictures are not the same ones."""
+    return [
+        f"pictures of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
+        + ("" if before[name].get("pictures") != now[name].get("pictures") else ", but not the same files")
+        for name in before
+        if name in now and any(before[name].get(k) != now[name].get(k) for k in ("pictures", "classes", "checksum"))
+    ]
+
+
+def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
+    """StudyError where what is measured now would be of another machine than what was."""
+    before = store.machine()
+    gpus = ("gpus",) if any(cell.device.startswith("cuda") for _, cell in store.cells()) else ()
+    found = [
+        f"{name}: {_words(before[name])} in the study, {_words(machine.get(name))} now"
+        for name in (*SAME_MACHINE, "memory_bytes", *gpus)
+        if name in before and not _same(name, before[name], machine.get(name))
+    ]
+    _refuse(store, found, "the figures of one study are of one machine: name another folder")
+
+
+def _same(name: str, before: Any, now: Any) -> bool:
+    if name == "memory_bytes" and isinstance(before, int) and isinstance(now, int):
+        return abs(before - now) <= SAME_MEMORY * before
+    return bool(_models(before) == _models(now)) if name == "gpus" else bool(before == now)
+
+
+def _models(gpus: Any) -> Any:
+    """Of GPUs what they are; their driver may be another."""
+    return gpus.get("devices") if isinstance(gpus, Mapping) else gpus
+
+
+def _words(value: Any) -> str:
+    """A fact as a message shows it: of GPUs their names."""
+    devices = _models(value) if isinstance(value, Mapping) else value
+    if isinstance(devices, list):
+        return ", ".join(str(device.get("name")) if isinstance(device, Mapping) else str(device) for device in devices)
+    return "none" if devices is None else str(devices)
+
+
+def check_same_environment(store: Store, framework: str, now: Mapping[str, Any], *, label: str = "") -> None:
+    """StudyError where a framework with finished runs has other packages now than they ran with.
+
+    label: the environment's name in the study, where it is not the framework's: "torch (cuda)".
+    """
+    before = store.environments().get(label or framework)
+    # one that serves GPUs only has no word in runs on others, nor they in it
+    devices = "device LIKE 'cuda%'" if label.endswith(" (cuda)") else "TRUE"
+    finished = f"SELECT count(*) FROM run JOIN cell USING (cell_id) WHERE framework = ? AND status = 'ok' AND {devices}"
+    if before is None or not store.select(finished, (framework,))[1][0][0]:
+        return
+    packages = {**_named(before, framework)}, {**_named(now, framework)}
+    names = sorted(set(packages[0]) | set(packages[1]))
+    found = [
+        f"{name}: {packages[0].get(name, 'none')} in the study, {packages[1].get(name, 'none')} now"
+        for name in names
+        if packages[0].get(name) != packages[1].get(name)
+    ]
+    _refuse(store, found, f"restore the environment of {label or framework}, or name another folder")
+
+
+def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
+    packages = dict(document.get("packages") or {})
+    return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
+
+
+def _refuse(store: Store, found: Sequence[str], remedy: str) -> None:
+    if found:
+        more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+        raise StudyError(f"{store.folder} cannot be resumed: {'; '.join(found[:MAX_SHOWN])}{more}; {remedy}")

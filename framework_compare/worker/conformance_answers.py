@@ -1,0 +1,237 @@
+"""Answers the conformance suite's questions in a worker: how a Trainer behaves, beyond what its network computes.
+
+A job of kind "conformance" is answered as the parity probe answers its own: facts go to `answers.json`, the judgement
+is the suite's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.errors import Unsupported
+from framework_compare.events import EventWriter
+from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.worker import processes
+from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.runner import Source, open_source, read_pictures, shared_pipeline
+from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
+
+Arrays = Mapping[str, np.ndarray]
+RELEASE_S = 5.0  # that processes have to end after `release`
+
+
+class Examination(Probe):
+    """A probe that also asks how the trainer behaves."""
+
+    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
+        super().__init__(job, config, trainer, events)
+        self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
+        self.questions.update(
+            {
+                "interface": self.interface,
+                "arrays": self.arrays,
+                "copies": self.copies,
+                "repeat": self.repeat,
+                "rebuild": self.rebuild,
+                "source": self.source,
+                "threads": self.threads,
+                "release": self.release,
+            }
+        )
+
+    def run(self) -> None:
+        """The methods first, as a trainer that lacks one may not start; then as the probe does."""
+        self.questions["methods"] = self.methods
+        self._answer({"ask": "methods"})
+        with self.phase("import"):
+            self.trainer = self.trainer_class(self.config)
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(str(reason))
+        with self.phase("verify"):
+            self._answer_all()
+
+    def methods(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """What is wrong with each method that cannot be called as the protocol has it."""
+        faults = {name: fault(self.trainer_class, name) for name in METHODS}
+        return {name: words for name, words in faults.items() if words}
+
+    def interface(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        trainer = self.trainer
+        variables = self.trainer_class.environment(self.config)
+        return {
+            "name": value_of(getattr(trainer, "name", None)),
+            "layout": value_of(getattr(trainer, "layout", None)),
+            "version": value_of(trainer.version()),
+            "unsupported": value_of(trainer.unsupported()),
+            "settings": value_of(trainer.settings()),
+            "environment": value_of(variables),
+            "not text": [str(name) for name, value in dict(variables).items() if not isinstance(value, str)],
+        }
+
+    def arrays(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Shapes and types of all that comes out of the trainer; whether a batch is read back as it was adopted."""
+        trainer, (batch, images, labels) = self.trainer, self._batch_and_arrays(task)
+        back = trainer.read_batch(batch)
+        read = {
+            "images": {**array_of(back[0]), "exact": bool(np.array_equal(back[0], images))},
+            "labels": {**array_of(back[1]), "exact": bool(np.array_equal(back[1], labels))},
+        }
+        losses = trainer.read_losses([trainer.train_step(batch), trainer.train_step(batch)])
+        one, other = trainer.host_array((2, 3, 4, 5)), trainer.host_array((2, 3, 4, 5))
+        return {
+            "host_array": {**array_of(one), "shared": bool(np.shares_memory(one, other))},
+            "batch": {"type": type(batch).__name__, "size": value_of(getattr(batch, "size", None))},
+            **read,
+            "evaluation": array_of(trainer.forward(batch)),
+            "training": array_of(trainer.forward(batch, training=True)),
+            "gradients": {name: array_of(array) for name, array in trainer.gradients(batch).items()},
+            "weights": {name: array_of(array) for name, array in trainer.weights().items()},
+            "losses": {"type": type(losses).__name__, "items": [type(loss).__name__ for loss in losses]},
+        }
+
+    def copies(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Names of arrays that are memory of the trainer's own: of those given to it, and of those it gave."""
+        trainer, (batch, *_) = self.trainer, self._batch_and_arrays(task)
+        given = {name: array.copy() for name, array in self.held.items()}
+        trainer.load_weights(given)
+        taken = trainer.weights()
+        held = {name: array.copy() for name, array in taken.items()}
+        trainer.read_losses([trainer.train_step(batch)])
+        trainer.synchronize()
+        return {"given": _changed(given, self.held), "taken": _changed(taken, held)}
+
+    def repeat(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """The same steps twice, the weights loaded before each: losses, and how far apart the arrays end."""
+        first, once = self._steps(task)
+        again, twice = self._steps(task)
+        return {"losses": [first, again], "apart": _apart(once, twice, self.held)}
+
+    def rebuild(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Another network in the place of the trained one: its arrays; then the first one again, and the same steps."""
+        graph, held = self.graph, self.held
+        self.trainer.build(graph)
+        first, once = self._steps(task)
+        self.build(task["other"])
+        shapes = {name: list(array.shape) for name, array in self.trainer.weights().items()}
+        self.graph, self.held = graph, held
+        self.trainer.build(graph)
+        again, twice = self._steps(task)
+        return {"shapes": shapes, "losses": [first, again], "apart": _apart(once, twice, self.held)}
+
+    def _steps(self, task: Dict[str, Any]) -> Tuple[List[float], Dict[str, np.ndarray]]:
+        self.trainer.load_weights(self.held)
+        losses = [self.trainer.read_losses([self.trainer.train_step(batch)])[0] for batch in self._batches(task)]
+        self.trainer.synchronize()
+        return losses, self.trainer.weights()
+
+    def source(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Two epochs of a pipeline, trained on: their labels and batch sizes; kinds of arrays; what was changed."""
+        pictures = read_pictures(task["pictures"])
+        config = dataclasses.replace(self.config, pipeline=task["pipeline"])
+        self._before = processes.others()
+        with contextlib.closing(open_source(self.trainer, pictures, config)) as source:
+            epochs = [self._train_on(source, number) for number in (1, 2)]
+        batches = [found for epoch in epochs for found in epoch]
+        answer = {
+            "labels": [[int(label) for _, labels, _ in epoch for label in labels] for epoch in epochs],
+            "sizes": [[size for _, _, size in epoch] for epoch in epochs],
+            "images": [array_of(images) for images, _, _ in batches],
+            "label arrays": [array_of(labels) for _, labels, _ in batches],
+        }
+        if task["pipeline"] == "shared":
+            answer["exact"] = self._is_shared(pictures, epochs[0])
+        if task["pipeline"] == "memory":
+            answer["unlike"] = [i for i, found in enumerate(batches) if not _same(found, _first_like(found, batches))]
+        return answer
+
+    def _train_on(self, source: Source, number: int) -> List[Tuple[np.ndarray, np.ndarray, int]]:
+        """Batches read after the step on them, as a step may not change them."""
+        found = []
+        for batch in source.epoch(number):
+            self.trainer.read_losses([self.trainer.train_step(batch)])
+            self._note_loaders()
+            found.append((*map(np.array, self.trainer.read_batch(batch)), int(batch.size)))
+        return found
+
+    def _is_shared(self, pictures: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:
+        with shared_pipeline(self.trainer, pictures, self.config) as pipeline:
+            wanted = [(images.copy(), labels.copy()) for images, labels in pipeline.epoch(1)]
+        return len(wanted) == len(epoch) and all(_same(ours, theirs) for ours, theirs in zip(wanted, epoch))
+
+    def threads(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """CPU time of each thread during steps on one batch; no loader is open then, so all of them compute."""
+        batch = self._batches(task)[0]
+        self._step_for(batch, task["seconds"] / 4)
+        before, start = processes.thread_times(), time.monotonic_ns()
+        steps = self._step_for(batch, task["seconds"])
+        wall_ns, after = time.monotonic_ns() - start, processes.thread_times()
+        return {"wall_ns": wall_ns, "steps": steps, "threads": processes.gained(before, after)}
+
+    def _step_for(self, batch: Batch, seconds: float) -> int:
+        end, steps = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            self.trainer.read_losses([self.trainer.train_step(batch)])
+            steps += 1
+        self.trainer.synchronize()
+        return steps
+
+    def _note_loaders(self) -> None:
+        self.loaders.update({pid: words for pid, words in processes.others().items() if pid not in self._before})
+
+    def release(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Processes that native pipelines started, and those that are there after `release`."""
+        self._before = processes.others()
+        self._train_an_epoch(task)
+        self.trainer.release()
+        end = time.monotonic() + RELEASE_S
+        while processes.others() and time.monotonic() < end:
+            time.sleep(0.05)
+        left = processes.others()
+        return {
+            "loaders": list(self.loaders.values()),
+            "left of loaders": [words for pid, words in left.items() if pid in self.loaders],
+            "left": [words for pid, words in left.items() if pid not in self.loaders],
+        }
+
+    def _train_an_epoch(self, task: Dict[str, Any]) -> None:
+        """As in the runner, nothing but the trainer holds the pipeline when this returns."""
+        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        for batch in self.trainer.epoch(pipeline, 1):
+            self.trainer.read_losses([self.trainer.train_step(batch)])
+            self._note_loaders()
+
+    def _batch_and_arrays(self, task: Dict[str, Any]) -> Tuple[Batch, np.ndarray, np.ndarray]:
+        held = np.load(task["batches"])
+        images = held["images0"]
+        if self.trainer.layout == "NHWC":
+            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        return self.trainer.adopt(images.copy(), held["labels0"]), images, held["labels0"]
+
+
+def _changed(found: Arrays, held: Arrays) -> List[str]:
+    return [name for name, array in held.items() if not np.array_equal(found[name], array)]
+
+
+def _apart(once: Arrays, twice: Arrays, start: Arrays) -> List[Any]:
+    """[name, share] of the array that ends furthest from where it ended before, in units of how far it had moved."""
+    shares = {}
+    for name, array in once.items():
+        fits = name in start and start[name].shape == array.shape  # if not, level 0 of the ladder says so
+        moved = float(np.linalg.norm(array - start[name] if fits else array))
+        shares[name] = float(np.linalg.norm(twice[name] - array)) / (moved or 1.0)
+    name = max(shares, key=lambda key: shares[key])
+    return [name, shares[name]]
+
+
+def _same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return bool(np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))
+
+
+def _first_like(found: Sequence[Any], batches: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    return next(batch for batch in batches if batch[2] == found[2])

@@ -1,0 +1,103 @@
+"""The worker's entry: `python run_worker.py JOB DESCRIPTOR`. Reads a job, trains, tells how it went, exits.
+
+Runs inside a framework's environment: the standard library, numpy, Pillow, the JPEG library and the framework.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any, Dict, List
+
+from framework_compare.errors import FrameworkCompareError, Unsupported
+from framework_compare.events import VERSION, EventWriter
+from framework_compare.protocol import TrainConfig
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: List[str]) -> int:
+    """Run the job in file `arguments[0]`, events on descriptor `arguments[1]`; exit code 0 once the outcome is sent."""
+    path, descriptor = arguments[0], int(arguments[1])
+    os.set_inheritable(descriptor, False)
+    faulthandler.enable()
+    _die_with_parent()
+    events = EventWriter(descriptor)
+    events.send("hello", version=VERSION, pid=os.getpid(), python=sys.version.split()[0])
+    with open(path, encoding="utf-8") as file:
+        job = json.load(file)
+    _report(job, events)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A framework's own threads and exit handlers can hang or crash after the last measurement; it is in the pipe.
+    os._exit(0)
+
+
+def _report(job: Dict[str, Any], events: EventWriter) -> None:
+    try:
+        _train(job, events)
+        events.send("outcome", status="ok", reason="")
+    except Unsupported as error:
+        events.send("outcome", status="unsupported", reason=str(error))
+    except MemoryError as error:
+        _send_failure(events, "out-of-memory", f"MemoryError: {error}")
+    except FrameworkCompareError as error:  # our own: its words are a sentence by themselves
+        _send_failure(events, getattr(error, "status", "failed"), str(error))
+    except Exception as error:  # the boundary: whatever a framework raises becomes the cell's status
+        _send_failure(events, "failed", f"{type(error).__name__}: {error}")
+
+
+def _send_failure(events: EventWriter, status: str, reason: str) -> None:
+    traceback.print_exc()
+    events.send("outcome", status=status, reason=reason, traceback=traceback.format_exc()[-8000:])
+
+
+def _train(job: Dict[str, Any], events: EventWriter) -> None:
+    config = TrainConfig.from_dict(job["config"])
+    _import_numpy()  # before the adapter, which imports it too
+    trainer_class = _load_trainer(job["trainer"])
+    os.environ.update(trainer_class.environment(config))
+    if job.get("kind") == "verify":
+        from framework_compare.worker.parity_answers import Probe
+
+        Probe(job, config, trainer_class, events).run()
+        return
+    if job.get("kind") == "conformance":
+        from framework_compare.worker.conformance_answers import Examination
+
+        Examination(job, config, trainer_class, events).run()
+        return
+    from framework_compare.worker.runner import Runner
+
+    Runner(job, config, trainer_class, events).run()
+
+
+def _load_trainer(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _import_numpy() -> None:
+    """Import numpy with a BLAS of one thread: ours never multiplies, and its idle pool would be counted."""
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    importlib.import_module("numpy")
+    if before is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    else:
+        os.environ["OPENBLAS_NUM_THREADS"] = before
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the parent is killed; where it cannot, the closed pipe ends it."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,215 @@
+"""Answers the parity ladder's questions in a worker: asks the Trainer, writes arrays, judges nothing.
+
+A job of kind "verify" holds `tasks`, done in order: {"ask": one of QUESTIONS, "name": of the answer, ...}. Small
+answers go to `answers.json` in the run's folder, arrays to `<name>.npz` beside it. A question that raises is
+answered by its error, and the next one is asked; after a build that failed, none until the next build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import traceback
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import numpy as np
+
+from framework_compare.errors import Unsupported
+from framework_compare.events import EventWriter
+from framework_compare.graph import Graph, weight_views
+from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.worker.runner import read_pictures, shared_pipeline
+
+ANSWERS = "answers.json"
+QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "train", "shared", "native")
+Question = Callable[[Dict[str, Any]], Dict[str, Any]]
+
+
+class Probe:
+    """One worker's run through its tasks."""
+
+    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
+        self.tasks: List[Dict[str, Any]] = job["tasks"]
+        self.config = config
+        self.events = events
+        self.trainer_class = trainer
+        self.answers: Dict[str, Any] = {}
+        self.questions: Dict[str, Question] = {name: getattr(self, name) for name in QUESTIONS}
+
+    def run(self) -> None:
+        """Import the framework, then answer; Unsupported where it cannot run such a cell."""
+        with self.phase("import"):
+            self.trainer = self.trainer_class(self.config)
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(reason)
+        self.events.send("framework", version=self.trainer.version(), settings=self.trainer.settings())
+        with self.phase("verify"):
+            self._answer_all()
+        with self.phase("release"):
+            self.trainer.release()
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.events.send("phase", name=name, edge="start")
+        yield
+        self.events.send("phase", name=name, edge="end")
+
+    def _answer_all(self) -> None:
+        built = True
+        for number, task in enumerate(self.tasks, start=1):
+            if task["ask"] == "build":
+                built = True
+            if built:
+                answer = self._answer(task)
+                built = task["ask"] != "build" or "error" not in answer
+            self.events.send("progress", epoch=number, steps=len(self.tasks))
+
+    def _answer(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        try:
+            answer = self.questions[task["ask"]](task)
+        except Exception as error:  # whatever a framework raises is the answer
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        self.answers[task.get("name", task["ask"])] = answer
+        with open(ANSWERS, "w", encoding="utf-8") as file:  # a crash in the next one leaves what is known
+            json.dump(self.answers, file)
+        return answer
+
+    def build(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Make the network of task["graph"] and load its weights."""
+        self.graph = Graph.from_dict(task["graph"])
+        self.held = weight_views(self.graph, np.load(task["weights"], mmap_mode="r"))
+        self.trainer.build(self.graph)
+        self.trainer.load_weights(self.held)
+        return {}
+
+    def weights(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Shapes of all arrays by name, and the names of those that did not come back bit for bit."""
+        found = self.trainer.weights()
+        common = [name for name in found if name in self.held and found[name].shape == self.held[name].shape]
+        changed = [name for name in common if not np.array_equal(found[name], self.held[name])]
+        return {"shapes": {name: list(array.shape) for name, array in found.items()}, "changed": changed}
+
+    def forward(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Logits of batch 0, `times` over; a training pass may move the running statistics, so they are put back."""
+        batch = self._batches(task)[0]
+        passes = [self.trainer.forward(batch, training=task["training"]) for _ in range(task.get("times", 1))]
+        self.trainer.load_weights(self.held)
+        return _save(task, values=np.stack(passes))
+
+    def gradients(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        found = self.trainer.gradients(self._batches(task)[0])
+        self.trainer.load_weights(self.held)
+        return _save(task, **found)
+
+    def steps(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """One training step a batch from the weights loaded; losses, and all arrays after the last."""
+        losses = [self.trainer.read_losses([self.trainer.train_step(b)])[0] for b in self._batches(task)]
+        self.trainer.synchronize()
+        _save(task, **self.trainer.weights())
+        return {"losses": losses}
+
+    def again(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """All arrays after one step on batch 0 from the weights, loaded once more into what has been trained."""
+        self.trainer.load_weights(self.held)
+        self.trainer.train_step(self._batches(task)[0])
+        self.trainer.synchronize()
+        return _save(task, **self.trainer.weights())
+
+    def train(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Train on held batches (task["order"]: their numbers) or, as a cell does, on all epochs of a pipeline.
+
+        Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
+        differs from the weights after they were loaded once more.
+        """
+        losses, held = [], {}
+        sizes: List[int] = []
+        for batch in self._epochs(task):
+            step = len(losses)
+            held[f"images{step}"], held[f"labels{step}"] = map(np.array, self._read(batch))  # copies
+            losses += self.trainer.read_losses([self.trainer.train_step(batch)])
+            self.trainer.synchronize()
+            sizes.append(batch.size)
+            held.update({f"{name}@{step + 1}": np.array(array) for name, array in self.trainer.weights().items()})
+        self.trainer.load_weights(self.held)
+        after = self.trainer.weights()
+        reloaded = [name for name in after if not np.array_equal(after[name], self.held[name])]
+        _save(task, **held)
+        return {"losses": losses, "sizes": sizes, "reloaded": reloaded}
+
+    def _epochs(self, task: Dict[str, Any]) -> Iterator[Batch]:
+        if "batches" in task:
+            held = self._batches(task)
+            yield from (held[number] for number in task.get("order", range(len(held))))
+            return
+        if "shared" in task:
+            with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config) as shared:
+                for number in range(1, self.config.epochs + 1):
+                    # all of an epoch before its first step: read ahead, as a cell's are, but not by chance
+                    yield from [self.trainer.adopt(*batch) for batch in shared.epoch(number)]
+            return
+        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        for number in range(1, self.config.epochs + 1):
+            yield from self.trainer.epoch(pipeline, number)
+
+    def shared(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""
+        losses: List[float] = []
+        checksums: List[int] = []
+        with shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config) as pipeline:
+            for images, labels in _endless(pipeline):
+                checksums.append(self._checksum(images, labels))
+                batch = self.trainer.adopt(images, labels)
+                losses += self.trainer.read_losses([self.trainer.train_step(batch)])
+                if len(losses) == task["steps"]:
+                    return {"losses": losses, "checksums": checksums}
+        raise AssertionError("an endless pipeline ended")
+
+    def native(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """All batches of the native pipeline's first epochs: images (NCHW), labels, and each epoch's batch sizes."""
+        pipeline = self.trainer.open_pipeline(read_pictures(task["pictures"]))
+        sizes, images, labels = [], [], []
+        for number in range(1, task["epochs"] + 1):
+            # copies: a loader may use its memory again
+            batches = [tuple(map(np.array, self._read(batch))) for batch in self.trainer.epoch(pipeline, number)]
+            sizes.append([len(found) for _, found in batches])
+            images += [pixels for pixels, _ in batches]
+            labels += [found for _, found in batches]
+        _save(task, images=np.concatenate(images), labels=np.concatenate(labels))
+        return {"sizes": sizes}
+
+    def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        images, labels = self.trainer.read_batch(batch)
+        if batch.size != len(labels):
+            raise ValueError(f"a batch says it has {batch.size} pictures and holds {len(labels)} labels")
+        return images.transpose(0, 3, 1, 2) if self.trainer.layout == "NHWC" else images, labels
+
+    def _checksum(self, images: np.ndarray, labels: np.ndarray) -> int:
+        """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
+        if self.trainer.layout == "NHWC":
+            images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        return zlib.crc32(labels, zlib.crc32(images))
+
+    def _batches(self, task: Dict[str, Any]) -> List[Batch]:
+        held = np.load(task["batches"])
+        count = len(held.files) // 2
+        return [self._adopt(held[f"images{i}"], held[f"labels{i}"]) for i in range(count)]
+
+    def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        if self.trainer.layout == "NHWC":
+            images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        return self.trainer.adopt(images, labels)
+
+
+def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+    number = 0
+    while True:
+        number += 1
+        yield from pipeline.epoch(number)
+
+
+def _save(task: Dict[str, Any], **arrays: np.ndarray) -> Dict[str, Any]:
+    np.savez(f"{task['name']}.npz", **arrays)
+    return {}

@@ -1,0 +1,282 @@
+"""The runner every adapter shares: phases, warm-up, the epoch loop and its clock. No adapter times itself."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import math
+import time
+from array import array
+from typing import Any, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Type
+
+import numpy as np
+
+from framework_compare.errors import FrameworkCompareError, Unsupported
+from framework_compare.events import EventWriter
+from framework_compare.graph import Graph, weight_views
+from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
+from framework_compare.worker.memory import pss_bytes
+from framework_compare.worker.timed_alone import TimedAlone
+
+# Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
+# (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
+LOSS_LAG = 1
+# Steps a device may be behind the host: enough that it never waits for the host to hand over the next one, and few
+# enough that prefetched batches do not pile up in its memory.
+DEVICE_LOSS_LAG = 8
+PROGRESS_NS = 500_000_000
+
+
+class Diverged(FrameworkCompareError):
+    """The loss is not finite any more."""
+
+    status = "diverged"
+
+
+class Runner:
+    """One run of one cell, from import to release."""
+
+    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Type[Trainer], events: EventWriter) -> None:
+        self.job = job
+        self.config = config
+        self.events = events
+        self.trainer_class = trainer
+        self.graph = Graph.from_dict(job["graph"])
+        self.pictures = read_pictures(job["pictures"])
+        self._alone: Optional[TimedAlone] = None
+
+    def run(self) -> None:
+        """All phases in order; the events say when each began and ended."""
+        with self.phase("import"):
+            self.trainer = self.trainer_class(self.config)
+        self._check_support()
+        self.events.send("framework", version=self.trainer.version(), settings=self.trainer.settings())
+        try:
+            self._train()
+        finally:
+            with self.phase("release"):
+                self.trainer.release()
+
+    def _check_support(self) -> None:
+        reason = self.trainer.unsupported()
+        if reason:
+            raise Unsupported(reason)
+
+    def _train(self) -> None:
+        with self.phase("build"):
+            self.trainer.build(self.graph)
+        with self.phase("load-weights"):
+            self.load_weights()
+        with self.phase("open-data"):
+            source = open_source(self.trainer, self.pictures, self.config)
+        with contextlib.closing(source):
+            self._warm_up(source.held)
+            with self.phase("epochs"):
+                for number in range(1, self.config.epochs + 1):
+                    self.events.send("epoch", **self.run_epoch(source.epoch(number), number))
+            if self.job.get("profile"):
+                self._profile(source.held[0])
+
+    def _profile(self, batch: Batch) -> None:
+        from framework_compare.worker import profiling
+
+        with self.phase("profile"):
+            profiling.profile(self.trainer, batch, self.events)
+
+    def load_weights(self) -> None:
+        flat = np.load(self.job["weights"], mmap_mode="r")
+        self.trainer.load_weights(weight_views(self.graph, flat))
+
+    def _warm_up(self, held: List[Batch]) -> None:
+        """First step and warm-up on a held batch, in both shapes an epoch has, then back to the initial weights."""
+        with self.phase("first-step"):
+            self._steps(held[:1])
+        with self.phase("warm-up"):
+            self._steps(held[1:] + held[:1] * self.config.warmup_steps)
+            if self.config.device != "cpu" and self.trainer.device_times() is None:
+                self._alone = TimedAlone(self.trainer, held, copies=self.config.pipeline != "memory")
+            self.load_weights()
+            self.trainer.synchronize()
+
+    def _steps(self, batches: List[Batch]) -> None:
+        for batch in batches:
+            self.trainer.read_losses([self.trainer.train_step(batch)])
+        self.trainer.synchronize()
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.events.send("phase", name=name, edge="start")
+        yield
+        self.events.send("phase", name=name, edge="end")
+        self.events.send("memory", phase=name, pss_bytes=pss_bytes())
+
+    def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
+        """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
+        trainer, now = self.trainer, time.monotonic_ns
+        losses = LossSum(trainer, LOSS_LAG if self.config.device == "cpu" else DEVICE_LOSS_LAG)
+        waits, ends = array("q"), array("q")
+        trainer.synchronize()
+        trainer.device_times()  # what came before this epoch is not its own
+        start = mark = told = now()
+        for batch in batches:
+            waits.append(now() - mark)
+            losses.add(trainer.train_step(batch), batch.size)
+            mark = now()
+            ends.append(mark)
+            if mark - told > PROGRESS_NS:
+                told = mark
+                self.events.send("progress", epoch=number, steps=len(ends))
+        loss = losses.mean()
+        trainer.synchronize()
+        end = now()
+        if not math.isfinite(loss):
+            raise Diverged(f"the mean loss of epoch {number} is {loss}")
+        event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        device = self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
+        return event if device is None else {**event, **device._asdict()}
+
+
+def _epoch_event(
+    number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: float
+) -> Dict[str, Any]:
+    steps = np.diff(np.array(ends, dtype=np.int64), prepend=start)
+    p05, median, p95 = (int(v) for v in np.percentile(steps, [5, 50, 95]))
+    return {
+        "number": number,
+        "start_ns": start,
+        "end_ns": end,
+        "data_wait_ns": sum(waits),
+        "images": images,
+        "steps": len(ends),
+        "loss": loss,
+        "step_ns": [p05, median, p95],
+    }
+
+
+class LossSum:
+    """Mean loss per picture, read a few steps late so that reading never drains the device."""
+
+    def __init__(self, trainer: Trainer, lag: int) -> None:
+        self.samples = 0
+        self._trainer = trainer
+        self._lag = lag
+        self._total = 0.0
+        self._pending: Deque[Tuple[Any, int]] = collections.deque()
+
+    def add(self, loss: Any, size: int) -> None:
+        self._pending.append((loss, size))
+        if len(self._pending) > self._lag:
+            self._read(1)
+
+    def _read(self, count: int) -> None:
+        taken = [self._pending.popleft() for _ in range(count)]
+        for value, (_, size) in zip(self._trainer.read_losses([loss for loss, _ in taken]), taken):
+            self._total += value * size
+            self.samples += size
+
+    def mean(self) -> float:
+        self._read(len(self._pending))
+        return self._total / self.samples
+
+
+def read_pictures(path: str) -> Pictures:
+    """The list the planner wrote for this data set."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    return Pictures(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
+
+
+class Source(Protocol):
+    """Where batches come from, and one batch held (in both sizes an epoch has) for the first steps."""
+
+    held: List[Batch]
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Batches of one pass over the pictures."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+class NativeSource:
+    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch]) -> None:
+        self.held = held
+        self._trainer = trainer
+        self._pipeline = trainer.open_pipeline(pictures)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return self._trainer.epoch(self._pipeline, number)
+
+    def close(self) -> None:
+        """The trainer's `release` stops its loader workers."""
+
+
+class SharedSource:
+    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch], config: TrainConfig) -> None:
+        self.held = held
+        self._trainer = trainer
+        self._pipeline = shared_pipeline(trainer, pictures, config)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return (self._trainer.adopt(images, labels) for images, labels in self._pipeline.epoch(number))
+
+    def close(self) -> None:
+        self._pipeline.close()
+
+
+class MemorySource:
+    """One batch, on the device, as often as an epoch has steps: computing only."""
+
+    def __init__(self, pictures: Pictures, held: List[Batch], config: TrainConfig) -> None:
+        self.held = held
+        self._full, self._rest = divmod(len(pictures), config.batch_size)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        for _ in range(self._full):
+            yield self.held[0]
+        if self._rest:
+            yield self.held[-1]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def open_source(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> Source:
+    """The input pipeline that the config names, with its held batch decoded."""
+    held = _held_batches(trainer, pictures, config)
+    if config.pipeline == "native":
+        return NativeSource(trainer, pictures, held)
+    if config.pipeline == "shared":
+        return SharedSource(trainer, pictures, held, config)
+    return MemorySource(pictures, held, config)
+
+
+def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> Any:
+    """Our own input pipeline in the layout that the trainer adopts without a copy."""
+    from framework_compare.batches.pictures import SharedPipeline
+
+    return SharedPipeline(
+        pictures,
+        batch_size=config.batch_size,
+        workers=config.loader_workers,
+        processes=config.device != "cpu",
+        allocate=trainer.host_array,
+        **_reading(trainer, config),
+    )
+
+
+def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
+    names = ("image_size", "seed", "flip", "crop")
+    return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
+
+
+def _held_batches(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> List[Batch]:
+    from framework_compare.batches.pictures import memory_batch
+
+    images, labels = memory_batch(pictures, batch_size=config.batch_size, **_reading(trainer, config))
+    sizes = [len(labels)]
+    rest = len(pictures) % config.batch_size
+    if rest and rest != len(labels):
+        sizes.append(rest)
+    return [trainer.adopt(images[:size], labels[:size]) for size in sizes]

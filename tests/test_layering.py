@@ -1,0 +1,192 @@
+"""Who may import whom: one literal of floors, checked over every import, lazy and TYPE_CHECKING ones included."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List, Set, Tuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "framework_compare"
+# From the top down. A module imports its own package and what stands on lower floors, never a neighbour on its own.
+FLOORS: Tuple[Tuple[str, ...], ...] = (
+    ("pytest_plugin",),
+    ("cli",),
+    ("api", "stability_sweep"),
+    ("comparison",),
+    ("report", "study", "conformance"),
+    ("parity",),
+    ("doctor", "results"),
+    ("launch", "plan"),
+    ("environments",),
+    ("adapters",),
+    ("samplers", "store", "worker", "datasets"),
+    ("records", "batches", "models"),
+    ("protocol", "events", "registry"),
+    ("graph", "paths"),
+    ("errors",),
+)
+# What is copied into a worker: it imports nothing else of ours, and of others only what every environment has.
+WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "adapters"}
+WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
+# Which packages may import a library that takes long to load or that not every user has.
+LIBRARIES = {
+    "pandas": {"comparison", "report", "results", "stability_sweep"},
+    "matplotlib": {"report"},
+    "rich": {"cli", "report", "study"},
+    "typer": {"cli"},
+    "pytest": {"conformance", "pytest_plugin"},
+}
+
+
+def modules() -> Dict[str, Path]:
+    """Every product module by its name without the package's own, such as "store.schema"."""
+    folders = {ROOT / PACKAGE: "", **{ROOT / name: f"{name}." for name in ("adapters", "models", "datasets")}}
+    names = {}
+    for folder, prefix in folders.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            names[prefix + ".".join(part for part in parts if part != "__init__")] = path
+    return {name.rstrip("."): path for name, path in names.items()}
+
+
+MODULES = modules()
+FLOOR = {name: number for number, names in enumerate(reversed(FLOORS)) for name in names}
+
+
+def imports(path: Path) -> Iterator[Tuple[str, str, int]]:
+    """Module, name ("" for a whole module) and line of every import, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            yield from ((node.module or "", alias.name, node.lineno) for alias in node.names)
+
+
+def own_imports(path: Path) -> Iterator[Tuple[str, str, int]]:
+    """Imported modules of ours as in MODULES, the name taken from each, and the line."""
+    for module, name, line in imports(path):
+        if module == PACKAGE or module.startswith(PACKAGE + "."):
+            target = module[len(PACKAGE) + 1 :]
+            inner = f"{target}.{name}".lstrip(".")
+            yield (inner, "", line) if inner in MODULES else (target, name, line)
+
+
+def package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if name))
+def test_imports_go_down(module: str) -> None:
+    wrong = []
+    for target, name, line in own_imports(MODULES[module]):
+        if target == "":  # the package itself holds the version and resolves the public names
+            if name != "__version__":
+                wrong.append(f"line {line}: imports {name} from {PACKAGE}; name the module it is in")
+        elif package(target) != package(module) and FLOOR[package(target)] >= FLOOR[package(module)]:
+            wrong.append(f"line {line}: {package(module)} imports {target}, which is not on a lower floor")
+    assert not wrong, f"{module}: " + "; ".join(wrong)
+
+
+def test_every_package_has_a_floor() -> None:
+    assert {package(name) for name in MODULES if name} == set(FLOOR)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    below = {name: {target for target, _, _ in own_imports(path)} & set(MODULES) for name, path in MODULES.items()}
+    assert not circles(below)
+
+
+def circles(below: Dict[str, Set[str]]) -> List[List[str]]:
+    """Groups of modules of which each reaches every other, by what remains once all that end are taken away."""
+    left = {name: set(targets) - {name, ""} for name, targets in below.items() if name}
+    while True:
+        ends = {name for name, targets in left.items() if not targets & set(left)}
+        if not ends:
+            break
+        left = {name: targets for name, targets in left.items() if name not in ends}
+    return [sorted(left)] if left else []
+
+
+def test_circles_of_modules_are_noticed() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [["a", "b", "c"]]
+    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_private_names_stay_in_their_module() -> None:
+    wrong = [
+        f"{module}:{line} takes {name} from {target}"
+        for module, path in MODULES.items()
+        for target, name, line in own_imports(path)
+        if name.startswith("_") and name != "__version__" or package(target).startswith("_")
+    ]
+    assert not wrong
+
+
+def test_private_names_of_other_modules_are_not_reached_through_them() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        aliases = module_aliases(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr.startswith("_")
+                and not node.attr.startswith("__")
+                and isinstance(node.value, ast.Name)
+                and node.value.id in aliases
+            ):
+                wrong.append(f"{module}:{node.lineno} takes {node.attr} of {node.value.id}")
+    assert not wrong
+
+
+def module_aliases(path: Path) -> Set[str]:
+    """Names under which a file has imported modules of ours."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            target = (node.module or "")[len(PACKAGE) + 1 :]
+            for alias in node.names:
+                if f"{target}.{alias.name}".lstrip(".") in MODULES:
+                    names.add(alias.asname or alias.name)
+    return names
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE))
+def test_the_worker_side_imports_nothing_of_the_parent(module: str) -> None:
+    wrong = []
+    for target, _, line in own_imports(MODULES[module]):
+        if target and package(target) not in WORKER_SIDE:
+            wrong.append(f"line {line}: {target}")
+    assert not wrong, f"{module} runs in workers and imports the parent side: {wrong}"
+
+
+@pytest.mark.parametrize(
+    "module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - {"adapters"})
+)
+def test_the_worker_side_depends_on_what_every_environment_has(module: str) -> None:
+    for target, _, line in imports(MODULES[module]):
+        top = target.partition(".")[0]
+        if top != PACKAGE and top not in sys.stdlib_module_names:
+            assert top in WORKER_LIBRARIES, f"{module}:{line} imports {top}"
+
+
+def test_models_are_graphs_only() -> None:
+    for module, path in MODULES.items():
+        if package(module) == "models":
+            assert {package(target) for target, _, _ in own_imports(path)} <= {"graph", "models"}, module
+
+
+@pytest.mark.parametrize("library", sorted(LIBRARIES))
+def test_heavy_libraries_stay_where_they_are_used(library: str) -> None:
+    users = {
+        package(module)
+        for module, path in MODULES.items()
+        for target, _, _ in imports(path)
+        if target.partition(".")[0] == library
+    }
+    assert users <= LIBRARIES[library]

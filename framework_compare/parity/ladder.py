@@ -21,7 +21,7 @@ from framework_compare.parity.result import Level
 from framework_compare.parity.rounding import unit
 
 # Kernels round in other orders and by other algorithms (Winograd, blocked sums) than the oracle's. The table in
-# docs/records/fairness-sensitivity.md has what seeded mistakes come to in units of the yardstick.
+# docs/fairness.md has what honest frameworks and seeded mistakes come to in units of the yardstick.
 TOLERANCE = 10.0
 # A relative error of so much is none of rounding, where a unit is no more than a fifth of it. It matters below float32.
 MOST = 0.75

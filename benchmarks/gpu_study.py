@@ -1,8 +1,8 @@
-"""The GPU record of docs/gpu.md: what proves it, what runs it, and what makes its tables.
+"""The GPU record of docs/records/gpu-h200.md: what proves it, what runs it, and what makes its tables.
 
     python benchmarks/gpu_study.py verify OUT --python torch=PATH --python jax=PATH [--only '*-alexnet-*'] [--gpus 0,1]
     python benchmarks/gpu_study.py run OUT --data PICTURES --python torch=PATH --python jax=PATH --gpus 0,1
-    python benchmarks/gpu_study.py tables OUT docs/h200
+    python benchmarks/gpu_study.py tables OUT docs/records/h200
 
 `verify` climbs the ladder of every cell to come, several at a time: it times nothing. `run` trains them, first those
 whose steps wait for the host, with nothing beside them, then the others, one study at a time on each GPU, with the

@@ -1,4 +1,4 @@
-"""Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/gpu.md shows of it.
+"""Tables of the studies that gpu_study.py ran: one CSV of all cells, and what docs/records/gpu-h200.md shows of it.
 
 A folder that holds earlier records keeps those of their cells that were not run again, and puts the others into
 earlier.csv. `record` names the record that a cell is of, `recorded` tells when its study was made (UTC; neither was kept
@@ -143,14 +143,14 @@ def draw(frame, before, verdicts):
     memory = frame[frame.part.isin(["memory", "eager"])]
     for batch_size in (1, 100):
         chosen = memory[memory.batch_size == batch_size]
-        title = f"Images a second and the half-width of their 95 % interval, batch {batch_size}, from memory"
+        title = f"Images per second and the half-width of their 95 % interval, batch {batch_size}, from memory"
         yield from matrix(chosen, title, "images_per_s", 0, interval=True)
-        title = f"Joules a picture (whole GPU, energy counter), batch {batch_size}"
+        title = f"Joules per image (whole GPU, energy counter), batch {batch_size}"
         yield from matrix(chosen, title, "gpu_j_per_image", 3)
         title = f"GPU memory of the worker's processes, GiB, batch {batch_size}"
         yield from matrix(chosen, title, "gpu_process_memory_peak_bytes", 1, 2**-30)
     pictures = frame[frame.part == "pictures"].sort_values(["model", "framework", "pipeline"], kind="stable")
-    yield from listing(pictures, "From pictures, bf16, batch 100", ("framework", "execution", "model", "pipeline"))
+    yield from listing(pictures, "From images, bf16, batch 100", ("framework", "execution", "model", "pipeline"))
     wide = frame[frame.part == "wide"]
     yield from listing(wide, "ResNet-50 v1.5, bf16, batch 256, from memory", ("framework", "execution"))
     yield from scaling(frame[frame.part == "scaling"])
@@ -238,7 +238,7 @@ def listing(frame, title, keys):
 
 def scaling(frame):
     yield "**Batch sizes: ResNet-50, bf16, graph, from memory**\n"
-    yield "| framework | batch | images/s | GPU memory, GiB | joules a picture | status |"
+    yield "| framework | batch | images/s | GPU memory, GiB | joules per image | status |"
     yield "|---|---|---|---|---|---|"
     for _, row in frame.iterrows():
         memory = row.gpu_process_memory_peak_bytes / 2**30
@@ -250,7 +250,7 @@ def scaling(frame):
 
 
 def speeds(row):
-    """Images a second: the lower end of the interval, of the median epoch, the upper end."""
+    """Images per second: the lower end of the interval, of the median epoch, the upper end."""
     images = row.images_per_s * row.epoch_s
     return images / row.epoch_s_ci_high, images / row.epoch_s_median, images / row.epoch_s_ci_low
 

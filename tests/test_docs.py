@@ -1,5 +1,6 @@
-"""The README and docs/: links lead somewhere, command lines parse, the test command is the one that CI runs."""
+"""The README and docs/: links lead somewhere, pages are short, command lines parse, CI runs the README's test command."""
 
+import configparser
 import re
 import shlex
 from pathlib import Path
@@ -10,10 +11,12 @@ import typer
 from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "records").glob("*.md"))]  # tables, of any length
+WORDS, MAP_WORDS = 1200, 600  # at most in a page, in docs/map.md
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def headings(page: Path) -> "set[str]":
@@ -31,6 +34,26 @@ def test_relative_links_lead_somewhere(page):
         target = page.parent / path if path else page
         assert target.exists(), f"{page.name} links to {link}, which is not there"
         assert not anchor or anchor in headings(target), f"{page.name} links to {link}, which has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_short(page):
+    words, most = len(page.read_text().split()), MAP_WORDS if page.name == "map.md" else WORDS
+    assert words <= most, f"{page.name} has {words} words, at most {most}: move measurements to docs/records"
+
+
+def test_every_page_is_linked_from_the_readme_or_a_record_from_the_records():
+    for index, pages in ((ROOT / "README.md", PAGES[1:]), (ROOT / "docs" / "records" / "README.md", RECORDS[1:])):
+        linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
+        missing = {page.name for page in pages} - {path.name for path in linked} - {index.name}
+        assert not missing, f"{index.relative_to(ROOT)} links to no {', '.join(sorted(missing))}"
+
+
+def test_records_say_when_and_with_what():
+    for page in RECORDS[1:]:
+        text = page.read_text()
+        assert re.search(r"\b20\d\d-\d\d-\d\d\b", text), f"{page.name} has no date"
+        assert re.search(r"AMD EPYC|Intel Xeon|NVIDIA", text), f"{page.name} names no machine"
 
 
 def command_lines(page: Path) -> "list[list[str]]":
@@ -78,12 +101,31 @@ def test_ci_runs_the_test_command_of_the_readme():
 
 
 def test_python_blocks_compile():
-    for page in PAGES:
+    for page in [*PAGES, *RECORDS]:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             compile(block, page.name, "exec")
 
 
 @pytest.mark.parametrize("name", ["ladder.md", "curves.md"])
-def test_the_tables_of_the_fairness_page_are_those_the_command_wrote(name):
-    table = (ROOT / "docs" / "fairness" / name).read_text().strip()
-    assert table in (ROOT / "docs" / "fairness.md").read_text(), f"paste docs/fairness/{name} into docs/fairness.md"
+def test_the_tables_of_the_fairness_record_are_those_the_command_wrote(name):
+    folder = ROOT / "docs" / "records"
+    table = (folder / "fairness" / name).read_text().strip()
+    assert table in (folder / "fairness-levels.md").read_text(), f"paste fairness/{name} into fairness-levels.md"
+
+
+def test_the_citation_file_has_what_its_format_requires():
+    """Required by Citation File Format 1.2.0; values are plain scalars or block lists, which a parser of YAML reads."""
+    text = (ROOT / "CITATION.cff").read_text()
+    for line in text.splitlines():
+        assert re.match(r"([a-z-]+:( .+)?|  - [a-z-]+: .+|  - .+|  .+)$", line), f"CITATION.cff: {line!r}"
+    values = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.MULTILINE))
+    assert values["cff-version"] == "1.2.0" and values["message"] and values["title"]
+    assert re.search(r"^authors:\n  - name: \S", text, re.MULTILINE)
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert (values["version"], values["license"]) == (setup["metadata"]["version"], setup["metadata"]["license"])
+
+
+def test_the_licence_is_there():
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text

@@ -450,7 +450,7 @@ def buffered(count: int, size: int, seed: int) -> np.ndarray:
     return np.array(drawn)
 
 
-# What docs/fairness.md says is seen.
+# What docs/records/fairness-sensitivity.md says is seen.
 SEEN = {
     "area from 0.0875": dict(area=(0.0875, 1.0)),
     "area from 0.07": dict(area=(0.07, 1.0)),

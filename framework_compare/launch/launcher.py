@@ -18,6 +18,7 @@ from framework_compare.launch import memory_limit
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.regular_files import make_way
+from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Transcript
@@ -28,11 +29,13 @@ from framework_compare.store import schema
 # What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
 # PYTHONPATH there would change a figure without a trace.
 INHERITED = (
-    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LD_LIBRARY_PATH"),
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LD_LIBRARY_PATH"),
     # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
     *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
     *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
+# How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
+TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 OnEvent = Callable[[Dict[str, Any]], None]
 
@@ -64,8 +67,8 @@ def launch(
     records it and stops. StudyError where the folder cannot be written.
     """
     job = _prepare_folder(what)
-    with contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
-        attempt = Attempt(what, holder)
+    with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
+        attempt = Attempt(what, holder, temporary)
         try:
             attempt.go(job, on_event, on_epoch)
         except SupervisionError as error:
@@ -86,9 +89,10 @@ def _prepare_folder(what: Launch) -> Path:
     return job
 
 
-def worker_environment(*, managed: bool) -> Dict[str, str]:
-    """The allow-listed part of this process's environment that a worker gets."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
+    """The allow-listed part of this process's environment that a worker gets, and its own temporary folder."""
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(TRANSPORTS)}
+    kept["TMPDIR"] = str(temporary)
     # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
     kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
@@ -140,8 +144,8 @@ def _read(descriptor: int) -> Optional[bytes]:
 class Attempt:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, what: Launch, holder: MemoryLimit) -> None:
-        self.what, self.holder = what, holder
+    def __init__(self, what: Launch, holder: MemoryLimit, temporary: Path) -> None:
+        self.what, self.holder, self.temporary = what, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
         self.kills = memory_limit.kernel_kills()
@@ -154,9 +158,14 @@ class Attempt:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
-        environment = worker_environment(managed=what.managed)
+        environment = worker_environment(managed=what.managed, temporary=self.temporary)
         with open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
-            command, log=what.log, folder=what.folder, environment=environment, group=self.holder.group
+            command,
+            log=what.log,
+            folder=what.folder,
+            environment=environment,
+            group=self.holder.group,
+            temporary=self.temporary,
         ) as self.worker:
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)

@@ -45,7 +45,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., An
         python = managed.ensure(framework).python
         source = staging.stage(registry.framework(framework))
         command = [str(python), str(script), str(source), str(job), str(folder / "answer.json")]
-        done = subprocess.run(command, capture_output=True, text=True, env=worker_environment(managed=True), timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, env=worker_environment(managed=True, temporary=folder), timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads((folder / "answer.json").read_text())
 

@@ -222,7 +222,7 @@ OF_THE_PIPELINE = {
     "crops point-sampled, whole pictures antialiased": (
         """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         from PIL import Image
         import io
 

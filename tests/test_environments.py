@@ -177,7 +177,8 @@ def test_an_environment_made_without_the_index_asked_for_is_faulty(tiny):
     assert venvs.fault(plan) == ""
 
 
-TWO_AT_ONCE = """
+    from framework_compare import registry
+    from framework_compare.environments import managed as environments
 import sys
 from framework_compare import environments, registry
 registry.FRAMEWORKS["tiny"] = registry.Framework("tiny", "tiny:T", sys.argv[1], "tinyfw", ((3, 10), (3, 99)))

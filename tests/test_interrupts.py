@@ -26,12 +26,13 @@ PARENT = """
 import json, sys
 sys.path.insert(0, {plugins!r})
 from faulty import FAULTS
-from framework_compare import cli, registry
+from framework_compare import registry
+from framework_compare.cli import root
 registry.register_framework(registry.Framework("faulty", {adapter!r}, "", "numpy", ((3, 8), (3, 99))))
 for name in FAULTS:
     registry.register_model(name, "faults:" + name)
 sys.argv = ["framework-compare", *json.loads(sys.argv[1])]
-cli.main()
+root.main()
 """
 
 
@@ -150,7 +151,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-@pytest.mark.parametrize("at", ["cli", "planning"])
+@pytest.mark.parametrize("at", ["cli.root", "plan.planning"])
 def test_a_stop_while_the_program_starts_is_one_line(at, number):
     command = [sys.executable, "-c", SLOW_IMPORT, at]
     process = subprocess.Popen(
@@ -196,19 +197,22 @@ def test_a_killed_parent_takes_all_workers_with_it(model, pictures, tmp_path):
 
 
 def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_path):
-    """And a resume takes the run for unfinished: its rows are replaced."""
+    """And a resume takes the run for unfinished."""
     study = tmp_path / "study"
     parent = Parent(pictures, tmp_path / "cache", study, "fine,slow", epochs=12)
-    parent.wait_for("SELECT 1 FROM epoch WHERE run_id = 2 AND number >= 3")
+    parent.wait_for("SELECT 1 FROM run WHERE run_id = 2 AND status = 'running'")
+    events = study / "runs" / "00002-faulty-slow-cpu" / "events.jsonl"
+    give_up = time.monotonic() + 60
+    while (not events.exists() or events.read_text().count('"epoch"') < 3) and time.monotonic() < give_up:
+        time.sleep(0.02)
     parent.process.kill()
     parent.end()
     with Store.open(study) as store:
-        left = store.select("SELECT number FROM epoch WHERE run_id = 2 ORDER BY number")[1]
-        assert store.status(2) == "running" and [run_id for run_id, _, _ in store.plan()] == [2]
-    assert left == [(number,) for number in range(1, len(left) + 1)] and 3 <= len(left) < 12
-    with Store.open(study, readonly=False) as store:
-        store.begin(2)
-        assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1] == [(0,)]
+        assert list(store.outcomes().values())[1] == ["running"]
+        assert [run_id for run_id, _, _ in store.plan()] == [2]
+    lines = [json.loads(line) for line in events.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    numbers = [line["number"] for line in lines if line["event"] == "epoch"]
+    assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) < 12
 
 
 def kill_and_resume(kills: int, pictures: Path, folder: Path, seed: int) -> int:

@@ -41,14 +41,14 @@ EPOCH = """
 """
 OPENED = """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         if self.random_crops:
             {change}
         return super().open_pipeline(pictures)
 """
 RARELY_FLIPPED = """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         draw, chance = preprocess.draw_crop, numpy.random.RandomState(1)
 
         def draw_fewer(*where, flip):
@@ -84,7 +84,7 @@ LATE_LABELS = """
 """
 ORDERED = """
     def epoch(self, pipeline, number):
-        from framework_compare.datasets import shared
+        from framework_compare.batches import pictures as shared
         size = self.config.batch_size
 
         def epoch_order(seed, number, count):
@@ -105,7 +105,7 @@ SECOND_HALF = (
 )
 SHUFFLED_BATCHES = """
     def epoch(self, pipeline, number):
-        from framework_compare.datasets import shared
+        from framework_compare.batches import pictures as shared
         size = self.config.batch_size
         real = self.__dict__.setdefault("real", shared.epoch_order)
 
@@ -122,7 +122,7 @@ REPEATED = """
 """
 DRAWN = """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         draw, now, seeded, flips = preprocess.draw_crop, [], preprocess.picture_state, ("horizontal", "none")
 
         def picture_state(*which):
@@ -141,7 +141,7 @@ DRAWN = """
 """
 RESIZED = """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         from PIL import Image, ImageFilter
         import io
 

@@ -10,7 +10,7 @@ import os
 import selectors
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, BinaryIO, Callable, Dict, List, Optional
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import EventReader
@@ -22,7 +22,7 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Transcript
-from framework_compare.records import Epoch, Run
+from framework_compare.records import Run
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 
@@ -37,6 +37,7 @@ INHERITED = (
 # How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
 TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
+MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
 OnEvent = Callable[[Dict[str, Any]], None]
 
 
@@ -57,11 +58,13 @@ class Launch:
     def log(self) -> Path:
         return self.folder / "log.txt"
 
+    @property
+    def events(self) -> Path:
+        return self.folder / "events.jsonl"
 
-def launch(
-    what: Launch, on_event: OnEvent = lambda event: None, on_epoch: Callable[[Epoch], None] = lambda epoch: None
-) -> Run:
-    """Run one worker to its end; never raises for what the worker does. Both callbacks hold up the listening.
+
+def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
+    """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
@@ -70,7 +73,7 @@ def launch(
     with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
         attempt = Attempt(what, holder, temporary)
         try:
-            attempt.go(job, on_event, on_epoch)
+            attempt.go(job, on_event)
         except SupervisionError as error:
             attempt.verdict = Verdict("failed", str(error))
         except KeyboardInterrupt:
@@ -82,10 +85,11 @@ def _prepare_folder(what: Launch) -> Path:
     job = what.folder / "job.json"
     with schema.told(what.folder):
         what.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, what.log):
+        for path in (job, what.log, what.events):
             make_way(path)
         job.write_text(json.dumps(what.job), encoding="utf-8")
         what.log.write_bytes(b"")
+        what.events.write_bytes(b"")
     return job
 
 
@@ -99,9 +103,12 @@ def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
 
 
 def _listen(
-    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent
+    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent, record: BinaryIO
 ) -> Optional[Verdict]:
-    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself."""
+    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself.
+
+    What the worker sends is appended to `record` as it comes: of a run whose parent is killed that is what remains.
+    """
     reader = EventReader()
     try:
         with selectors.DefaultSelector() as selector:
@@ -110,6 +117,9 @@ def _listen(
             while True:
                 ready = {key.fd for key, _ in selector.select(_wait_s(clock, holder))}
                 chunk = _read(worker.events)
+                with contextlib.suppress(OSError):  # a full disk is told when the run is recorded
+                    if chunk and record.tell() < MOST_KEPT_BYTES:
+                        record.write(chunk)
                 for event in reader.feed(chunk or b""):
                     transcript.add(event)
                     on_event(event)
@@ -154,12 +164,12 @@ class Attempt:
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
 
-    def go(self, job: Path, on_event: OnEvent, on_epoch: Callable[[Epoch], None]) -> None:
+    def go(self, job: Path, on_event: OnEvent) -> None:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
         environment = worker_environment(managed=what.managed, temporary=self.temporary)
-        with open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
+        with open(what.events, "ab", buffering=0) as record, open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
             command,
             log=what.log,
             folder=what.folder,
@@ -176,10 +186,8 @@ class Attempt:
                 def take(event: Dict[str, Any]) -> None:
                     recorder.note(event)
                     on_event(event)
-                    if event["event"] == "epoch":
-                        on_epoch(self.transcript.epochs[-1])
 
-                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take)
+                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take, record)
 
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""

@@ -23,7 +23,6 @@ from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import verdicts
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
-from framework_compare.store.epoch_keeper import EpochKeeper
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import pictures_path, warm_page_cache
@@ -95,10 +94,9 @@ class Study:
         folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
-            with EpochKeeper(self.store.path, run_id) as keeper:
-                run = self._launch(cell, folder, environment, keeper)
+            run = self._launch(cell, folder, environment)
         except KeyboardInterrupt:  # before the worker was there, or a second one
-            self.store.interrupt(run_id, Run("interrupted", "stopped by the user", log_path=log))
+            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
         run = dataclasses.replace(
@@ -108,7 +106,7 @@ class Study:
         store_figures(self.store, run_id, run)
         return run
 
-    def _launch(self, cell: Cell, folder: Path, environment: Environment, keeper: EpochKeeper) -> Run:
+    def _launch(self, cell: Cell, folder: Path, environment: Environment) -> Run:
         framework = registry.framework(cell.framework)
         job = {
             "config": cell.config.to_dict(),
@@ -128,7 +126,7 @@ class Study:
             hz=self.options.hz,
             limits=self.options.limits,
         )
-        return launch(what, lambda event: self.watcher.event(cell, event), keeper.take)
+        return launch(what, lambda event: self.watcher.event(cell, event))
 
     def _weights(self, cell: Cell) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""

@@ -2,7 +2,8 @@
 
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
-checksum says which source produced a figure.
+checksum says which source produced a figure. Of the adapters it holds the one that is asked for, a file or a folder,
+and what all share.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict
 
+from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir
 from framework_compare.registry import Framework
@@ -31,6 +33,7 @@ MODULES = (
     "framework_compare.processes",
     "framework_compare.profiling",
     "framework_compare.protocol",
+    "framework_compare.refusal",
     "framework_compare.runner",
     "framework_compare.timed_alone",
     "framework_compare.worker",
@@ -41,6 +44,7 @@ MODULES = (
     "framework_compare.datasets.preprocess",
     "framework_compare.datasets.shared",
 )
+ADAPTERS = "framework_compare.adapters"
 ENTRY = "import sys\n\nfrom framework_compare.worker import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
 
 
@@ -67,18 +71,26 @@ def _digest(files: Dict[str, bytes]) -> str:
 
 def trainer_target(framework: Framework) -> str:
     """ "module:Class" under which the staged worker finds the adapter."""
-    module, _, name = framework.trainer.rpartition(":")
-    return f"framework_compare.adapters.{_source(module).stem}:{name}"
+    path = registry.adapter_path(framework)
+    return f"{ADAPTERS}.{path.name if path.is_dir() else path.stem}:{framework.trainer.rpartition(':')[2]}"
 
 
 def _files(framework: Framework) -> Dict[str, bytes]:
-    adapter = _source(framework.trainer.rpartition(":")[0])
-    if adapter.name == "__init__.py":
-        raise UsageError(f"adapter {framework.trainer!r} is a package; an adapter is one file, the only one staged")
+    adapter = registry.adapter_path(framework)
+    if adapter.stem == "common":
+        raise UsageError(f"adapter {framework.trainer!r} is called 'common', as what all adapters share; rename it")
     files = {_relative_path(name): _source(name).read_bytes() for name in MODULES}
-    files[f"framework_compare/adapters/{adapter.name}"] = adapter.read_bytes()
+    for path in (_source(f"{ADAPTERS}.common").parent, adapter):
+        files.update(_files_of(path))
     files["run_worker.py"] = ENTRY.encode()
     return files
+
+
+def _files_of(adapter: Path) -> Dict[str, bytes]:
+    """An adapter's file, or all modules of its folder, by their places in the staged one."""
+    paths = sorted(adapter.rglob("*.py")) if adapter.is_dir() else [adapter]
+    folder = ADAPTERS.replace(".", "/")
+    return {f"{folder}/{path.relative_to(adapter.parent).as_posix()}": path.read_bytes() for path in paths}
 
 
 def _relative_path(module: str) -> str:
@@ -87,15 +99,9 @@ def _relative_path(module: str) -> str:
 
 
 def _source(module: str) -> Path:
-    """File of a module, given by its dotted name or, for a plug-in, by its path."""
-    if module.endswith(".py"):
-        path = Path(module)
-    else:
-        spec = importlib.util.find_spec(module)
-        path = Path(spec.origin) if spec and spec.origin else Path()
-    if not path.is_file():
-        raise UsageError(f"adapter {module!r} is no file; allowed: a module name or the path of a .py file")
-    return path
+    """File of a module of this package."""
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin) if spec and spec.origin else Path()
 
 
 def _write(folder: Path, files: Dict[str, bytes]) -> None:

@@ -127,7 +127,7 @@ def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny
 
 def test_an_unsupported_device_is_a_row(tiny, pictures, own_cache, tmp_path):
     row = compare(tiny, "linear", "cuda", dataset=pictures, out=tmp_path / "s", **QUICK).frame.iloc[0]
-    assert (row.status, row.reason) == ("unsupported", "device 'cuda': tiny has a CPU only")
+    assert (row.status, row.reason) == ("unsupported", "tiny declares no device 'cuda'; declared: cpu")
 
 
 def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(

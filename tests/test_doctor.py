@@ -15,7 +15,10 @@ from framework_compare.registry import Framework
 ANY_PYTHON = ((3, 10), (3, 99))
 TRAINER = """
 import importlib
+from framework_compare.protocol import Declared
+ONE, BOTH = frozenset(("default", "fp32")), ("cpu", "cuda")
 class T:
+    declared = Declared(ONE, frozenset(("cross_entropy",)), frozenset(("sgd",)), ONE, dict.fromkeys(BOTH, ONE), dict.fromkeys(BOTH, ONE))
     environment = staticmethod(lambda config: {})
     def __init__(self, config):
         self.framework, self.config = importlib.import_module("IMPORTS"), config

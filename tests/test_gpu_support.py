@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_compare import cli_environments, compare, environments, gpu_support, registry, venvs
-from framework_compare.adapters import torch as torch_adapter
+from framework_compare.adapters.torch import trainer as torch_adapter
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.gpu_support import BUILDS, Build, Gpu, lack, look, unfit
 from framework_compare.launcher import worker_environment

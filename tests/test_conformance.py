@@ -121,8 +121,11 @@ MISTAKES = {
     ),
     "no reason why not": (
         """
+    both = dict.fromkeys(("cpu", "cuda"), frozenset(("default", "fp32")))
+    declared = ReferenceTrainer.declared._replace(executions=both, precisions=both)
+
     def unsupported(self):
-        return super().unsupported() and ""
+        return "" if self.config.device != "cpu" else None
 """,
         {"test_a_device_that_is_not_there_is_unsupported": "unsupported() must return a sentence"},
     ),
@@ -171,6 +174,22 @@ MISTAKES = {
         return super().train_step(batch) + (os.getpid() % 100 if drops else 0)
 """,
         {"test_the_same_seed_has_the_same_losses": "__init__() must seed the generators"},
+    ),
+    "nothing declared": (
+        """
+    declared = None
+""",
+        {"test_declares_what_it_implements": "`declared` is missing; add to the class what it implements: declared ="},
+    ),
+    "everything declared": (
+        """
+    class Everything(frozenset):
+        def __contains__(self, name):
+            return True
+
+    declared = ReferenceTrainer.declared._replace(ops=Everything(ReferenceTrainer.declared.ops))
+""",
+        {"test_an_undeclared_op_is_unsupported": "`declared` may hold only what the adapter implements"},
     ),
     "a method that takes too little": (
         """

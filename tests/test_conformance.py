@@ -121,8 +121,10 @@ MISTAKES = {
     ),
     "no reason why not": (
         """
-    both = dict.fromkeys(("cpu", "cuda"), frozenset(("default", "fp32")))
-    declared = ReferenceTrainer.declared._replace(executions=both, precisions=both)
+    declared = ReferenceTrainer.declared._replace(
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(("default",))),
+        precisions=dict.fromkeys(("cpu", "cuda"), frozenset(("fp32",))),
+    )
 
     def unsupported(self):
         return "" if self.config.device != "cpu" else None

@@ -17,9 +17,10 @@ from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.tensorflow import TensorFlowTrainer
 from framework_compare.adapters.torch import TorchTrainer
 
-from framework_compare import oracle, registry, staging
+from framework_compare import oracle, registry, staging, venvs
 from framework_compare.conduct import Examination
-from framework_compare.errors import Unsupported
+from framework_compare.conformance.under_test import entry_of
+from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import OPS, Graph, GraphBuilder, Node, weights_size
 from framework_compare.launcher import Launch, launch
 from framework_compare.limits import Limits
@@ -205,17 +206,42 @@ def test_an_adapter_that_declares_nothing_fails_and_is_told_what_to_add(line, wo
     assert words in run.reason
 
 
-def test_an_adapter_may_be_a_folder_of_its_own(tmp_path, work):
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An adapter in a folder, as a third party may have it: the class Third, which trains as tiny does."""
     folder = tmp_path / "third"
     folder.mkdir()
     (folder / "__init__.py").write_text("from .trainer import Third\n")
     (folder / "requirements.txt").write_text("numpy==2.0.0\n")
     tiny = (PLUGINS / "tiny.py").read_text().replace("class TinyTrainer", "class Third").replace('"tiny"', '"third"')
     (folder / "trainer.py").write_text(tiny)
+    return folder
+
+
+def test_an_adapter_may_be_a_folder_of_its_own(folder, work):
     entry = Framework("third", f"{folder}:Third", "requirements.txt", "numpy", ANY_PYTHON)
-    staged = staging.stage(entry)
-    assert staging.trainer_target(entry) == "framework_compare.adapters.third:Third"
-    assert {path.name for path in (staged / "framework_compare/adapters/third").iterdir()} == {"__init__.py", "trainer.py"}
-    assert (staged / "framework_compare/adapters/common/pipeline.py").is_file()
+    assert venvs.requirements_path(entry) == folder / "requirements.txt"
+    staged = staging.stage(entry) / "framework_compare/adapters"
+    assert {path.name for path in staged.iterdir()} == {"__init__.py", "common", "third"}
+    assert {path.name for path in (staged / "third").iterdir()} == {"__init__.py", "trainer.py"}
     run, phases = work(entry, loss=STRANGE)
     assert run.reason == f"third declares no loss {STRANGE!r}; declared: cross_entropy"
+
+
+def test_the_conformance_suite_takes_a_folder(folder, monkeypatch):
+    monkeypatch.setattr(registry, "FRAMEWORKS", dict(registry.FRAMEWORKS))
+    entry = entry_of(f"{folder}:Third")
+    assert (entry.name, entry.requirements) == ("third", str(folder / "requirements.txt"))
+    assert registry.adapter_path(entry) == folder
+
+
+@pytest.mark.parametrize("place", ["no_such_package.adapter", "no/such/file.py", "json.decoder.nothing", "sqlite3/x"])
+def test_an_adapter_that_is_not_there_is_a_usage_error(place):
+    with pytest.raises(UsageError, match="is no file; allowed: the name of a module or a package"):
+        registry.adapter_path(Framework("third", f"{place}:Third", "", "numpy", ANY_PYTHON))
+
+
+def test_no_adapter_may_be_called_as_what_all_share(tmp_path, own_cache):
+    (tmp_path / "common.py").write_text("class T: pass\n")
+    with pytest.raises(UsageError, match="rename it"):
+        staging.stage(Framework("mine", f"{tmp_path / 'common.py'}:T", "", "numpy", ANY_PYTHON))

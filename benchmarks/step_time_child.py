@@ -55,7 +55,7 @@ def make_hand(job, config, trainer_class):
     if trainer_class.name == "torch":
         import torch
 
-        from framework_compare.adapters.torch import import_torchvision
+        from framework_compare.adapters.torch.pipeline import import_torchvision
 
         import_torchvision(torch)
     rng = np.random.default_rng(0)

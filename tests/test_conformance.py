@@ -122,8 +122,13 @@ MISTAKES = {
     ),
     "no reason why not": (
         """
+    declared = ReferenceTrainer.declared._replace(
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(("default",))),
+        precisions=dict.fromkeys(("cpu", "cuda"), frozenset(("fp32",))),
+    )
+
     def unsupported(self):
-        return super().unsupported() and ""
+        return "" if self.config.device != "cpu" else None
 """,
         {"test_a_device_that_is_not_there_is_unsupported": "unsupported() must return a sentence"},
     ),
@@ -172,6 +177,22 @@ MISTAKES = {
         return super().train_step(batch) + (os.getpid() % 100 if drops else 0)
 """,
         {"test_the_same_seed_has_the_same_losses": "__init__() must seed the generators"},
+    ),
+    "nothing declared": (
+        """
+    declared = None
+""",
+        {"test_declares_what_it_implements": "`declared` is missing; add to the class what it implements: declared ="},
+    ),
+    "everything declared": (
+        """
+    class Everything(frozenset):
+        def __contains__(self, name):
+            return True
+
+    declared = ReferenceTrainer.declared._replace(ops=Everything(ReferenceTrainer.declared.ops))
+""",
+        {"test_an_undeclared_op_is_unsupported": "`declared` may hold only what the adapter implements"},
     ),
     "a method that takes too little": (
         """

@@ -85,7 +85,7 @@ def test_an_execution_that_a_framework_has_not_is_no_failure(framework, pictures
     framework("honest", HONEST)
     found = train(["honest"], pictures, execution=["default", "graph"])
     assert found.hold and list(found.losses) == ["honest default"]
-    assert "one only" in found.unsupported["honest graph"]
+    assert "declares no execution 'graph'" in found.unsupported["honest graph"]
 
 
 def test_other_batches_than_the_references_are_noticed(framework, pictures, monkeypatch):

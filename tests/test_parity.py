@@ -278,7 +278,7 @@ def test_what_a_framework_does_not_support_is_said(mutate):
     mutate()
     found = climb(execution="graph")
     assert (found.status, found.column()) == ("unsupported", "unsupported")
-    assert "one only" in found.reason
+    assert "declares no execution 'graph'" in found.reason
 
 
 def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(mutate):

@@ -21,6 +21,7 @@ CLASS = """
 
 class Rounded(ReferenceTrainer):
     computes = {computes!r}
+    declared = ReferenceTrainer.declared._replace(precisions={{"cpu": frozenset(("fp32", "tf32", "bf16", "fp16"))}})
 
     def unsupported(self):
         return "precision 'tf32': none here" if self.config.precision == "tf32" and {lacks_tf32} else None

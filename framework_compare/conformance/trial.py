@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -105,6 +105,8 @@ class Trial:
             return str(error)
         if conduct.said.get("methods"):
             return "a method is missing or takes other arguments; test_has_every_method says which"
+        if conduct.said.get("declared", {}).get("fault"):
+            return "its class does not declare what it implements; test_declares_what_it_implements says how"
         if "interface" not in conduct.said:
             return f"the adapter does not start ({conduct.run.status}: {conduct.run.reason})"
         return ""
@@ -126,7 +128,7 @@ class Trial:
             self._drawn[part] = pipelines.judge(run_tasks, self.config, only=[part])
         return self._drawn[part]
 
-    def row(self, name: str, *, broken: bool = False, listed: str = "", **changed: Any) -> Run:
+    def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
         """What becomes of a cell as `compare` runs it: a network, a list of pictures, settings of its own."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
@@ -134,7 +136,7 @@ class Trial:
             job = {
                 "config": config.to_dict(),
                 "trainer": staging.trainer_target(registry.framework(self.framework)),
-                "graph": material.broken_graph() if broken else material.graph.to_dict(),
+                "graph": graph or material.graph.to_dict(),
                 "pictures": listed or str(material.pictures),
                 "weights": str(material.weights),
             }

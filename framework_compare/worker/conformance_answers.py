@@ -18,6 +18,7 @@ from framework_compare.events import EventWriter
 from framework_compare.protocol import Batch, TrainConfig
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.refusal import BY_DEVICE, fault_of
 from framework_compare.worker.runner import Source, open_source, read_pictures, shared_pipeline
 from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
 
@@ -45,9 +46,12 @@ class Examination(Probe):
         )
 
     def run(self) -> None:
-        """The methods first, as a trainer that lacks one may not start; then as the probe does."""
+        """The class first, as a trainer that lacks a method may not start; then as the probe does."""
         self.questions["methods"] = self.methods
+        self.questions["declared"] = self.declared
         self._answer({"ask": "methods"})
+        self._answer({"ask": "declared"})
+        self.refuse_undeclared()
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         reason = self.trainer.unsupported()
@@ -60,6 +64,15 @@ class Examination(Probe):
         """What is wrong with each method that cannot be called as the protocol has it."""
         faults = {name: fault(self.trainer_class, name) for name in METHODS}
         return {name: words for name, words in faults.items() if words}
+
+    def declared(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """What is wrong with the class's attribute of that name, "" if nothing; executions and precisions by device."""
+        declared = getattr(self.trainer_class, "declared", None)
+        fault = fault_of(declared)
+        if fault:
+            return {"fault": fault}
+        fields = {field: getattr(declared, field) for field in BY_DEVICE}
+        return {"fault": "", **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
 
     def interface(self, task: Dict[str, Any]) -> Dict[str, Any]:
         trainer = self.trainer

@@ -19,6 +19,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.runner import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
@@ -39,6 +40,7 @@ class Probe:
 
     def run(self) -> None:
         """Import the framework, then answer; Unsupported where it cannot run such a cell."""
+        self.refuse_undeclared()
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         reason = self.trainer.unsupported()
@@ -49,6 +51,12 @@ class Probe:
             self._answer_all()
         with self.phase("release"):
             self.trainer.release()
+
+    def refuse_undeclared(self) -> None:
+        """As the runner does with a cell, of all networks that the tasks name."""
+        tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
+        graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
+        refuse_undeclared(self.trainer_class, self.config, graphs)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -17,6 +17,7 @@ from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
 from framework_compare.worker.memory import pss_bytes
+from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.timed_alone import TimedAlone
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
@@ -48,6 +49,7 @@ class Runner:
 
     def run(self) -> None:
         """All phases in order; the events say when each began and ended."""
+        refuse_undeclared(self.trainer_class, self.config, [self.graph])
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         self._check_support()

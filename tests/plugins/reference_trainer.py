@@ -5,12 +5,20 @@
 import numpy  # noqa: E402
 
 from framework_compare.batches.pictures import SharedPipeline  # noqa: E402
-from framework_compare.protocol import Batch  # noqa: E402
+from framework_compare.protocol import Batch, Declared  # noqa: E402
 
 
 class ReferenceTrainer:
     name = "reference"
     layout = "NCHW"
+    declared = Declared(
+        ops=frozenset(OPS),  # noqa: F821
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        executions={"cpu": frozenset({"default", "eager"})},
+        precisions={"cpu": frozenset({"fp32"})},
+    )
 
     @staticmethod
     def environment(config):
@@ -24,12 +32,7 @@ class ReferenceTrainer:
         return "1.0"
 
     def unsupported(self):
-        config = self.config
-        if config.device != "cpu":
-            return f"device {config.device!r}: the reference has a CPU only"
-        if config.precision != "fp32":
-            return f"precision {config.precision!r}: the reference trains in fp32"
-        return None if config.execution in ("default", "eager") else "execution: the reference has one only"
+        return None
 
     def settings(self):
         return {"execution": "eager"}

@@ -7,7 +7,7 @@ import pytest
 
 TORCHVISION = """
 import torch
-from framework_compare.adapters.torch import import_torchvision
+from framework_compare.adapters.torch.pipeline import import_torchvision
 network = import_torchvision(torch).models.{name}(num_classes=3)
 theirs = sum(p.numel() for p in network.parameters())
 """

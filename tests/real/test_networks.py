@@ -13,7 +13,7 @@ TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v
 def test_logits_are_torchvisions(trainer_script, pictures, model):
     body = f"""
 import torch
-from framework_compare.adapters.torch import import_torchvision
+from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.protocol import Batch
 theirs = import_torchvision(torch).models.{TORCHVISION[model]}(num_classes=3)
 missing = theirs.load_state_dict({{name: torch.from_numpy(array) for name, array in weights.items()}}, strict=False)

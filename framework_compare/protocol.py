@@ -67,6 +67,38 @@ class TrainConfig:
         return cls(**fields)
 
 
+JOB_KINDS = ("train", "verify", "conformance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What one worker is asked to do; a JSON document at the process boundary.
+
+    "train" runs a cell: graph is Graph.to_dict(), pictures and weights are files. "verify" and "conformance" answer
+    `tasks`, each a document of its own.
+    """
+
+    config: TrainConfig
+    kind: str = "train"
+    trainer: str = ""  # "module:Class", as the staged worker finds it
+    graph: Optional[Mapping[str, Any]] = None
+    pictures: str = ""
+    weights: str = ""
+    tasks: Tuple[Mapping[str, Any], ...] = ()
+    profile: bool = False
+
+    def for_trainer(self, trainer: str) -> "Job":
+        return dataclasses.replace(self, trainer=trainer)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Job":
+        tasks = tuple(document.get("tasks", ()))
+        return cls(**{**document, "config": TrainConfig.from_dict(document["config"]), "tasks": tasks})
+
+
 @dataclasses.dataclass(frozen=True)
 class Pictures:
     """The pictures of a data set, in one fixed order, all of them known to decode.

@@ -19,14 +19,15 @@ from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.tensorflow import TensorFlowTrainer
 from framework_compare.adapters.torch import TorchTrainer
 from framework_compare.conformance.under_test import entry_of
+from framework_compare.doctor import Interpreter
 from framework_compare.environments import venvs
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import OPS, Graph, GraphBuilder, Node, weights_size
 from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.network import oracle
-from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, TrainConfig
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.registry import Framework
 from framework_compare.worker.conformance_answers import Examination
@@ -63,16 +64,16 @@ def adapters(tmp_path: Path) -> Dict[str, Framework]:
 def job(tmp_path: Path):
     """Makes the job of a cell: the linear model, with an op in front of it where one is given, and settings changed."""
 
-    def make(op: str = "", **changed: Any) -> Dict[str, Any]:
+    def make(op: str = "", **changed: Any) -> Job:
         np.save(tmp_path / "weights.npy", np.zeros(weights_size(linear()), np.float32))
         listed = {"classes": ["a", "b", "c"], "paths": [], "labels": [], "formats": []}
         (tmp_path / "pictures.json").write_text(json.dumps(listed))
-        return {
-            "config": TrainConfig(**{"pipeline": "memory", "image_size": 8, **changed}).to_dict(),
-            "graph": linear(op).to_dict(),
-            "pictures": str(tmp_path / "pictures.json"),
-            "weights": str(tmp_path / "weights.npy"),
-        }
+        return Job(
+            TrainConfig(**{"pipeline": "memory", "image_size": 8, **changed}),
+            graph=linear(op).to_dict(),
+            pictures=str(tmp_path / "pictures.json"),
+            weights=str(tmp_path / "weights.npy"),
+        )
 
     return make
 
@@ -98,18 +99,8 @@ def work(tmp_path: Path, own_cache: Path, job: Any):
     """Runs a cell of an adapter in a worker of this Python: how it ended, and the phases that the worker began."""
 
     def run(entry: Framework, **changed: Any) -> "tuple[Run, list[str]]":
-        done = launch(
-            Launch(
-                python=Path(sys.executable),
-                source=staging.stage(entry),
-                folder=tmp_path / "run",
-                job={**job(**changed), "trainer": staging.trainer_target(entry)},
-                device=changed.get("device", "cpu"),
-                managed=False,
-                hz=0,
-                limits=Limits(timeout_s=60),
-            )
-        )
+        here = Interpreter(Path(sys.executable), managed=False)
+        done = run_job(entry, here, job(**changed), tmp_path / "run", limits=Limits(timeout_s=60))
         return done, [phase.name for phase in done.phases if phase.name != "spawn"]
 
     return run
@@ -133,9 +124,9 @@ class Events(list):
 @pytest.mark.parametrize("field", UNDECLARED)
 @pytest.mark.parametrize("name", [*OURS, *PLUGGED])
 def test_what_is_not_declared_is_refused_before_anything_is_imported(name, field, adapters, job, trainer_of):
-    trainer, document, events = trainer_of(adapters[name]), job(**UNDECLARED[field]), Events()
+    trainer, asked, events = trainer_of(adapters[name]), job(**UNDECLARED[field]), Events()
     with pytest.raises(Unsupported) as refused:
-        Runner(document, TrainConfig.from_dict(document["config"]), trainer, events).run()
+        Runner(asked, trainer, events).run()
     assert f"{name} declares no {ASKS[field].noun} {STRANGE!r}" in str(refused.value)
     assert "; declared: " in str(refused.value)
     assert events == []
@@ -145,10 +136,10 @@ def test_what_is_not_declared_is_refused_before_anything_is_imported(name, field
 @pytest.mark.parametrize("field", UNDECLARED)
 def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where small answers are written
-    document, events = job(**UNDECLARED[field]), Events()
-    document["tasks"] = [{"ask": "build", "graph": document["graph"], "weights": document["weights"]}]
+    cell, events = job(**UNDECLARED[field]), Events()
+    asked = dataclasses.replace(cell, tasks=({"ask": "build", "graph": cell.graph, "weights": cell.weights},))
     with pytest.raises(Unsupported, match=f"torch declares no {ASKS[field].noun} {STRANGE!r}"):
-        answers(document, TrainConfig.from_dict(document["config"]), TorchTrainer, events).run()
+        answers(asked, TorchTrainer, events).run()
     assert events == []
 
 

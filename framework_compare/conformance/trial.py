@@ -13,13 +13,12 @@ from framework_compare import registry
 from framework_compare.conformance import material
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import practice
 from framework_compare.parity.verify import Climb, RunTasks, Where
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.results.parity import Level, Parity
 
@@ -133,32 +132,20 @@ class Trial:
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
             material = self.material
-            job = {
-                "config": config.to_dict(),
-                "trainer": staging.trainer_target(registry.framework(self.framework)),
-                "graph": graph or material.graph.to_dict(),
-                "pictures": listed or str(material.pictures),
-                "weights": str(material.weights),
-            }
-            self._rows[name] = self._launch(name, job, config)
-        return self._rows[name]
-
-    def _launch(self, name: str, job: Dict[str, Any], config: TrainConfig) -> Run:
-        run = launch(
-            Launch(
-                python=self.environment.python,
-                source=staging.stage(registry.framework(self.framework)),
-                folder=self.folder / name,
-                job=job,
-                device=config.device,
-                managed=self.environment.managed,
-                hz=0,
+            job = Job(
+                config,
+                graph=graph or material.graph.to_dict(),
+                pictures=listed or str(material.pictures),
+                weights=str(material.weights),
+            )
+            self._rows[name] = run_job(
+                registry.framework(self.framework),
+                self.environment,
+                job,
+                self.folder / name,
                 limits=Limits(timeout_s=ROW_TIMEOUT_S),
             )
-        )
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
-        return run
+        return self._rows[name]
 
     def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
         self.say(f"{self.framework}: {name}")

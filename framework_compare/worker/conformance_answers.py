@@ -15,7 +15,7 @@ import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch, Job
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import Probe
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
@@ -29,8 +29,8 @@ RELEASE_S = 5.0  # that processes have to end after `release`
 class Examination(Probe):
     """A probe that also asks how the trainer behaves."""
 
-    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
-        super().__init__(job, config, trainer, events)
+    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+        super().__init__(job, trainer, events)
         self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
         self.questions.update(
             {

@@ -18,7 +18,7 @@ import numpy as np
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch, Job
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.runner import read_pictures, shared_pipeline
 
@@ -30,9 +30,9 @@ Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 class Probe:
     """One worker's run through its tasks."""
 
-    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
-        self.tasks: List[Dict[str, Any]] = job["tasks"]
-        self.config = config
+    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+        self.tasks: List[Dict[str, Any]] = [dict(task) for task in job.tasks]
+        self.config = job.config
         self.events = events
         self.trainer_class = trainer
         self.answers: Dict[str, Any] = {}

@@ -57,7 +57,7 @@ def vision_transforms(
     random_crop: Callable[[int], Any],
     flips: Mapping[str, str] = FLIPS,
 ) -> Any:
-    """Crop and flip by a framework's module of transforms, then the rest; `flips` has that module's names of its flips."""
+    """Crop and flip by a framework's module of transforms, then the rest; `flips` are its names of flips there."""
     size = config.image_size
     crops = {"random": lambda: random_crop(size), "none": lambda: transforms.Resize((size, size))}
     flip = [] if config.flip == "none" else [getattr(transforms, flips[config.flip])()]

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, List, Tuple
 from framework_compare.protocol import ProfileRow
 from framework_compare.worker.profiling import count, lines_by_kind, write_trace, xplane_kind
 
-# An event of a trace: its name, what it is counted under as an event of a kind ("" for nothing), its start and end in ns.
+# An event of a trace: its name; what it is counted under, given its kind ("" for nothing); its start and end in ns.
 Event = Tuple[str, Callable[[str], str], int, int]
 
 

@@ -20,7 +20,7 @@ def gpu_number(device: str) -> int:
 
 
 def needs_capability(precision: str, ask: Callable[[], Iterable[int]]) -> Optional[str]:
-    """Why a GPU has no kernels for a precision, or None; its compute capability is asked for only where that matters."""
+    """Why a GPU has no kernels for a precision, or None; `ask` for its compute capability is called if that matters."""
     if precision not in ("tf32", "bf16"):
         return None
     major, minor = ask()

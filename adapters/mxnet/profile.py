@@ -1,4 +1,4 @@
-"""What MXNet's profiler counted: operators of the engine, which runs each by itself, so that none holds another's time."""
+"""What MXNet's profiler counted: operators of the engine, which runs each by itself: no time holds another's."""
 
 from __future__ import annotations
 

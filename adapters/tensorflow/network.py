@@ -24,7 +24,7 @@ class Network:
         self.tf = tf
         self.graph = graph
         self.dtype = dtype
-        self._nodes = {parameter.name: node for node in graph.nodes for parameter in GRAPH_OPS[node.op].parameters(node)}
+        self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         shapes = graph.shapes()
         # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
         self._flattened = {

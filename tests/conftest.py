@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib
+import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 import pytest
 from framework_compare.datasets import fire_smoke
 from PIL import Image
 
-from framework_compare import oracle, registry
+from framework_compare import oracle, registry, supervision
 from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
@@ -24,20 +28,117 @@ REAL_PICTURES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
 
 sys.path.insert(0, str(HERE / "plugins"))
+import warm_workers  # noqa: E402
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: "list[pytest.Item]") -> None:
-    """Tests marked `slow` run only where `-m` names them."""
-    if "slow" in config.option.markexpr:
+
+# Files whose tests share nothing that takes long to make: any process may run any of them.
+APART = (
+    "test_conformance.py",
+    "test_faults.py",
+    "test_parity.py",
+    "test_parity_pipelines.py",
+    "test_parity_practice.py",
+    "test_parity_precisions.py",
+    "test_resume.py",
+)
+TOGETHER = {"test_networks.py": "answers", "test_model_zoos.py": "answers", "test_reading_ahead.py": "answers"}
+LONG = ("tests/real/", "answers", "tests/test_real_limits", "tests/test_interrupts", "tests/test_environments")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A lock that all processes of this run of the suite know."""
+    if hasattr(config, "workerinput"):
+        name = f"framework-compare-tests-{os.getuid()}-{config.workerinput['testrunuid']}"
+        config.stash[LOCKS] = tuple(Path(tempfile.gettempdir()) / f"{name}.{kind}" for kind in ("turn", "lock"))
+
+
+LOCKS = pytest.StashKey["tuple[Path, ...]"]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: "List[pytest.Item]") -> None:
+    """Tests marked `nightly` run only where `-m` names them or is empty; of several processes each begins with LONG."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _unit(item.nodeid).startswith(LONG), reverse=True)
+    wanted = config.option.markexpr
+    if not wanted or "nightly" in wanted:
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        items[:] = [item for item in items if item not in slow]
-        config.hook.pytest_deselected(items=slow)
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+
+
+def _unit(nodeid: str) -> str:
+    """Tests of the same unit run in the same process."""
+    path = nodeid.partition("::")[0]
+    name = path.rpartition("/")[2]
+    return nodeid if name in APART else TOGETHER.get(name, path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests run in one process, which makes what they share once; those of APART run in any."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    config.option.loadscopereorder = False  # those with most tests are not the longest
+    return ByUnit(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Beside a test marked `alone` none runs, of all the processes that share this run of the suite."""
+    with _turn(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _turn(item: pytest.Item) -> Iterator[None]:
+    """Many tests hold the lock at once, one that is to be alone holds it by itself, and none overtakes it."""
+    if LOCKS not in item.config.stash:
+        yield
+        return
+    alone = item.get_closest_marker("alone") is not None
+    turn, lock = (os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600) for path in item.config.stash[LOCKS])
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(turn)
+        os.close(lock)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for path in config.stash.get(LOCKS, ()):
+        path.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def worker_server() -> Iterator[warm_workers.Server]:
+    server = warm_workers.Server()
+    yield server
+    server.close()
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
+def warm(request: pytest.FixtureRequest, worker_server: warm_workers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers in this interpreter are forked from one that has started: see plugins/warm_workers.py.
+
+    In a test marked `cold` they start as a user's do.
+    """
+    if not request.node.get_closest_marker("cold"):
+        monkeypatch.setattr(supervision, "subprocess", warm_workers.Subprocess(worker_server))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
     entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
@@ -46,7 +147,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch) -> str:
+def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `faulty`, and a model named after each of its faults; the framework's name."""
     from faulty import FAULTS
 
@@ -94,7 +195,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def register_mutated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Callable[[str], None]:
+def register_mutated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, warm: None
+) -> Callable[[str], None]:
     """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
 
     def register(source: str) -> None:

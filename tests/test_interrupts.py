@@ -260,7 +260,7 @@ def check_done(study: Path) -> None:
     assert all(row[5] == (2 if row[1] == "ok" else 0) for row in found.values())
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.nightly)])
 def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, pictures, tmp_path):
     killed, seed = 0, 0
     while killed < kills:

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ from framework_compare.datasets import fire_smoke
 from PIL import Image
 
 from framework_compare import oracle, registry, supervision
+from framework_compare.parity import pipelines, reference, rounding
+from framework_compare.parity import verify as ladder
 from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
@@ -185,6 +187,33 @@ def benchmark() -> Iterator[Callable[[str], Any]]:
     sys.path.append(folder)
     yield importlib.import_module
     sys.path.remove(folder)
+
+
+@pytest.fixture(scope="session")
+def made_references() -> "Dict[Tuple[Any, ...], reference.Reference]":
+    return {}
+
+
+@pytest.fixture
+def references(made_references: "Dict[Tuple[Any, ...], reference.Reference]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ladder's references are made once a process: they depend on no framework."""
+    make = ladder.make_reference
+
+    def make_once(graph: Any, questions: Any, precision: str) -> reference.Reference:
+        key = (repr(graph.to_dict()), questions, precision, rounding.LOSS_SCALE)
+        if key not in made_references:
+            made_references[key] = make(graph, questions, precision)
+        return made_references[key]
+
+    monkeypatch.setattr(ladder, "make_reference", make_once)
+
+
+@pytest.fixture
+def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level 4 has its two shortest parts only: for tests of what becomes of its verdict."""
+    parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
+    assert len(parts) == 2
+    monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ import warm_workers  # noqa: E402
 
 # Files whose tests share nothing that takes long to make: any process may run any of them.
 APART = (
+    "test_cells.py",
     "test_conformance.py",
     "test_faults.py",
     "test_parity.py",
@@ -178,6 +179,12 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def real_pictures() -> Path:
     """The 791 real photos where they are beside the project, else rendered ones."""
     return REAL_PICTURES if REAL_PICTURES.is_dir() else fire_smoke.tiny()
+
+
+@pytest.fixture(scope="session")
+def some_pictures() -> Path:
+    """48 rendered pictures, 16 of each of three classes."""
+    return fire_smoke.tiny()
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ BROKEN = "    def train_step(self, batch):\n        raise RuntimeError('no kerne
 
 
 @pytest.fixture
-def framework(tmp_path, monkeypatch, own_cache):
+def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """Registers a framework: the float32 reference with the body given; and the model `small`."""
 
     def make(name: str, body: str) -> None:

@@ -164,7 +164,7 @@ def test_without_a_gpu_a_key_can_be_made(monkeypatch):
 
 
 @pytest.fixture
-def honest(tmp_path, monkeypatch, own_cache):
+def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """The framework `honest`, which is the reference in float32 and has one execution; what a climb of it says."""
     path = tmp_path / "honest.py"
     path.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())

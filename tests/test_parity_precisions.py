@@ -57,7 +57,7 @@ NO_DROPOUT_SCALE = """
 
 
 @pytest.fixture
-def rounded(tmp_path, monkeypatch, own_cache):
+def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """Registers the framework `rounded`: the reference at any precision, with methods given, and the model `small`."""
 
     def make(body: str = "", *, computes: str = "", lacks_tf32: bool = False) -> None:

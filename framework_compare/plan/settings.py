@@ -27,7 +27,7 @@ FEEDING = "feeding"  # how images reach it
 class Setting:
     """One field of TrainConfig.
 
-    help: what it is, for `--help` and docs/running.md; no capital, no full stop.
+    help: what it is, or what each choice is; no capital, no full stop.
     choices: the words that are allowed, or their forms where `pattern` says which are.
     least, below: a number is at least the one and less than the other.
     caption: how a table's caption says a value; a noun after "{} " is made plural. "" is the name and the value.
@@ -48,11 +48,13 @@ class Setting:
     all_cores: bool = False
 
     @property
-    def allowed(self) -> str:
-        """What is allowed, in words."""
-        if self.choices:
-            return ", ".join(self.choices)
-        return f"at least {self.least:g}" + (f", less than {self.below:g}" if self.below < math.inf else "")
+    def meaning(self) -> str:
+        """What it is and what is allowed, for `--help` and the docs."""
+        if not self.choices:
+            below = f", less than {self.below:g}" if self.below < math.inf else ""
+            return f"{self.help}; at least {self.least:g}{below}"
+        explained = all(f"{choice}: " in self.help for choice in self.choices)
+        return self.help if explained else f"{self.help}: {', '.join(self.choices)}"
 
     def chooses(self, value: object) -> bool:
         """Whether a value is one of the choices."""
@@ -63,7 +65,7 @@ class Setting:
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
     "device": Setting(
-        "what trains: the CPU, or an NVIDIA GPU by its number",
+        "the processor that trains, a GPU by its number",
         IDENTITY,
         ("cpu", "cuda", "cuda:N"),
         r"cpu|cuda(:(0|[1-9][0-9]*))?",
@@ -103,13 +105,13 @@ SETTINGS: Dict[str, Setting] = {
     "seed": Setting("of weights, order and augmentation"),
     "image_size": Setting("height and width in pixels; each network has a least size", least=1, verdict=NETWORK),
     "num_classes": Setting(
-        "classes of the data set, which `compare` counts itself",
+        "classes of the data set; `compare` counts them",
         OF_DATASET,
         least=2,
         verdict=NETWORK,
         may_be_list=False,
     ),
-    "flip": Setting("how half of the images are mirrored", choices=FLIPS),
+    "flip": Setting("which way half of the images are mirrored", choices=FLIPS),
     "crop": Setting("random: a part of the image; none: the whole image, stretched", choices=CROPS),
     "optimizer": Setting("what updates the weights", choices=("sgd",)),
     "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),

@@ -88,7 +88,8 @@ def test_parity_is_cached_by_the_code_path():
 def record(**settings: object) -> SimpleNamespace:
     """A row of the cell frame, as far as captions read it."""
     values = {columns_name(name): getattr(DEFAULTS, name) for name in SETTINGS}
-    return SimpleNamespace(**{**values, "runs": 2, "dataset": "small", "pictures": 12, "skipped_pictures": 0, **settings})
+    data = {"dataset": "small", "pictures": 12, "skipped_pictures": 0}
+    return SimpleNamespace(**{**values, **data, "runs": 2, **settings})
 
 
 def columns_name(name: str) -> str:
@@ -122,7 +123,8 @@ def test_validation_reads_the_setting(monkeypatch):
 
 
 def test_the_progress_line_says_each_word_that_is_not_the_default():
-    config = TrainConfig(execution="eager", pipeline="memory", precision="bf16", tuning="none", device="cuda", flip="none")
+    words = {"execution": "eager", "pipeline": "memory", "precision": "bf16", "tuning": "none"}
+    config = TrainConfig(**words, device="cuda", flip="none")
     cell = Cell("torch", "vgg16", "small", "cuda", config)
     assert described(cell) == f"{cell.label}, batch 16, eager, memory, bf16, none"
 

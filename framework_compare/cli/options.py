@@ -19,30 +19,29 @@ from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_r
 from framework_compare.plan.values import by_framework, pairs, split
 
 Command = Callable[..., None]
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
     """One option, named in OPTIONS as the library's argument.
 
-    default: Parameter.empty where it has to be given. flag: where it is not the name with dashes.
-    read: what makes the library's argument of what was given.
+    default: Parameter.empty where it has to be given. read: what makes the library's argument of what was given.
+    flag: where it is not the name with dashes, or has no opposite.
     """
 
     type: Any
     help: str
     default: Any = inspect.Parameter.empty
+    read: Callable[[Any], Any] = lambda given: given
     flag: str = ""
     metavar: Optional[str] = None
-    read: Callable[[Any], Any] = lambda given: given
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
-        option = typer.Option(self.flag or "--" + name.replace("_", "-"), help=self.help, metavar=self.metavar)
-        kind = Optional[self.type] if default is None else self.type
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
-        )
+        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar)
+        kind: Any = Optional[self.type] if default is None else self.type
+        return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
 
 
 def _of_setting(name: str) -> Option:
@@ -54,14 +53,18 @@ def _of_setting(name: str) -> Option:
         text, default = f"{text} Default: the cores that a run may use.", None
     if not setting.may_be_list:
         return Option(kind, text, default)
-    text_of_default = None if default is None else str(default)
-    return Option(str, text, text_of_default, metavar=f"<{kind.__name__}>,...", read=functools.partial(_values, kind))
+    default = None if default is None else str(default)
+    return Option(str, text, default, functools.partial(_values, kind), metavar=f"<{kind.__name__}>,...")
 
 
 def _values(kind: Callable[[str], Any], text: Optional[str]) -> Any:
     """The one value of a comma-separated text, or a list of several."""
     values = None if text is None else split(text, kind)
     return values[0] if values is not None and len(values) == 1 else values
+
+
+def _listed(text: Optional[str]) -> Optional[List[str]]:
+    return None if text is None else split(text)
 
 
 def _phase_timeout(text: Optional[str]) -> Any:
@@ -84,65 +87,39 @@ def _statuses(text: Optional[str]) -> List[str]:
 
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
+_DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+_PYTHON = "FRAMEWORK=PATH of an interpreter that has it already. Repeatable."
+_INDEX = "FRAMEWORK=URL of an extra package index. Repeatable."
+_PHASES = "Seconds a phase may take (all but epochs), or PHASE=SECONDS,... by name."
+_SIZES = "To try, rising, comma-separated; the ends of the range for doubling."
+_PROFILE = "A few more steps under the framework's profiler: `show --table profile`."
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
     "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
-    "dataset": Option(
-        List[str],
-        "A folder with one folder of images per class, or a name that `list` shows. Repeatable.",
-        ["fire-smoke-small"],
-    ),
+    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
-    "batch_sizes": Option(
-        str,
-        "To try, rising, comma-separated; the ends of the range for doubling.",
-        ",".join(map(str, range(10, 101, 10))),
-        read=functools.partial(split, convert=int),
-    ),
+    "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, "Runs of each cell; runs of different cells take turns.", 1),
     "limit": Option(int, "Use that many images, drawn by class and seed.", None),
-    "classes": Option(
-        str,
-        "Class folders in this order, comma-separated.",
-        None,
-        read=lambda text: None if text is None else split(text),
-    ),
+    "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "on_bad_picture": Option(str, "fail, or skip: leave it out and count it.", "fail"),
     "out": Option(Path, "Study folder; by default one in the cache folder.", None),
-    "python": Option(
-        List[str],
-        "FRAMEWORK=PATH of an interpreter that has it already. Repeatable.",
-        None,
-        read=functools.partial(by_framework, "--python"),
-    ),
-    "index": Option(
-        List[str],
-        "FRAMEWORK=URL of an extra package index. Repeatable.",
-        None,
-        read=functools.partial(by_framework, "--index"),
-    ),
+    "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
+    "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
     "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
-    "timeout_s": Option(float, "Seconds after which a run is ended.", None, "--timeout"),
-    "phase_timeout_s": Option(
-        str,
-        "Seconds a phase may take (all but epochs), or PHASE=SECONDS,... by name.",
-        None,
-        "--phase-timeout",
-        read=_phase_timeout,
-    ),
+    "timeout_s": Option(float, "Seconds after which a run is ended.", None, flag="--timeout"),
+    "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
     "silence_timeout_s": Option(
-        float, "Seconds without an event or output that end a run.", None, "--silence-timeout"
+        float, "Seconds without an event or output that end a run.", None, flag="--silence-timeout"
     ),
     "memory_limit": Option(str, "Of a run with all its processes: bytes, or 4GiB, 1500MB.", None),
-    "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, read=_statuses),
+    "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
     "sampling_hz": Option(float, "Readings of CPU, memory and threads a second; 0: none.", 10.0),
     "verify": Option(str, "Parity: require it, warn (show what is known), or off.", "warn"),
-    "profile": Option(
-        bool, "A few more steps under the framework's profiler: `show --table profile`.", False, "--profile"
-    ),
+    "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
-    "strict": Option(bool, "Exit with 1 if a cell is not ok.", False, "--strict/--no-strict"),
+    "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }
 ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
@@ -163,7 +140,7 @@ def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
 
         options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in names]
         own = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            parameter.replace(kind=_KEYWORD)
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in names
         ]

@@ -62,57 +62,43 @@ class Setting:
         return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
+_DEVICE = r"cpu|cuda(:(0|[1-9][0-9]*))?"
+_PIPELINE = (
+    "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
+)
+_TUNING = "recommended: what the framework's own performance guide says; none: nothing of it"
+_WORKERS = "processes (or threads) that only read images"
+_EPOCHS = "measured passes over the images (100 in the published study)"
+_SIZE = "height and width in pixels; each network has a least size"
+_CLASSES = "classes of the data set; `compare` counts them"
+_CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
     "device": Setting(
         "the processor that trains, a GPU by its number",
         IDENTITY,
         ("cpu", "cuda", "cuda:N"),
-        r"cpu|cuda(:(0|[1-9][0-9]*))?",
+        _DEVICE,
         caption="{}",
         verdict=CODE_PATH,
     ),
     "batch_size": Setting("images in a step", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
-    "pipeline": Setting(
-        "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory",
-        IDENTITY,
-        PIPELINES,
-        verdict=FEEDING,
-    ),
+    "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
     "precision": Setting("number format of the arithmetic", IDENTITY, PRECISIONS, verdict=CODE_PATH),
-    "tuning": Setting(
-        "recommended: what the framework's own performance guide says; none: nothing of it",
-        IDENTITY,
-        TUNINGS,
-        verdict=CODE_PATH,
-    ),
+    "tuning": Setting(_TUNING, IDENTITY, TUNINGS, verdict=CODE_PATH),
     "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
-    "loader_workers": Setting(
-        "processes (or threads) that only read images",
-        IDENTITY,
-        caption="{} loader worker",
-        verdict=FEEDING,
-        all_cores=True,
-    ),
-    "epochs": Setting(
-        "measured passes over the images (100 in the published study)", STATED, least=1, caption="{} epoch"
-    ),
+    "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
+    "epochs": Setting(_EPOCHS, STATED, least=1, caption="{} epoch"),
     "learning_rate": Setting("of SGD"),
     "momentum": Setting("of SGD", below=1),
     "weight_decay": Setting("of SGD, on every parameter"),
     "warmup_steps": Setting("untimed steps after the first"),
     "seed": Setting("of weights, order and augmentation"),
-    "image_size": Setting("height and width in pixels; each network has a least size", least=1, verdict=NETWORK),
-    "num_classes": Setting(
-        "classes of the data set; `compare` counts them",
-        OF_DATASET,
-        least=2,
-        verdict=NETWORK,
-        may_be_list=False,
-    ),
+    "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
+    "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
     "flip": Setting("which way half of the images are mirrored", choices=FLIPS),
-    "crop": Setting("random: a part of the image; none: the whole image, stretched", choices=CROPS),
+    "crop": Setting(_CROP, choices=CROPS),
     "optimizer": Setting("what updates the weights", choices=("sgd",)),
     "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),
 }

@@ -157,3 +157,8 @@ def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own
     monkeypatch.setattr(Where, "environment", lambda *asked: pytest.fail("an environment was sought"))
     with pytest.raises(UsageError, match="alexnet does not allow image_size 8: .*; use a larger one"):
         curves.train_curves(["torch"], ["alexnet"], pictures, image_size=8)
+
+
+def test_curves_refuse_settings_that_would_train_on_other_batches():
+    with pytest.raises(UsageError, match="only execution may be a list"):
+        curves.train_curves("torch", "alexnet", "fire-smoke-tiny", batch_size=[2, 4])

@@ -42,11 +42,9 @@ def test_a_forked_worker_ends_as_a_started_one_does(faulty, both, fault):
 
 
 def test_a_forked_worker_runs_the_source_that_is_staged(tiny, pictures, own_cache, tmp_path, monkeypatch):
-    name = "framework_compare.batches.preprocess"
-    changed = tmp_path / "preprocess.py"
-    changed.write_text(staging._source(name).read_text() + "\nraise RuntimeError('another state of the source')\n")
-    source = staging._source
-    monkeypatch.setattr(staging, "_source", lambda module: changed if module == name else source(module))
+    files = dict(staging._worker_side())
+    files["framework_compare/batches/preprocess.py"] += b"\nraise RuntimeError('another state of the source')\n"
+    monkeypatch.setattr(staging, "_worker_side", files.items)
     frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", pipeline="native", **QUICK).frame
     assert frame.status[0] == "failed" and "another state of the source" in frame.reason[0]
 

@@ -15,7 +15,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Mapping, Tuple
+from typing import Any, Iterator, Mapping, Tuple
 
 import numpy as np
 
@@ -87,17 +87,13 @@ class ArrayData:
     def write(self, path: str | os.PathLike[str]) -> ArrayFile:
         """Write the file that workers read, the same bytes for the same data; nothing is left of one that fails."""
         target = Path(os.path.abspath(path))
-        handle, part = tempfile.mkstemp(prefix=target.name + ".", suffix=".part", dir=_folder_of(target))
-        os.close(handle)
         try:
-            self._write(part)
-            checksum = file_checksum(part)
-            os.replace(part, target)
+            with _part_of(target) as part:
+                self._write(part)
+                checksum = file_checksum(part)
+                os.replace(part, target)
         except OSError as error:
             raise DataError(f"data set {self.name!r} cannot be written to {str(target)!r}: {error}") from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part)
         return ArrayFile(target, checksum, self.task, self.describe())
 
     def _write(self, path: str) -> None:
@@ -210,10 +206,16 @@ def read_back(path: str | os.PathLike[str], split: str) -> Split:
     return Split(dict(zip(names, stored.inputs)), stored.target, stored.extras)
 
 
-def _folder_of(path: Path) -> Path:
-    if not path.parent.is_dir():
-        raise DataError(f"data set file {str(path)!r} cannot be written: its folder does not exist; make it first")
-    return path.parent
+@contextlib.contextmanager
+def _part_of(path: Path) -> Iterator[str]:
+    """A file beside `path` to write into; it is gone at the end, unless it was renamed."""
+    handle, part = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+    os.close(handle)
+    try:
+        yield part
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -54,7 +54,7 @@ def conll(
     if path is None:
         sentences = generate(seed)
         facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
-        length = length or LONGEST
+        length = LONGEST if length is None else length
     else:
         files = _files(path)
         sentences = {split: read(file) for split, file in files.items()}

@@ -14,6 +14,7 @@ from framework_compare.datasets import cifar_batches
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
 from framework_compare.datasets.picture_check import is_folder, scan, sniff
+from framework_compare.datasets.source_files import read_lines
 from framework_compare.errors import DataError, UsageError
 
 SPLITS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "test", "testing")}
@@ -141,15 +142,13 @@ def _rows_by_annotation(path: Path, classes: Sequence[str]) -> list[tuple[str, i
     """val_annotations.txt: file name, class and box, parted by tabs."""
     labels = {name: label for label, name in enumerate(classes)}
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_lines(path), 1):
         columns = line.split("\t")
         if len(columns) < 2 or columns[1] not in labels:
             raise DataError(
                 f"file {str(path)!r}, line {number}: no file name and class of the train split; get it again"
             )
         rows.append((os.fspath(path.parent / "images" / columns[0]), labels[columns[1]]))
-    if not rows:
-        raise DataError(f"file {str(path)!r} is empty; get it again")
     return rows
 
 

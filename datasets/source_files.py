@@ -103,7 +103,7 @@ def number(row: Row, column: str) -> float:
     """A finite number of a row; DataError says what stands there."""
     text = row.values[column].strip()
     try:
-        value = float(text)
+        value = float(text.replace("_", "?"))  # Python reads 1_000 as a number
     except ValueError:
         what = "is empty" if not text else f"is {text[:20]!r}"
         raise DataError(f"{row.place}: {column} {what}, not a number; mend or remove the row") from None

@@ -52,7 +52,7 @@ def tweet_span(
         raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
     if path is None:
         tweets, facts = generate(sentiment, seed), {"generated": True, "source": [], "seed": seed}
-        length = length or LONGEST
+        length = LONGEST if length is None else length
     else:
         file = one_file(path, ("train.csv",), "the labelled tweets")
         tweets, counts = read(file, sentiment)
@@ -76,7 +76,7 @@ def read(path: Path, sentiment: str) -> tuple[list[Tweet], dict[str, Any]]:
 
 
 def generate(sentiment: str, seed: int) -> list[Tweet]:
-    """8,375 positive tweets, or 7,673 of another sentiment, of made-up words; the span is 1 to 6 of a kind of their own."""
+    """8,375 positive tweets, or 7,673 of another sentiment, of made-up words; the span is 1 to 6 of their own kind."""
     state = np.random.RandomState([seed & 0xFFFFFFFF, SENTIMENTS.index(sentiment)])
     return [_generated_tweet(state) for _ in range(8375 if sentiment == "positive" else 7673)]
 

@@ -17,7 +17,7 @@ from framework_compare.errors import DataError
 SIZE = 32
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 TEST = "test_batch"
-_RECONSTRUCT, _, _ = np.zeros(1).__reduce__()  # type: ignore[misc]
+_RECONSTRUCT: Any = np.zeros(1).__reduce__()[0]  # what an array is pickled by; private, and moved in numpy 2
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,

@@ -150,7 +150,8 @@ class _Input:
         self._array = np.ascontiguousarray(array.transpose(0, 2, 3, 1) if image and layout == "NHWC" else array)
         self._allocate = allocate
         self._rows: Tuple[int, ...] = self._array.shape[1:]
-        self._scale = self._bias = None
+        self._scale: Optional[np.ndarray] = None
+        self._bias: Optional[np.ndarray] = None
         if pixels is not None:
             self._set_pixels(pixels, layout)
 
@@ -166,7 +167,7 @@ class _Input:
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         shape = (len(indices), *self._array.shape[1:])
-        if self._scale is None:
+        if self._scale is None or self._bias is None:
             out = self._allocate(shape) if self._array.dtype == np.float32 else np.empty(shape, self._array.dtype)
             # mode: with `out`, the default makes another copy to be safe from indices out of range.
             return np.take(self._array, indices, axis=0, out=out, mode="clip")

@@ -65,6 +65,21 @@ DATASETS: Dict[str, str] = {
     "fire-smoke-tiny": _D + "fire_smoke:tiny",
 }
 
+# Arrays: a function of (path or None, **options) that returns an ArrayData; None generates a stand-in.
+ARRAY_DATASETS: Dict[str, str] = {
+    "cifar10": _D + "image_arrays:cifar10",
+    "diabetes": _D + "diabetes:diabetes",
+    "google-prices": _D + "prices:google",
+    "guava": _D + "image_arrays:guava",
+    "ibm-prices": _D + "prices:ibm",
+    "mnist": _D + "mnist:mnist",
+    "prices": _D + "prices:prices",
+    "tiny-imagenet": _D + "image_arrays:tiny_imagenet",
+    "tweet-ner": _D + "conll:conll",
+    "tweet-span": _D + "tweets:tweet_span",
+    "tweet-words": _D + "next_words:next_words",
+}
+
 ALIASES: Dict[str, str] = {
     "pytorch": "torch",
     "tf": "tensorflow",
@@ -144,3 +159,8 @@ def register_model(name: str, target: str) -> None:
 def register_dataset(name: str, target: str) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
     DATASETS[name] = target
+
+
+def register_array_dataset(name: str, target: str) -> None:
+    """Add a data set of arrays: "module:function" that takes a path or None, then options, and returns an ArrayData."""
+    ARRAY_DATASETS[name] = target

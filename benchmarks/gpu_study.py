@@ -48,7 +48,7 @@ PICTURES = {1: 100, 100: 400}
 PAIRS = {"torch": 1, "jax": 4}  # of processes that time a step: XLA's choices of algorithms differ by up to 14 %
 SCALING = [16, 128, 1024, 4096]
 ALONE = ("memory-*-1-*", "*steps-*-1-*", "nvml")  # their steps wait for the host, and may feel what else it does
-# Of each picture, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
+# Of each image, in a folder that has more of them than the largest batch: an epoch needs some batches for each process
 # of a loader whose processes make whole ones
 LINKS = 6
 
@@ -78,7 +78,7 @@ def jobs():
             frameworks=framework, models="alexnet", execution=executions, pipeline="memory", batch_size=100, limit=400,
             epochs=3, profile=True,
         )  # fmt: skip
-    # a GPU takes eight times the pictures, so that its epochs last as long as can be timed; no batch is a smaller one
+    # a GPU takes eight times the images, so that its epochs last as long as can be timed; no batch is a smaller one
     for model, (device, limit, epochs) in itertools.product(reversed(MODELS), (("cuda", 784, 5), ("cpu", 96, 3))):
         found[f"speedup-{model}-{device}"] = dict(
             frameworks=list(EXECUTIONS), models=model, device=device, pipeline="memory", batch_size=8, limit=limit,
@@ -296,7 +296,7 @@ def run_one(options):
 
 
 def link_pictures(folder, to):
-    """A folder with every picture LINKS times."""
+    """A folder with every image LINKS times."""
     for path in folder.rglob("*"):
         if path.suffix.lower() in (".jpg", ".jpeg"):
             for number in range(LINKS):
@@ -315,7 +315,7 @@ def main():
     parser.add_argument("part", choices=["verify", "run", "one", "tables"])
     parser.add_argument("out", type=Path)
     parser.add_argument("to", type=Path, nargs="?")
-    parser.add_argument("--data", help="folder of pictures")
+    parser.add_argument("--data", help="folder of images")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH")
     parser.add_argument("--only", default="*", help="patterns of names, with commas between")
     parser.add_argument("--gpus", default="0")

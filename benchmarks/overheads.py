@@ -1,7 +1,7 @@
-"""What the comparison itself costs: the parent while a cell runs, the start of a worker, memory by number of pictures.
+"""What the comparison itself costs: the parent while a cell runs, the start of a worker, memory by number of images.
 
 Targets: at most 1 % of one core and 200 MB for the parent; at most 0.5 s from spawn to the first step apart from
-the framework's own import, build and first step; peak memory that does not grow with the number of pictures.
+the framework's own import, build and first step; peak memory that does not grow with the number of images.
 
 Usage: python benchmarks/overheads.py DATASET [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
 """
@@ -95,7 +95,7 @@ def main():
 
 def report(row):
     print(
-        f"{row['framework']:11}{row['model']:13}{row['pipeline']:7}{row['pictures']:4} pictures {row['status']}"
+        f"{row['framework']:11}{row['model']:13}{row['pipeline']:7}{row['pictures']:4} images {row['status']}"
         f"  parent {row['parent_cpu_percent_of_one_core']:.2f} % {row['parent_rss_bytes'] / 1e6:.0f} MB"
         f"  start {row['start_total_s']:.2f} s {({k: round(v, 2) for k, v in row['start_s'].items()})}"
         f"  peak rss {row['peak_rss_bytes'] / 1e9:.2f} pss {row['pss_peak_bytes'] / 1e9:.2f} GB",

@@ -1,1 +1,1 @@
-"""One file a data set: where the pictures come from, and in what order."""
+"""One file a data set: where the images come from, and in what order."""

@@ -18,22 +18,22 @@ from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir
 
 Progress = Callable[[int, int], None]
-MARKER = ".complete.json"  # written last; hidden, so that it is no picture
+MARKER = ".complete.json"  # written last; hidden, so that it is no image
 _PER_PROCESS = 32
 
 
 def small(progress: Progress | None = None) -> Path:
-    """Folder of 791 pictures: 264 fire, 264 smoke, 263 no_fire. `progress(done, total)` counts pictures drawn."""
+    """Folder of 791 images: 264 fire, 264 smoke, 263 no_fire. `progress(done, total)` counts images drawn."""
     return _make("fire-smoke-small", {"fire": 264, "smoke": 264, "no_fire": 263}, seed=791, progress=progress)
 
 
 def big(progress: Progress | None = None) -> Path:
-    """Folder of 6003 pictures, 2001 a class; some 1.5 GB, and ten minutes of one core, the first time."""
+    """Folder of 6003 images, 2001 a class; some 1.5 GB, and ten minutes of one core, the first time."""
     return _make("fire-smoke-big", {"fire": 2001, "smoke": 2001, "no_fire": 2001}, seed=6003, progress=progress)
 
 
 def tiny(progress: Progress | None = None) -> Path:
-    """Folder of 48 pictures, 16 a class: to see that everything works."""
+    """Folder of 48 images, 16 a class: to see that everything works."""
     return _make("fire-smoke-tiny", {"fire": 16, "smoke": 16, "no_fire": 16}, seed=48, progress=progress)
 
 
@@ -96,4 +96,4 @@ def _draw(job: dict[str, Any]) -> None:
     done = subprocess.run(command, input=json.dumps(job), text=True, capture_output=True, cwd="/", env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise DataError(f"pictures could not be drawn: {last}")
+        raise DataError(f"images could not be drawn: {last}")

@@ -1,4 +1,4 @@
-"""A user's own pictures: class folders, with or without split folders above them, every picture proved to decode.
+"""A user's own images: class folders, with or without split folders above them, every image proved to decode.
 
 Parent side. `read_folder` finds the classes and the files; `picture_check` decides about each file.
 """
@@ -40,9 +40,9 @@ Progress = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class FolderIndex:
-    """What a folder holds: the pictures to train on, and all that was decided on the way to them.
+    """What a folder holds: the images to train on, and all that was decided on the way to them.
 
-    skipped are (path, reason) of bad pictures left out; found_aliases maps a class folder's name to the class it
+    skipped are (path, reason) of bad images left out; found_aliases maps a class folder's name to the class it
     was taken for; ignored_folders are class folders that `classes` did not ask for.
     """
 
@@ -61,14 +61,14 @@ def read_folder(
     on_bad_picture: str = "fail",
     progress: Progress | None = None,
 ) -> FolderIndex:
-    """Index the pictures in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
+    """Index the images in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
 
-    Splits (train, val, test, ...) are merged, because the reference protocol trains on all pictures. Classes are
+    Splits (train, val, test, ...) are merged, because the reference protocol trains on all images. Classes are
     `classes` in that order, or fire, smoke, no_fire where the folders are these (other spellings of them count,
     and are reported in `found_aliases`), or the sorted folder names. `aliases` maps more folder names to
-    classes. Pictures are ordered by class, then by path. Each is decoded once and the verdict remembered;
+    classes. Images are ordered by class, then by path. Each is decoded once and the verdict remembered;
     a bad one raises DataError if `on_bad_picture` is "fail", is left out and listed if it is "skip".
-    `progress(done, total)` counts pictures. DataError also for a missing or empty folder, class or picture.
+    `progress(done, total)` counts images. DataError also for a missing or empty folder, class or image.
     """
     if on_bad_picture not in ("fail", "skip"):
         raise DataError(f"on_bad_picture must be 'fail' or 'skip', not {on_bad_picture!r}")
@@ -90,7 +90,7 @@ def read_folder(
 
 
 def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
-    """At most `n` pictures of an index, each class in its share and with one at least, drawn by `seed`, order kept."""
+    """At most `n` images of an index, each class in its share and with one at least, drawn by `seed`, order kept."""
     pictures = index.pictures
     if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
         raise DataError(f"limit must be at least one picture a class, {len(pictures.classes)}, not {n!r}")
@@ -125,7 +125,7 @@ def _existing_folder(path: str | os.PathLike[str]) -> Path:
     if not os.path.exists(root):
         raise DataError(f"data set folder {str(path)!r} does not exist")
     if not os.path.isdir(root):
-        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of pictures a class is needed")
+        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of images a class is needed")
     return Path(os.path.abspath(root))  # not resolved: paths stay as the user knows them
 
 
@@ -185,7 +185,7 @@ def _files_of(name: str, folders: Sequence[Path], to_class: Mapping[str, str], r
     seen = {_identity(folder) for folder in (*(folder.parent for folder in own), root, *root.resolve().parents)}
     files = sorted(file for folder in own for file in _walk(folder, seen))
     if not files:
-        raise DataError(f"class folder {str(own[0])!r} has no files in it; a class needs pictures")
+        raise DataError(f"class folder {str(own[0])!r} has no files in it; a class needs images")
     return files
 
 
@@ -227,8 +227,8 @@ def _settle(index: FolderIndex, on_bad_picture: str) -> FolderIndex:
     if index.skipped and on_bad_picture == "fail":
         path, reason = index.skipped[0]
         more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
-        raise DataError(f"bad picture {path!r}: {reason}{more}; on_bad_picture='skip' leaves bad pictures out")
+        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_picture='skip' leaves bad images out")
     for label, name in enumerate(index.pictures.classes):
         if label not in set(index.pictures.labels):
-            raise DataError(f"class {name!r} of data set {index.name!r} has no picture that decodes")
+            raise DataError(f"class {name!r} of data set {index.name!r} has no image that decodes")
     return index

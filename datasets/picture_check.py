@@ -1,7 +1,7 @@
-"""Whether a file is a picture, of what format, and whether it decodes: decided from its bytes, once.
+"""Whether a file is an image, of what format, and whether it decodes: decided from its bytes, once.
 
 Parent side. Verdicts are kept in the cache folder by path, size and time of change, so that a second study of the
-same folder opens no picture.
+same folder opens no image.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from framework_compare.batches import preprocess
 from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir
 
-# Twice Pillow's warning level, where Pillow itself refuses: a larger picture is taken for a decompression bomb.
+# Twice Pillow's warning level, where Pillow itself refuses: a larger image is taken for a decompression bomb.
 MAX_PICTURE_PIXELS = 178_956_970
 
 EXTENSIONS = frozenset(
@@ -54,7 +54,7 @@ _PER_TASK = 64
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Format of a picture ("JPEG", "PNG", ...), and why it is bad, "" if it is not; both "" if it is no picture."""
+    """Format of an image ("JPEG", "PNG", ...), and why it is bad, "" if it is not; both "" if it is no image."""
 
     format: str
     reason: str = ""
@@ -81,7 +81,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None] | None = None) -> dict[str, Verdict]:
-    """The verdict on each of `files` (absolute, below `root`) that is a picture or claims to be one.
+    """The verdict on each of `files` (absolute, below `root`) that is an image or claims to be one.
 
     Files not seen before, or changed since, are decoded on all cores. `progress(done, total)` counts files.
     """
@@ -111,7 +111,7 @@ def judge(path: str) -> Verdict:
     except OSError as error:
         return Verdict("", f"it cannot be opened: {error.strerror}" if claims else "")
     if not name:
-        reason = "its bytes are of no known picture format" if data else "it is empty"
+        reason = "its bytes are of no known image format" if data else "it is empty"
         return Verdict("", reason if claims else "")
     return Verdict(name, _reason_against(data, name))
 

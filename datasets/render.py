@@ -1,7 +1,7 @@
 """Rendered photographs of fire, smoke and neither, for where no real ones may be redistributed.
 
-numpy and Pillow only. A picture depends on (seed, class, number) alone: with the same Pillow, numpy and processor
-family its file is the same byte for byte. As a program it draws the pictures of a JSON job read from stdin.
+numpy and Pillow only. An image depends on (seed, class, number) alone: with the same Pillow, numpy and processor
+family its file is the same byte for byte. As a program it draws the images of a JSON job read from stdin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from framework_compare.datasets.scenery import Array, Random, blend, noise, pick
 
 CLASSES = ("fire", "smoke", "no_fire")
 VERSION = 1  # of the drawing: raise it with every change, so that sets made before are not mistaken for new ones
-WORKING_PIXELS = 240_000  # drawn at this size, then enlarged: keeps a picture near 0.1 s
+WORKING_PIXELS = 240_000  # drawn at this size, then enlarged: keeps an image near 0.1 s
 ASPECTS = (4 / 3, 4 / 3, 3 / 2, 3 / 2, 16 / 9, 1.0, 3 / 4, 2 / 3, 9 / 16)
 # temperature 0 to 1 and the colour of a flame there
 RAMP_AT = (0.0, 0.18, 0.38, 0.60, 0.82, 1.0)

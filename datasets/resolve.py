@@ -1,4 +1,4 @@
-"""From what a user calls a data set, a registry name or a folder, to the pictures in it. Parent side."""
+"""From what a user calls a data set, a registry name or a folder, to the images in it. Parent side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resolve(
     """The index of a data set of the registry, made first if it has to be, or of a user's folder.
 
     A registry name goes before a folder of that name; "./name" is always the folder. `limit` keeps that many
-    pictures, by class and `seed`. `progress(done, total)` is called for making, then for checking the pictures.
+    images, by class and `seed`. `progress(done, total)` is called for making, then for checking the images.
     DataError if `dataset` is neither, or cannot be read as asked.
     """
     path, name = _locate(dataset, progress)
@@ -41,7 +41,7 @@ def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -
             target = registry.find("data set", registry.DATASETS, dataset)
         except UnknownNameError as error:
             if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
-                raise DataError(f"{error}, or the path of a folder with one folder of pictures a class") from None
+                raise DataError(f"{error}, or the path of a folder with one folder of images a class") from None
         else:
             return registry.load(target)(progress), dataset.lower()
     path = Path(os.path.abspath(os.path.expanduser(dataset)))

@@ -1,4 +1,4 @@
-"""Places for the rendered pictures: skies, hills, woods, streets, rooms; with warm light, fog and lamps in them.
+"""Places for the rendered images: skies, hills, woods, streets, rooms; with warm light, fog and lamps in them.
 
 Many have the colours of fire or the softness of smoke, so that neither alone tells a class. A canvas is float32
 (height, width, 3), RGB, 0 to 1. All randomness comes from the RandomState given.

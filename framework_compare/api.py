@@ -59,13 +59,13 @@ def compare(
 ) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    dataset: names of the registry, or folders with one folder of pictures a class.
+    dataset: names of the registry, or folders with one folder of images a class.
     out: study folder, empty or not there yet; by default one named by the time, in the cache folder. A study that is
         there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs
         stay, the rest is run, with the limits, interpreters, index and installer given now.
     repeats: runs of each cell; runs of different cells take turns.
-    limit: use that many pictures, drawn by class and seed.
-    on_bad_picture: "fail" refuses a data set with a picture that does not decode, "skip" leaves it out and counts it.
+    limit: use that many images, drawn by class and seed.
+    on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, in place of a managed environment.
     index: framework -> URL of an extra package index for its environment (such as that of PyTorch's CPU builds).
     timeout_s: wall seconds after which a run is ended as `timed-out`.

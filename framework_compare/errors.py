@@ -21,7 +21,7 @@ class UnknownNameError(UsageError):
 
 
 class DataError(UsageError):
-    """A data set cannot be read as asked: folder, class or picture, named in the message."""
+    """A data set cannot be read as asked: folder, class or image, named in the message."""
 
 
 class EnvironmentUnavailable(FrameworkCompareError):

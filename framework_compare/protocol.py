@@ -49,13 +49,13 @@ class TrainConfig:
     pipeline: str = "native"
     tuning: str = "recommended"
     threads: int = 1  # size of every compute pool; resolved by the planner, never "as many as you like"
-    loader_workers: int = 1  # processes (or threads) that only read pictures
+    loader_workers: int = 1  # processes (or threads) that only read images
     warmup_steps: int = 2
     seed: int = 0
     image_size: int = 224
     num_classes: int = 3
     flip: str = "horizontal"
-    crop: str = "random"  # "none": the whole picture, stretched to image_size x image_size
+    crop: str = "random"  # "none": the whole image, stretched to image_size x image_size
     optimizer: str = "sgd"
     loss: str = "cross_entropy"
 
@@ -74,7 +74,7 @@ JOB_KINDS = ("train", "verify", "conformance")
 class Job:
     """What one worker is asked to do; a JSON document at the process boundary.
 
-    "train" runs a cell: graph is Graph.to_dict(), pictures and weights are files. "verify" and "conformance" answer
+    "train" runs a cell: graph is Graph.to_dict(), images and weights are files. "verify" and "conformance" answer
     `tasks`, each a document of its own.
     """
 
@@ -101,7 +101,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Pictures:
-    """The pictures of a data set, in one fixed order, all of them known to decode.
+    """The images of a data set, in one fixed order, all of them known to decode.
 
     paths are absolute; labels are indices into classes; formats are "JPEG", "PNG", ... read from the bytes.
     """
@@ -205,7 +205,7 @@ class Trainer(Protocol):
         """Start the framework's own input pipeline; what is returned goes to `epoch` once an epoch."""
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        """Batches of one pass over the pictures, shuffled anew, the last one as short as it comes."""
+        """Batches of one pass over the images, shuffled anew, the last one as short as it comes."""
 
     def train_step(self, batch: Batch) -> Any:
         """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""

@@ -65,7 +65,7 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included.
+    """One measured pass over the images. Step seconds run from one step's end to the next, data wait included.
 
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
     on a CPU.
@@ -172,10 +172,10 @@ class Run:
 
 
 def oversize(batch_size: int, pictures: int, dataset: str) -> str:
-    """What to say of a batch size that is more than the pictures there are, "" of another."""
+    """What to say of a batch size that is more than the images there are, "" of another."""
     if batch_size <= pictures:
         return ""
-    return f"batch size {batch_size} is more than the {pictures} pictures of {dataset}: each step is on {pictures}"
+    return f"batch size {batch_size} is more than the {pictures} images of {dataset}: each step is on {pictures}"
 
 
 def idle_workers(workers: int, batches: int) -> str:

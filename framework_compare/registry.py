@@ -23,7 +23,7 @@ class Framework:
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
-    # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read pictures.
+    # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read images.
     whole_batches_from: int = 0
 
     def requirements_on(self, device: str) -> str:

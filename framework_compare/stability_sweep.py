@@ -186,6 +186,6 @@ def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
     for name, index in plan.datasets.items():
         if largest > len(index.pictures):
             raise UsageError(
-                f"batch size {largest} is more than the {len(index.pictures)} pictures of {name}; "
-                "name smaller batch sizes or a data set with more pictures"
+                f"batch size {largest} is more than the {len(index.pictures)} images of {name}; "
+                "name smaller batch sizes or a data set with more images"
             )

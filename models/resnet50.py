@@ -1,6 +1,6 @@
 """ResNet-50 (He et al. 2016), torchvision's names.
 
-`build` is v1 as published: a bottleneck halves the picture in its first 1x1 convolution. `build_v1_5` does it in
+`build` is v1 as published: a bottleneck halves the image in its first 1x1 convolution. `build_v1_5` does it in
 the 3x3, as torchvision and NVIDIA do: the same parameters, 6 % more multiplications.
 """
 

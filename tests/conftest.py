@@ -1,4 +1,4 @@
-"""What tests share: the test framework and model, small real pictures, the real data where it is beside the project."""
+"""What tests share: the test framework and model, small real images, the real data where it is beside the project."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 13 small JPEG pictures in three classes that differ in colour."""
+    """A folder of 13 small JPEG images in three classes that differ in colour."""
     folder = tmp_path_factory.mktemp("pictures") / "colours"
     rng = np.random.default_rng(0)
     for label, (name, colour) in enumerate(COLOURS.items()):
@@ -183,7 +183,7 @@ def real_pictures() -> Path:
 
 @pytest.fixture(scope="session")
 def some_pictures() -> Path:
-    """48 rendered pictures, 16 of each of three classes."""
+    """48 rendered images, 16 of each of three classes."""
     return fire_smoke.tiny()
 
 
@@ -262,7 +262,7 @@ def ask_mutated(tmp_path: Path, register_mutated: Callable[[str], None]) -> Call
 
 @pytest.fixture(scope="session")
 def mixed_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """10 pictures of every kind a user's folder may hold: grey, CMYK, progressive JPEG, palette, alpha, wrong ending."""
+    """10 images of every kind a user's folder may hold: grey, CMYK, progressive JPEG, palette, alpha, wrong ending."""
     folder = tmp_path_factory.mktemp("mixed") / "kinds"
     rng = np.random.default_rng(1)
     rgb = Image.fromarray(rng.integers(0, 255, (90, 120, 3), dtype=np.uint8))

@@ -164,7 +164,7 @@ def test_a_worker_past_its_limit_is_timed_out(tiny, pictures, own_cache, tmp_pat
 def test_plain_progress_is_a_line_a_cell(tiny, pictures, own_cache, tmp_path, capsys):
     compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=PlainWatcher(), **QUICK)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "colours: 13 pictures (fire 5, smoke 4, no_fire 4)"
+    assert lines[0] == "colours: 13 images (fire 5, smoke 4, no_fire 4)"
     assert re.fullmatch(r"tiny-linear-cpu, batch \d+: .* s an epoch, .* images/s.*", lines[-1])
 
 
@@ -228,7 +228,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 ):
     request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**9]})
     result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
-    said = "batch size 1000000000 is more than the 13 pictures of colours: each step is on 13"
+    said = "batch size 1000000000 is more than the 13 images of colours: each step is on 13"
     assert said in capsys.readouterr().err and said in " ".join(result.table().split())
     assert list(result.frame.warnings) == ["", said]
 

@@ -43,7 +43,7 @@ def conform(pytester, own_cache, monkeypatch):
     return run
 
 
-# Of level 4 the crops of hundreds of pictures, whose judges have tests of their own.
+# Of level 4 the crops of hundreds of images, whose judges have tests of their own.
 WITHOUT_CROPS = ("-k", "not level_4 or still")
 
 
@@ -79,7 +79,7 @@ MISTAKES = {
 """,
         {
             "test_native_has_every_picture_once": "wanted each exactly once, the last batch as short as it comes",
-            "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 pictures",
+            "test_native_has_every_picture_once_without_loader_workers": "has 8 of 11 images",
         },
     ),
     "another compute thread": (
@@ -150,7 +150,7 @@ MISTAKES = {
 """,
         {"test_a_network_that_cannot_be_built_is_a_row": "release() must work after a build() that raised"},
     ),
-    "unreadable pictures left out": (
+    "unreadable images left out": (
         """
     def epoch(self, pipeline, number):
         try:
@@ -240,7 +240,7 @@ def check_sentences(found, wanted):
 
 
 OF_THE_PIPELINE = {
-    "pictures of the last batch dropped": (
+    "images of the last batch dropped": (
         """
     def epoch(self, pipeline, number):
         return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
@@ -266,7 +266,7 @@ OF_THE_PIPELINE = {
         "not-flipped",
         "with flip='none' and random crops, ",
     ),
-    "crops point-sampled, whole pictures antialiased": (
+    "crops point-sampled, whole images antialiased": (
         """
     def open_pipeline(self, pictures):
         from framework_compare.batches import preprocess
@@ -285,12 +285,12 @@ OF_THE_PIPELINE = {
         return super().open_pipeline(pictures)
 """,
         "resizes_all_alike",
-        "whole pictures are resized bilinear, antialiased, random crops bilinear; wanted one resampler for all",
+        "whole images are resized bilinear, antialiased, random crops bilinear; wanted one resampler for all",
     ),
 }
 
 
-ALL_PARTS = "crops point-sampled, whole pictures antialiased"  # which asks for every part of level 4
+ALL_PARTS = "crops point-sampled, whole images antialiased"  # which asks for every part of level 4
 
 
 @pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, nightly=[ALL_PARTS]))

@@ -71,7 +71,7 @@ def test_frameworks_that_train_otherwise_are_further_apart(framework, pictures):
 
 def test_training_goes_on_into_the_next_epoch(framework, pictures):
     framework("honest", HONEST)
-    found = train(["honest"], pictures, steps=5)  # 13 pictures are 4 batches
+    found = train(["honest"], pictures, steps=5)  # 13 images are 4 batches
     assert found.hold and len(found.exact) == 5
 
 

@@ -1,4 +1,4 @@
-"""datasets/folder.py and resolve.py: what a folder of pictures is taken for, and what is refused."""
+"""datasets/folder.py and resolve.py: what a folder of images is taken for, and what is refused."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_linked_class_folder_is_followed(tmp_path: Path) -> None:
         ({}, "has no class folders"),
         ({"1.jpg": JPEG}, "has no class folders"),
         ({"a/1.jpg": JPEG}, "has one class folder only, 'a'"),
-        ({"a/1.jpg": JPEG, "b/notes.txt": b"x"}, "class 'b' .* has no picture that decodes"),
+        ({"a/1.jpg": JPEG, "b/notes.txt": b"x"}, "class 'b' .* has no image that decodes"),
         ({"a/1.jpg": JPEG, "b/.hidden": b"x"}, "/b' has no files in it"),
     ],
     ids=["empty", "flat", "one-class", "no-pictures", "empty-class"],
@@ -224,7 +224,7 @@ def test_limit_is_seeded(uneven: folder.FolderIndex) -> None:
 
 @pytest.mark.parametrize("n", [2, 0, -1, True, 2.5, "3"], ids=repr)
 def test_limit_needs_one_picture_a_class(uneven: folder.FolderIndex, n: object) -> None:
-    with pytest.raises(DataError, match="at least one picture a class, 3, not"):
+    with pytest.raises(DataError, match="at least one image a class, 3, not"):
         limit(uneven, n)
 
 
@@ -242,7 +242,7 @@ def test_resolve_names_what_is_allowed() -> None:
         resolve(Path("imagenet"))
 
 
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real pictures are not at {REAL}; get them to run this test")
+@pytest.mark.skipif(not REAL.exists(), reason=f"the real images are not at {REAL}; get them to run this test")
 def test_the_real_pictures() -> None:
     index = read_folder(REAL)
     assert index.pictures.classes == ("fire", "smoke", "no_fire")

@@ -26,7 +26,7 @@ NAMES = ["fire; rm -rf x", "smoke\nnext", "<b>'no' \"fire\"", "$(touch pwned)", 
 
 
 def renamed(pictures: Path, target: Path) -> Path:
-    """The pictures in class folders whose names, and files' names, mean harm."""
+    """The images in class folders whose names, and files' names, mean harm."""
     source = sorted((pictures / "fire").iterdir())[0]
     for name in NAMES:
         (target / name).mkdir(parents=True)

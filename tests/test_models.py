@@ -7,7 +7,7 @@ from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 
-# parameters with 3 and with 1000 classes, and forward MACs of one 224x224 picture with 1000 (torchvision's tables)
+# parameters with 3 and with 1000 classes, and forward MACs of one 224x224 image with 1000 (torchvision's tables)
 PUBLISHED = {
     "alexnet": (57_016_131, 61_100_840, 0.71e9),
     "mobilenet_v2": (2_227_715, 3_504_872, 0.30e9),

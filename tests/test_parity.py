@@ -511,12 +511,12 @@ BY_CONFIG = """
     "body, level, words",
     [
         (NO_DROPOUT_IN_STEPS, 5, "off in training steps"),
-        (ONE_MASK, 5, "all pictures of a batch"),
+        (ONE_MASK, 5, "all images of a batch"),
         (STALE_IMAGES, 3, ""),
         (MOMENTUM_KEPT, 3, "momentum of former steps"),
         (BY_CONFIG, 2, ""),
     ],
-    ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "momentum kept", "loss by config.batch_size"],
+    ids=["dropout off in steps", "one dropout mask a batch", "images of the first step kept", "momentum kept", "loss by config.batch_size"],
 )
 @pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):

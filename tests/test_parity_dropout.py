@@ -9,7 +9,7 @@ from framework_compare.parity.network.ladder import Wrong, check_dropout
 
 
 def dropped(values, p=0.5, scale=2.0, passes=16):
-    """Passes of `values`, a float32 product of (8, 512) pictures, with a mask each."""
+    """Passes of `values`, a float32 product of (8, 512) images, with a mask each."""
     kept = numpy.random.default_rng(1).random((passes, *values.shape)) >= p
     return numpy.where(kept, numpy.float32(scale) * values, numpy.float32(0))
 

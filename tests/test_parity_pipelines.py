@@ -180,8 +180,8 @@ MISTAKES = {
     "the same batches in another order": (SHUFFLED_BATCHES, "of 873 neighbours of another epoch are neighbours again"),
     "rolled by one": (ORDERED.format(change="return numpy.roll(listed, number)"), "not shuffled over the whole set"),
     "halves shuffled apart": (ORDERED.format(change=SECOND_HALF), "list and epoch 1 have a rank correlation"),
-    "order alternates": (REPEATED.format(change="number % 2"), "epochs 1 and 3 have their pictures in the same order"),
-    "all repeats from epoch 3": (REPEATED.format(change="(number - 1) % 2 + 1"), "epochs 1 and 3 have their pictures"),
+    "order alternates": (REPEATED.format(change="number % 2"), "epochs 1 and 3 have their images in the same order"),
+    "all repeats from epoch 3": (REPEATED.format(change="(number - 1) % 2 + 1"), "epochs 1 and 3 have their images"),
     "one number for left and top": (
         DRAWN.format(change="crop._replace(left=left, top=int(u * (height - crop.height + 1)))"),
         "the place from the left and the place from the top of random crops go together",
@@ -194,14 +194,14 @@ MISTAKES = {
         DRAWN.format(change="crop._replace(flip=flips[int(crop.width * crop.height > 18200)])"),
         "the area and the flip of random crops go together",
     ),
-    "flip by epoch": (DRAWN.format(change="crop._replace(flip=flips[epoch % 2])"), "in epoch 1, 0.000 of 874 pictures"),
-    "flip by picture": (
+    "flip by epoch": (DRAWN.format(change="crop._replace(flip=flips[epoch % 2])"), "in epoch 1, 0.000 of 874 images"),
+    "flip by image": (
         DRAWN.format(change="crop._replace(flip=flips[index % 2])"),
-        "the flip of a picture's random crop goes with that of another epoch",
+        "the flip of an image's random crop goes with that of another epoch",
     ),
-    "place by picture": (
+    "place by image": (
         DRAWN.format(change="crop._replace(left=int((index * 0.618 + 0.01 * u) % 1 * (width - crop.width + 1)))"),
-        "the place from the left of a picture's random crop goes with that of another epoch",
+        "the place from the left of an image's random crop goes with that of another epoch",
     ),
     "nearest pixel": (RESIZED.format(change="image.resize((size, size), 0)"), "what is explained"),
     "bicubic": (RESIZED.format(change="image.resize((size, size), Image.Resampling.BICUBIC)"), "what is explained"),
@@ -216,7 +216,7 @@ MISTAKES = {
     ),
     "no antialias in random crops only": (
         RESIZED.format(change="image.transform((size, size), 0, affine, 2)"),
-        "whole pictures are resized bilinear, antialiased, random crops bilinear",
+        "whole images are resized bilinear, antialiased, random crops bilinear",
         "still",
         "as trained",
     ),
@@ -231,37 +231,37 @@ MISTAKES = {
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, :, :: 1 - 2 * (number % 2)])"),
         "upside down",
     ),
-    "of wide pictures all where none of ten tries fits": (
+    "of wide images all where none of ten tries fits": (
         OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, w, h, flip)"),
-        "of wide pictures have sides of up to 3.75 to 1",
+        "of wide images have sides of up to 3.75 to 1",
         "wide",
     ),
-    "of wide pictures more than ten tries": (
+    "of wide images more than ten tries": (
         OPENED.format(change="preprocess.TRIES = 100"),
-        "of the random crops of wide pictures reach across",
+        "of the random crops of wide images reach across",
         "wide",
     ),
-    "of wide pictures the left where none of ten tries fits": (
+    "of wide images the left where none of ten tries fits": (
         OPENED.format(change="preprocess._centre_crop = lambda w, h, flip: preprocess.Crop(0, 0, 107, 80, flip)"),
         "do so in the middle, expected 0.095",
         "wide",
     ),
-    "tall pictures whole": (
+    "tall images whole": (
         DRAWN.format(change="crop if width >= height else preprocess.whole(width, height)"),
-        "of tall pictures have sides of up to 3.75 to 1",
+        "of tall images have sides of up to 3.75 to 1",
         "tall",
     ),
-    "pictures smaller than the network's whole": (
+    "images smaller than the network's whole": (
         DRAWN.format(change="crop if min(width, height) >= self.config.image_size else preprocess.whole(width, height)"),
         "sides of up to 3.75 to 1",
         "wide",
     ),
-    "a rest of one picture dropped": (
+    "a rest of one image dropped": (
         """
     def epoch(self, pipeline, number):
         return (batch for batch in super().epoch(pipeline, number) if batch.size > 1)
 """,
-        "epoch 1 has 10 of 11 pictures",
+        "epoch 1 has 10 of 11 images",
         "still",
     ),
     "nothing of a set smaller than a batch": (
@@ -278,17 +278,17 @@ MISTAKES = {
     ),
     "vertical taken for horizontal": (ALWAYS_HORIZONTAL, "mirrored left to right", "upside down"),
     "flipped though not asked for": (ALWAYS_FLIPPED, "with flip='none' and random crops, 9", "not flipped"),
-    "whole pictures where nothing is flipped": (WHOLE, "random crops have a median area of 1.00", "not flipped"),
+    "whole images where nothing is flipped": (WHOLE, "random crops have a median area of 1.00", "not flipped"),
     "labels off by one": (EPOCH.format(change="labels = numpy.roll(labels, 1)"), "comes with the label of"),
     "labels off by a batch": (LATE_LABELS, "comes with the label of"),
     "one class index swapped": (
         EPOCH.format(change="labels = numpy.array([{0: 1, 1: 0}.get(int(l), int(l)) for l in labels])"),
         "comes with the label of",
     ),
-    "a label that no picture has": (EPOCH.format(change="labels = labels - 1"), "label -1; labels are 0 to"),
+    "a label that no image has": (EPOCH.format(change="labels = labels - 1"), "label -1; labels are 0 to"),
     "blue and red swapped": (
         EPOCH.format(change="images = numpy.ascontiguousarray(images[:, ::-1])"),
-        "the channels of a picture are blue, green, red, expected red, green, blue",
+        "the channels of an image are blue, green, red, expected red, green, blue",
     ),
     "colours paler": (EPOCH.format(change="images = images * numpy.float32(0.9)"), "levels of 255, expected"),
 }
@@ -304,11 +304,11 @@ NIGHTLY = (
     "flip by area",
     "labels off by a batch",
     "nearest pixel",
-    "of wide pictures the left where none of ten tries fits",
+    "of wide images the left where none of ten tries fits",
     "one class index swapped",
     "order alternates",
-    "pictures smaller than the network's whole",
-    "place by picture",
+    "images smaller than the network's whole",
+    "place by image",
     "ratio 2/3 to 3/2",
     "rolled by one",
 )

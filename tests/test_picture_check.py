@@ -1,4 +1,4 @@
-"""datasets/picture_check.py: which files are pictures, which of them are bad, and what is remembered of that."""
+"""datasets/picture_check.py: which files are images, which of them are bad, and what is remembered of that."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_kind_of_picture_is_accepted(tmp_path: Path, kind: str) -> None:
 
 BAD = {
     "empty": (b"", "it is empty"),
-    "text": (b"<html>404</html>", "its bytes are of no known picture format"),
+    "text": (b"<html>404</html>", "its bytes are of no known image format"),
     "truncated": (picture(size=(200, 200))[:-3000], "it does not decode"),
     "header_only": (JPEG[:12], "."),
     "cut_png": (picture("PNG", size=(100, 100))[:5000], "it does not decode"),
@@ -120,7 +120,7 @@ def test_a_decompression_bomb_is_a_bad_picture(tmp_path: Path, monkeypatch) -> N
 
 def test_a_class_of_bad_pictures_only_is_refused(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": b"x"})
-    with pytest.raises(DataError, match="class 'b' .* has no picture that decodes"):
+    with pytest.raises(DataError, match="class 'b' .* has no image that decodes"):
         read_folder(root, on_bad_picture="skip")
 
 

@@ -148,7 +148,7 @@ def test_decoding_small_moves_nothing(monkeypatch, width: int, height: int, with
     pixels = decode_crop_resize(encoded(image, quality=98), crop, 50).astype(int)
     box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
     expected = np.asarray(image.crop(box).resize((50, 50), Image.Resampling.BILINEAR))
-    inner = (slice(1, -1), slice(1, -1))  # at its edges the crop alone is a different picture
+    inner = (slice(1, -1), slice(1, -1))  # at its edges the crop alone is a different image
     assert np.abs(pixels - expected)[inner].max() <= 3
     assert abs((pixels - expected)[inner].mean()) < 0.6
 
@@ -203,7 +203,7 @@ def test_sixteen_bit_png_keeps_its_high_byte() -> None:
     assert np.array_equal(pixels[..., 1], np.arange(256).reshape(16, 16))
 
 
-@pytest.mark.parametrize("data", [b"", b"no picture", encoded(gradient(300, 300))[:3000]], ids=["empty", "text", "cut"])
+@pytest.mark.parametrize("data", [b"", b"no image", encoded(gradient(300, 300))[:3000]], ids=["empty", "text", "cut"])
 def test_what_does_not_decode_raises(data: bytes) -> None:
     with pytest.raises((OSError, ValueError)):
         decode_crop_resize(data, Crop(0, 0, 300, 300), 30)

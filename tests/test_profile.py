@@ -42,7 +42,7 @@ def test_without_profile_there_is_none(tiny, pictures, tmp_path):
     study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **SMALL)
     assert study.profile.empty and study.frame.trace_path[0] is None
     assert "profile" not in set(study.phases.phase)
-    assert study.table("profile").startswith("Nothing was profiled")
+    assert study.table("profile").startswith("No cell of this study was profiled")
 
 
 def test_a_resumed_study_profiles_what_it_still_runs(tiny, pictures, tmp_path, profiled):
@@ -80,7 +80,7 @@ def two_kinds(tmp_path):
 
 
 def test_kernels_are_shown_by_class_with_those_that_failed(two_kinds):
-    runtime, kernels = two_kinds.table("profile", "markdown").split("Time of the GPU")
+    runtime, kernels = two_kinds.table("profile", "markdown").split("GPU time by class")
     assert "| cudaFree | - | 100.0 | failed (1) |" in runtime
     lines = kernels.splitlines()
     assert "| elementwise | - | 99.5 | failed (1) |" in lines

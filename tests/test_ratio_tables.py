@@ -21,7 +21,7 @@ OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 
 def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter", **fields):
-    """Epochs of 100 pictures; joules of the GPU and the host over all of them."""
+    """Epochs of 100 images; joules of the GPU and the host over all of them."""
     at, epochs = SECOND, []
     for number, length in enumerate(seconds, 1):
         end = at + int(length * SECOND)
@@ -37,7 +37,7 @@ def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter
 
 
 def study(folder, outcomes, pictures=None):
-    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set of so many pictures."""
+    """`outcomes` are (framework, settings, Run or None), all of AlexNet on one data set of so many images."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _ in outcomes]
     settings = {"datasets": {"small": {"pictures": pictures}}} if pictures else {}
     with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
@@ -128,7 +128,7 @@ def test_a_gpu_cell_that_failed_is_shown_by_its_status_in_speed_ups(tmp_path):
 
 
 def test_a_study_of_the_cpu_alone_has_no_speed_ups(tmp_path):
-    assert "No network was trained both" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
+    assert "No model was trained on the CPU and on another device" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
 
 
 def test_ladder_has_fp32_eager_as_one(tmp_path):
@@ -146,7 +146,7 @@ def test_ladder_has_fp32_eager_as_one(tmp_path):
         ["torch", "alexnet", "64", "1", "2.00 ±0.00", "4.00 ±0.00", "out-of-memory (1)"],
         ["jax", "alexnet", "64", "-", "- (2)", "-", "-"],
     ]
-    assert "(2) there is no fp32 eager cell" in text
+    assert "(2) no fp32 eager baseline in this study" in text
 
 
 def test_ladder_says_where_its_foot_failed(tmp_path):
@@ -156,7 +156,7 @@ def test_ladder_says_where_its_foot_failed(tmp_path):
     ]
     text = study(tmp_path, outcomes).table("ladder", "markdown")
     assert rows(text)[0][3:] == ["crashed (1)", "- (2)"]
-    assert "which it is held against, is crashed" in text
+    assert "its baseline, fp32 eager, is crashed" in text
 
 
 def test_scaling_names_the_largest_batch_that_worked(tmp_path):
@@ -210,12 +210,12 @@ def test_energy_is_by_picture_with_its_source(tmp_path):
         ("torch", {"device": "cuda", "precision": "bf16"}, OOM),
     ]
     text = study(tmp_path, outcomes).table("energy", "markdown")
-    assert "| framework | model | precision | images/s | GPU / J/picture | GPU / mean W | host / J/picture |" in text
+    assert "| framework | model | precision | images/s | GPU / J/image | GPU / mean W | host / J/image |" in text
     assert rows(text) == [
         ["torch", "alexnet", "fp32", "100", "5.00", "500", "2.00"],
         ["torch", "alexnet", "bf16", "out-of-memory (1)", "-", "-", "-"],
     ]
-    assert "GPU energy by counter" in text and "processor packages" in text
+    assert "GPU energy of the whole device, other users included, by counter" in text and "processor packages" in text
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
     cells = [("torch", {"device": "cuda"}, shown), ("jax", {"device": "cuda"}, run)]
     text = study(tmp_path / "shown", cells).table(kind, "markdown")
     assert "GPU / mean %" in text and " 40.0 |" in text
-    assert "GPU % over a period of between 1/6 s and 1 s, by product; here it keeps a value every 0.2 s." in text
+    assert "GPU % over a period of between 1/6 s and 1 s, by product; on this machine it updates the value every 0.2 s." in text
     assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
 
 
@@ -264,24 +264,24 @@ def test_energy_says_why_the_hosts_is_not_known_once_for_all_cells(tmp_path):
     run = ok(1, 1, joules=1000.0)
     cells = [(name, {"device": "cuda"}, dataclasses.replace(run, gauges=HOW)) for name in ("torch", "jax")]
     text = study(tmp_path, cells).table("energy", "markdown")
-    assert text.count("No host energy: energy_uj may be read by root only.") == 1 and "No energy:" not in text
+    assert text.count("Host energy not measured: energy_uj may be read by root only.") == 1 and "Energy not" not in text
 
 
 def test_energy_of_a_host_that_is_read_has_no_reason_below(tmp_path):
     run = dataclasses.replace(ok(1, 1, host=5.0), gauges={"host_energy": {"source": "counter", "reason": None}})
-    assert "No host energy" not in study(tmp_path, [("torch", {}, run)]).table("energy", "markdown")
+    assert "Host energy not measured" not in study(tmp_path, [("torch", {}, run)]).table("energy", "markdown")
 
 
 def test_energy_says_why_a_gpu_is_not_read(tmp_path):
     gauges = {"gpu": {"reason": "no readings of GPU 0: NVML Shared Library Not Found"}}
     run = dataclasses.replace(ok(1, 1), gauges=gauges)
     text = study(tmp_path, [("torch", {"device": "cuda"}, run)]).table("energy", "markdown")
-    assert "No GPU energy: no readings of GPU 0: NVML Shared Library Not Found." in text
+    assert "GPU energy not measured: no readings of GPU 0: NVML Shared Library Not Found." in text
 
 
 def test_energy_of_a_machine_without_counters_says_so(tmp_path):
     text = study(tmp_path, [("torch", {}, ok(1, 1))]).table("energy", "markdown")
-    assert rows(text) == [["torch", "alexnet", "100"]] and "No energy: no counter" in text
+    assert rows(text) == [["torch", "alexnet", "100"]] and "Energy not measured: this machine exposes no counter" in text
 
 
 @pytest.mark.parametrize("kind", OF_CELLS)
@@ -300,7 +300,7 @@ def test_resources_of_a_gpu_say_that_steps_are_times_of_handing_over(tmp_path):
     outcomes = [("torch", {}, ok(1)), ("torch", {"device": "cuda"}, ok(2, power_w=300.0))]
     text = study(tmp_path, outcomes).table("resources", "markdown")
     cpu, gpu = text[: text.index("cuda")], text[text.index("cuda") :]
-    assert "handing over" in gpu and "handing over" not in cpu
+    assert "times of queueing" in gpu and "times of queueing" not in cpu
     assert "GPU / W" in gpu and "GPU / max" not in gpu
 
 

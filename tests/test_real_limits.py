@@ -1,4 +1,4 @@
-"""Limits on real frameworks: each in its own environment, on the real pictures."""
+"""Limits on real frameworks: each in its own environment, on the real images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_torch_vgg16_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures
 
 @pytest.fixture
 def hundred_pictures(some_pictures, tmp_path):
-    """144 entries of the 48 rendered pictures: enough for the batches of the sweep."""
+    """144 entries of the 48 rendered images: enough for the batches of the sweep."""
     for number in range(3):
         shutil.copytree(some_pictures, tmp_path / "hundred", copy_function=_copy_as(number), dirs_exist_ok=True)
     return tmp_path / "hundred"

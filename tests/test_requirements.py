@@ -1,4 +1,4 @@
-"""The requirements we ship are complete pins, and equal where frameworks must see the same pictures."""
+"""The requirements we ship are complete pins, and equal where frameworks must see the same images."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ def test_limits_given_to_a_resume_hold_for_what_is_run_then(study):
         (dict(profile=True), "profile: False in the study, True now"),
         (dict(verify="off"), "verify: warn in the study, off now"),
         (dict(repeats=2), "repeats: 1 in the study, 2 now"),
-        (dict(limit=6), "pictures of colours: 13 in the study, 6 now"),
-        (dict(classes=["smoke", "fire", "no_fire"]), "pictures of colours: 13 in the study, 13 now, but not the same"),
+        (dict(limit=6), "images of colours: 13 in the study, 6 now"),
+        (dict(classes=["smoke", "fire", "no_fire"]), "images of colours: 13 in the study, 13 now, but not the same"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -246,7 +246,7 @@ def test_pictures_that_are_gone_are_told(study, pictures, tmp_path):
     folder = study("fine", dataset=tmp_path / "copy").folder
     forget(folder, 1)
     shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(DataError, match="pictures of data set 'copy' cannot be read any more"):
+    with pytest.raises(DataError, match="images of data set 'copy' cannot be read any more"):
         resume(folder)
 
 
@@ -265,7 +265,7 @@ def test_a_list_of_pictures_that_is_gone_is_told_and_written_again(study):
     folder = study("fine").folder
     forget(folder, 1)
     (folder / "pictures" / "colours.json").unlink()
-    with pytest.raises(StudyError, match="own list of the pictures of 'colours', .*colours.json, cannot be"):
+    with pytest.raises(StudyError, match="own list of the images of 'colours', .*colours.json, cannot be"):
         resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
 
@@ -275,7 +275,7 @@ def test_a_list_of_pictures_that_is_not_the_studys_is_told_and_written_again(con
     folder = study("fine").folder
     forget(folder, 1)
     (folder / "pictures" / "colours.json").write_text(content)
-    with pytest.raises(StudyError, match="own list of the pictures of 'colours', .* cannot be used: .*; give the"):
+    with pytest.raises(StudyError, match="own list of the images of 'colours', .* cannot be used: .*; give the"):
         resume(folder)
     assert set(study("fine").frame.status) == {"ok"}
 
@@ -305,7 +305,7 @@ def test_a_list_under_its_earlier_name_is_used_where_it_is_the_data_sets_own(own
         assert set(resume(folder).frame.status) == {"ok"} and now.is_file()
         return
     earlier.write_text(earlier.read_text().replace("my pics", "my_pics"))
-    with pytest.raises(StudyError, match="own list of the pictures of 'my pics', "):
+    with pytest.raises(StudyError, match="own list of the images of 'my pics', "):
         resume(folder)
 
 

@@ -99,10 +99,10 @@ def columns_name(name: str) -> str:
 def test_a_caption_says_what_its_cells_share_and_of_quiet_settings_those_that_vary_in_the_study():
     assert parts.caption([record()], []) == (
         "cpu, batch 16, execution default, pipeline native, precision fp32, tuning recommended, 1 thread, "
-        "1 loader worker, 3 epochs, 2 runs a cell. small: 12 pictures."
+        "1 loader worker, 3 epochs, 2 runs per cell. small: 12 images."
     )
     caption = parts.caption([record(threads=2, crop="none"), record(threads=4, crop="none")], ["crop", "threads"])
-    assert "thread" not in caption and "2 runs a cell, crop none." in caption
+    assert "thread" not in caption and "2 runs per cell, crop none." in caption
 
 
 @pytest.mark.parametrize("name", of_role("quiet"))

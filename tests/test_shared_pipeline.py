@@ -26,7 +26,7 @@ SIZE = 32
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Pictures:
-    """23 pictures of many kinds; the label tells the picture."""
+    """23 images of many kinds; the label tells the image."""
     folder = tmp_path_factory.mktemp("pictures")
     state = np.random.RandomState(0)
     kinds = [("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "P"), ("PNG", "RGBA")]
@@ -201,7 +201,7 @@ def test_no_process_is_left_after_close(pictures: Pictures) -> None:
 def test_a_process_that_was_killed_is_told(pictures: Pictures) -> None:
     with pipeline(pictures, workers=1, processes=True) as opened:
         decoders()[0].kill()
-        with pytest.raises(DataError, match="a process that reads pictures ended with code -9"):
+        with pytest.raises(DataError, match="a process that reads images ended with code -9"):
             list(opened.epoch(0))
 
 
@@ -238,7 +238,7 @@ def test_a_known_order_stays_what_it_is() -> None:
     assert epoch_order(0, 0, 8).tolist() == [2, 6, 0, 4, 1, 3, 5, 7]
 
 
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real pictures are not at {REAL}; get them to run this test")
+@pytest.mark.skipif(not REAL.exists(), reason=f"the real images are not at {REAL}; get them to run this test")
 def test_the_real_pictures(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
     real = read_folder(REAL).pictures

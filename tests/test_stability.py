@@ -59,7 +59,7 @@ def test_doubling_finds_the_edge_to_the_smallest_size(limit, first):
 
 @pytest.fixture(scope="session")
 def many(pictures, tmp_path_factory):
-    """60 pictures in the same classes."""
+    """60 images in the same classes."""
     folder = tmp_path_factory.mktemp("many") / "many"
     for label in pictures.iterdir():
         (folder / label.name).mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_a_sweep_is_gone_on_with_and_loaded(sweep):
         (dict(epochs=2), "epochs: 1 in the study, 2 now"),
         (dict(pipeline="shared"), "pipeline: native in the study, shared now"),
         (dict(memory_limit="1GiB"), "memory_limit: none in the study, 1073741824 now"),
-        (dict(limit=50), "pictures of many: 60 in the study, 50 now"),
+        (dict(limit=50), "images of many: 60 in the study, 50 now"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -130,7 +130,7 @@ def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
 
 
 def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is more than the 16 pictures of many; name smaller"):
+    with pytest.raises(UsageError, match="batch size 64 is more than the 16 images of many; name smaller"):
         sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
     assert not (tmp_path / "sweep").exists()
 

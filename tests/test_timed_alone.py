@@ -11,7 +11,7 @@ HANDED_OVER_NS, COPY_NS, STEP_NS, LONG = 5, 100, 1_000, 10**9
 
 
 class Device:
-    """An asynchronous one: a call takes its handing over, and work on a batch of N pictures N times as long as on one."""
+    """An asynchronous one: a call takes its handing over, and work on a batch of N images N times as long as on one."""
 
     def __init__(self, hiccup_at: int = -1) -> None:
         self.now = self.idle_at = 0

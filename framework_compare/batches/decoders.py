@@ -1,4 +1,4 @@
-"""Processes that read pictures for the `shared` pipeline beside a GPU, where threads would hold up the step.
+"""Processes that read images for the `shared` pipeline beside a GPU, where threads would hold up the step.
 
 Handing a step to a GPU is some hundred short calls from Python, and each has to win the interpreter's lock from the
 threads that decode. A decoder is a fresh interpreter, without the framework and its GPU; pixels come back in memory
@@ -26,7 +26,7 @@ READY = b"ready\n"
 
 
 class Decoders:
-    """`count` decoders that take tasks of at most `most` pictures; whoever fills an array uses one that is idle."""
+    """`count` decoders that take tasks of at most `most` images; whoever fills an array uses one that is idle."""
 
     def __init__(self, count: int, most: int, reading: Dict[str, Any], shape: Sequence[int]) -> None:
         self._all = [_Decoder(most, reading, shape) for _ in range(count)]
@@ -36,7 +36,7 @@ class Decoders:
             self._idle.put(decoder)
 
     def fill(self, images: np.ndarray, tasks: List[Dict[str, Any]]) -> None:
-        """Read one picture a task into `images`; blocks outside the interpreter's lock. DataError as they raise it."""
+        """Read one image a task into `images`; blocks outside the interpreter's lock. DataError as they raise it."""
         decoder = self._idle.get()
         try:
             decoder.fill(images, tasks)
@@ -70,7 +70,7 @@ class _Decoder:
 
     def wait(self) -> None:
         if self._from.readline() != READY:
-            raise DataError(f"a process that reads pictures did not start; exit code {self._process.wait()}")
+            raise DataError(f"a process that reads images did not start; exit code {self._process.wait()}")
 
     def fill(self, images: np.ndarray, tasks: List[Dict[str, Any]]) -> None:
         with contextlib.suppress(OSError):  # it has ended, as the missing answer will say
@@ -78,7 +78,7 @@ class _Decoder:
             self._to.flush()
         answer = self._from.readline()
         if not answer:
-            raise DataError(f"a process that reads pictures ended with code {self._process.wait()}")
+            raise DataError(f"a process that reads images ended with code {self._process.wait()}")
         error = json.loads(answer)
         if error:
             raise DataError(error)

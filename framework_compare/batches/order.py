@@ -1,4 +1,4 @@
-"""The order of pictures as a sampler, for loaders that bring processes of their own. Worker side."""
+"""The order of images as a sampler, for loaders that bring processes of their own. Worker side."""
 
 from typing import Any, Iterator
 
@@ -6,7 +6,7 @@ from framework_compare.batches.pictures import epoch_order
 
 
 class EpochOrder:
-    """Indices of `count` pictures, shuffled anew on every pass by (seed, epoch), as the `shared` pipeline does.
+    """Indices of `count` images, shuffled anew on every pass by (seed, epoch), as the `shared` pipeline does.
 
     The first pass is empty: a loader asked for it starts its processes and reads nothing. They must be forked
     before training fills the heap: afterwards every page that a step writes is copied once for the sake of the

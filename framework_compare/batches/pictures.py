@@ -20,16 +20,16 @@ Arrays = Tuple[np.ndarray, np.ndarray]
 Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set
 
 
-MOST_PER_TASK = 4  # pictures: handing a task over costs some 3 % of decoding one
+MOST_PER_TASK = 4  # images: handing a task over costs some 3 % of decoding one
 
 
 class SharedPipeline:
-    """Shuffled, augmented batches of a set of pictures, the same whatever the framework and number of workers.
+    """Shuffled, augmented batches of a set of images, the same whatever the framework and number of workers.
 
     `workers` threads decode (simplejpeg, Pillow and numpy release the GIL), or with `processes` as many processes; 0
     decodes in the caller. `prefetch`
-    batches are made ahead of the one in use, so that memory does not grow with the number of pictures. What a
-    picture looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
+    batches are made ahead of the one in use, so that memory does not grow with the number of images. What an
+    image looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
     a device copies from fastest, for instance. Close it, or use it in a `with`.
     """
 
@@ -67,10 +67,10 @@ class SharedPipeline:
         self._closed = False
 
     def epoch(self, number: int) -> Iterator[Arrays]:
-        """Batches of one pass, every picture once, the last batch as short as it comes.
+        """Batches of one pass, every image once, the last batch as short as it comes.
 
         Yields new arrays: images float32 (N, 3, S, S) or (N, S, S, 3), C-contiguous, and labels int64 (N,).
-        DataError names a picture that cannot be read.
+        DataError names an image that cannot be read.
         """
         order = epoch_order(self._seed, number, len(self._pictures))
         parts = (order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size))
@@ -156,7 +156,7 @@ class _Batch:
 
 
 def epoch_order(seed: int, number: int, count: int) -> np.ndarray:
-    """Indices of `count` pictures in the order of epoch `number`, int (count,)."""
+    """Indices of `count` images in the order of epoch `number`, int (count,)."""
     return np.random.RandomState(preprocess.seed_words(seed, number)).permutation(count)
 
 
@@ -185,7 +185,7 @@ def memory_batch(
 
 
 def _pictures_per_task(count: int, workers: int) -> int:
-    """Several pictures a task where there are many, and still enough tasks for all workers."""
+    """Several images a task where there are many, and still enough tasks for all workers."""
     return max(1, min(MOST_PER_TASK, count // (2 * workers)))
 
 

@@ -1,4 +1,4 @@
-"""What a picture becomes before a network sees it: the `lerat2021` protocol, the same bits for every framework.
+"""What an image becomes before a network sees it: the `lerat2021` protocol, the same bits for every framework.
 
 Random resized crop, random flip, normalisation by the ImageNet statistics. Both sides of the process boundary;
 standard library, numpy and Pillow, and simplejpeg where it is installed. EXIF orientation is ignored: the
@@ -20,7 +20,7 @@ except ImportError:  # pragma: no cover - slower, not different
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-SCALE = (0.08, 1.0)  # area of the crop, as a share of the picture's
+SCALE = (0.08, 1.0)  # area of the crop, as a share of the image's
 RATIO = (3 / 4, 4 / 3)  # width over height of the crop
 TRIES = 10
 
@@ -33,7 +33,7 @@ _local = threading.local()
 
 
 class Crop(NamedTuple):
-    """A rectangle of a picture, in its own pixels, and the axis it is flipped along ("horizontal" mirrors x)."""
+    """A rectangle of an image, in its own pixels, and the axis it is flipped along ("horizontal" mirrors x)."""
 
     left: int
     top: int
@@ -48,7 +48,7 @@ def seed_words(seed: int, *more: int) -> list:
 
 
 def picture_state(seed: int, epoch: int, index: int) -> np.random.RandomState:
-    """The random state of one picture in one epoch; valid until this thread asks for the next."""
+    """The random state of one image in one epoch; valid until this thread asks for the next."""
     # NEP 19 freezes RandomState's stream, so that numpy 1.23 and numpy 2 draw the same crops. Making one takes
     # ten times as long as seeding one.
     state = getattr(_local, "state", None)
@@ -61,7 +61,7 @@ def picture_state(seed: int, epoch: int, index: int) -> np.random.RandomState:
 def draw_crop(state: np.random.RandomState, width: int, height: int, *, flip: str = "horizontal") -> Crop:
     """A crop as torchvision's RandomResizedCrop draws it, flipped along `flip` with probability 1/2.
 
-    Area uniform in SCALE of the picture, ratio log-uniform in RATIO, ten tries, else the largest centred crop
+    Area uniform in SCALE of the image, ratio log-uniform in RATIO, ten tries, else the largest centred crop
     whose ratio is allowed. It always takes the same number of draws from `state`.
     """
     draws = state.random_sample(4 * TRIES + 1).tolist()
@@ -90,12 +90,12 @@ def _centre_crop(width: int, height: int, flip: str) -> Crop:
 
 
 def whole(width: int, height: int) -> Crop:
-    """The crop of evaluation and of a run without augmentation: all of the picture, stretched."""
+    """The crop of evaluation and of a run without augmentation: all of the image, stretched."""
     return Crop(0, 0, width, height)
 
 
 def picture_size(data: bytes) -> Tuple[int, int]:
-    """(width, height) in pixels of an encoded picture, from its header; OSError if it is none."""
+    """(width, height) in pixels of an encoded image, from its header; OSError if it is none."""
     if simplejpeg is not None and data[:3] == _JPEG:
         try:
             height, width = simplejpeg.decode_jpeg_header(data)[:2]
@@ -107,10 +107,10 @@ def picture_size(data: bytes) -> Tuple[int, int]:
 
 
 def decode_crop_resize(data: bytes, crop: Crop, size: int) -> np.ndarray:
-    """Decode a picture, cut `crop` out, resize it to `size` x `size` (antialiased bilinear), flip it.
+    """Decode an image, cut `crop` out, resize it to `size` x `size` (antialiased bilinear), flip it.
 
     Returns uint8 (size, size, 3), RGB, C-contiguous. JPEG files are decoded at 1/2, 1/4 or 1/8 where the crop
-    stays at least `size` wide and high. OSError or ValueError if the picture does not decode.
+    stays at least `size` wide and high. OSError or ValueError if the image does not decode.
     """
     divisor = _divisor(crop, size)
     image = _decode_jpeg(data, crop, divisor)
@@ -147,7 +147,7 @@ def _divisor(crop: Crop, size: int) -> int:
 
 
 def _region(crop: Crop, divisor: int) -> Tuple[int, int, int, int]:
-    """Whole pixels (left, top, right, bottom) of the picture decoded at 1/divisor that the crop touches."""
+    """Whole pixels (left, top, right, bottom) of the image decoded at 1/divisor that the crop touches."""
     right, bottom = crop.left + crop.width, crop.top + crop.height
     return crop.left // divisor, crop.top // divisor, -(-right // divisor), -(-bottom // divisor)
 

@@ -11,7 +11,7 @@ from framework_compare.errors import DataError
 
 
 class Reading(NamedTuple):
-    """How pictures are read: with an epoch and an index it decides every bit of one."""
+    """How images are read: with an epoch and an index it decides every bit of one."""
 
     image_size: int
     seed: int
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
         return (3, s, s) if self.layout == "NCHW" else (s, s, 3)
 
     def fill(self, image: np.ndarray, path: str, epoch: int, index: int) -> None:
-        """Read one picture into a float32 array of `shape`; DataError names one that cannot be read."""
+        """Read one image into a float32 array of `shape`; DataError names one that cannot be read."""
         try:
             with open(path, "rb") as file:
                 data = file.read()
@@ -37,5 +37,5 @@ class Reading(NamedTuple):
                 crop = preprocess.whole(*size)._replace(flip=crop.flip)
             pixels = preprocess.decode_crop_resize(data, crop, self.image_size)
         except Exception as error:
-            raise DataError(f"picture {path!r} cannot be read: {error}") from error
+            raise DataError(f"image {path!r} cannot be read: {error}") from error
         preprocess.normalise_into(image, pixels, self.layout)

@@ -1,4 +1,4 @@
-"""What all commands do at the console: progress, stops, failures, the tables at the end."""
+"""What all commands share at the console: progress, stops, failures, the tables at the end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher
 
 
 def fail(message: str, code: int) -> None:
-    """One line on standard error, and the end of the program."""
+    """Print one line on standard error and exit with `code`."""
     print(f"framework-compare: {message}", file=sys.stderr)
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
-    """Where a stop hits, say where the study is; exit code 130."""
+    """On Ctrl-C, say where the study is and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
-        watcher.say(f"stopped; what was measured is in {folder}")
+        watcher.say(f"stopped; measured epochs are stored in {folder}")
         sys.exit(130)
 
 
@@ -33,7 +33,7 @@ def watcher() -> Watcher:
 
 
 def print_tables(result: Any, style: str) -> None:
-    """The tables of a study that every reader wants."""
+    """Print the tables of times and resources."""
     width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
     for kind in ("time", "resources"):
         print(result.table(kind, style=style, **({"width": width} if width else {})))
@@ -41,6 +41,6 @@ def print_tables(result: Any, style: str) -> None:
 
 
 def print_damage(result: Any) -> None:
-    """What was left out of a damaged study, on standard error."""
+    """Say on standard error what was left out of a damaged study."""
     for line in result.damage:
         print(f"framework-compare: {line}", file=sys.stderr)

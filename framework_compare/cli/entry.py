@@ -1,4 +1,4 @@
-"""The console script: a stop is answered in one line from the first moment to the last, imports included."""
+"""The console script. Ctrl-C ends it with one line at any moment, imports included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
         print("framework-compare: stopped", file=sys.stderr)
         sys.exit(130)
     finally:
-        # All is said and stored: what arrives while the interpreter tidies up changes nothing.
+        # Everything is printed and stored; a signal during the interpreter's clean-up would only add a traceback.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
 

@@ -27,7 +27,7 @@ def create(
     installer: str,
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = FRAMEWORKS,
 ) -> None:
-    """Make the environments now rather than when first used; whole ones are kept."""
+    """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)
     wanted = split(frameworks)
     for name in wanted:
@@ -40,7 +40,7 @@ def create(
 def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> bool:
     lack = gpu_builds.lack(name, device)
     if lack:  # a cache may be filled for another machine
-        _say(f"{name}: nothing on this machine can run it ({lack.why}); it is made all the same")
+        _say(f"{name}: this machine cannot run it ({lack.why}); its environment is made anyway")
     try:
         made = managed.ensure(name, device=device, installer=installer, index=indexes.get(name), report=_say)
     except EnvironmentUnavailable as error:
@@ -53,19 +53,19 @@ def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> 
 @app.command("list")
 def list_environments() -> None:
     """Every environment in the cache, with its size."""
-    found = managed.installed()
-    for made in found:
+    environments = managed.installed()
+    for made in environments:
         name, size = _titled(made.framework, made.device), _gigabytes(made.size_bytes)
         print(f"{name:21} {made.version or '-':10} {size:>8}  {made.folder}")
-    if not found:
-        print("no environments; they are made when first used, or by `framework-compare env create`")
+    if not environments:
+        print("no environments; they are made at first use, or by `framework-compare env create`")
 
 
 @app.command()
 def remove(
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")],
 ) -> None:
-    """Delete the environments of frameworks; they are made anew when next used."""
+    """Delete the environments of frameworks; the next use makes them again."""
     names = split(frameworks)
     if not names:
         raise UsageError(f"no framework is given; allowed: {', '.join(registry.FRAMEWORKS)}")
@@ -76,11 +76,11 @@ def remove(
         for folder in folders:
             print(f"removed {folder}")
         if not folders:
-            print(f"{name}: there was none")
+            print(f"{name}: there is no environment")
 
 
 def print_diagnosis(pythons: Dict[str, str], *, deep: bool, devices: Sequence[str]) -> None:
-    """The checks of `doctor` on standard output."""
+    """Print the checks of `doctor` on standard output."""
     diagnosis = examine(pythons=pythons, deep=deep, devices=[check_device(device) for device in devices])
     for check in diagnosis.frameworks:
         _print_check(check)

@@ -1,4 +1,4 @@
-"""`framework-compare fairness`: the parity ladder and the loss curves, as files with a picture."""
+"""`framework-compare fairness`: parity levels and loss curves, as tables and a plot."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def fairness(
     index: Dict[str, str],
     installer: str,
     dataset: Annotated[
-        str, typer.Option(help="To train on: a folder of class folders, or a name that `list` shows.")
+        str, typer.Option(help="Data set to train on: a folder with one folder of images per class, or a name that `list` shows.")
     ] = "fire-smoke-tiny",
-    steps: Annotated[int, typer.Option(help="Of training.")] = 20,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 20,
     **common: Any,
 ) -> None:
-    """Climb the parity ladder, then train all frameworks on the same batches and compare their losses.
+    """Check the parity levels, then train all frameworks on the same batches and compare their losses.
 
-    Exit code 1 if a level does not hold or the losses are further apart than float32 rounding explains. What is done
-    is cached: a second run goes on where the first was stopped. Needs matplotlib.
+    Exit code 1 if a level fails or the losses differ by more than float32 rounding explains. Results are cached, so a
+    stopped check continues where it ended. Needs matplotlib.
     """
     from framework_compare.parity import verify
     from framework_compare.parity.training import curves
@@ -49,13 +49,13 @@ def fairness(
     common["where"] = verify.Where(python, index, installer)
     common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
     names = frameworks, models
-    found = curves.train_curves(
+    trained = curves.train_curves(
         *names, dataset, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common
     )
-    curves_report.write(found, out)
-    ladder = verify.verify(*names, num_classes=found[0].setting["num_classes"], **common)
+    curves_report.write(trained, out)
+    ladder = verify.verify(*names, num_classes=trained[0].setting["num_classes"], **common)
     (out / "ladder.md").write_text(markdown(parity_tables.table(ladder)), encoding="utf-8")
     print(terminal(parity_tables.table(ladder)))
-    print(terminal(curves_report.table(found)))
-    if not parity.all_hold(ladder) or not all(one.hold for one in found):
+    print(terminal(curves_report.table(trained)))
+    if not parity.all_hold(ladder) or not all(one.hold for one in trained):
         raise typer.Exit(1)

@@ -1,6 +1,6 @@
 """Every option of the command line, once, and how its text becomes an argument of the library.
 
-Those of settings are made from `plan.settings.SETTINGS`.
+Options of settings are made from `plan.settings.SETTINGS`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 class Option:
     """One option, named in OPTIONS as the library's argument.
 
-    default: Parameter.empty where it has to be given. read: what makes the library's argument of what was given.
-    flag: where it is not the name with dashes, or has no opposite.
+    default: Parameter.empty where the option is required. read: turns the option's text into the library's argument.
+    flag: for an option whose flag is not its name with dashes, or that has no `--no-` form.
     """
 
     type: Any
@@ -80,19 +80,19 @@ def _phase_timeout(text: Optional[str]) -> Any:
 
 
 def _statuses(text: Optional[str]) -> List[str]:
-    found = split(text or "")
-    if text is not None and not found:
+    statuses = split(text or "")
+    if text is not None and not statuses:
         raise UsageError(f"--retry is {text!r}; allowed: statuses, comma-separated, such as failed,timed-out")
-    return found
+    return statuses
 
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
-_PYTHON = "FRAMEWORK=PATH of an interpreter that has it already. Repeatable."
-_INDEX = "FRAMEWORK=URL of an extra package index. Repeatable."
-_PHASES = "Seconds a phase may take (all but epochs), or PHASE=SECONDS,... by name."
-_SIZES = "To try, rising, comma-separated; the ends of the range for doubling."
-_PROFILE = "A few more steps under the framework's profiler: `show --table profile`."
+_PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
+_INDEX = "FRAMEWORK=URL: an extra package index. Repeatable."
+_PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
+_SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
+_PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
     "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
@@ -101,22 +101,22 @@ OPTIONS: Dict[str, Option] = {
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, "Runs of each cell; runs of different cells take turns.", 1),
-    "limit": Option(int, "Use that many images, drawn by class and seed.", None),
+    "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
-    "on_bad_picture": Option(str, "fail, or skip: leave it out and count it.", "fail"),
-    "out": Option(Path, "Study folder; by default one in the cache folder.", None),
+    "on_bad_picture": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
+    "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
     "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
-    "timeout_s": Option(float, "Seconds after which a run is ended.", None, flag="--timeout"),
+    "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
     "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
     "silence_timeout_s": Option(
-        float, "Seconds without an event or output that end a run.", None, flag="--silence-timeout"
+        float, "Seconds without an event or output after which a run is ended.", None, flag="--silence-timeout"
     ),
-    "memory_limit": Option(str, "Of a run with all its processes: bytes, or 4GiB, 1500MB.", None),
+    "memory_limit": Option(str, "Memory limit of a run, all its processes together: bytes, or 4GiB, 1500MB.", None),
     "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
-    "sampling_hz": Option(float, "Readings of CPU, memory and threads a second; 0: none.", 10.0),
-    "verify": Option(str, "Parity: require it, warn (show what is known), or off.", "warn"),
+    "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
+    "verify": Option(str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn"),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
@@ -128,9 +128,9 @@ SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DA
 
 
 def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
-    """Give a command these options; it gets each, read, as a keyword.
+    """Give a command these options; it gets each as a keyword, read by the option.
 
-    defaults: what this command takes where an option is not given, as the command line would have it.
+    defaults: this command's own defaults, written as on the command line.
     """
 
     def wrap(command: Command) -> Command:

@@ -19,8 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Which deep-learning framework trains fastest on this machine, and at what cost.\n\n"
-    "Start with `framework-compare quickstart`; `framework-compare doctor` says what works here.",
+    help="Find which deep-learning framework trains fastest on this machine, and at what cost.\n\n"
+    "Start with `framework-compare quickstart`; `framework-compare doctor` checks this machine.",
 )
 app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
@@ -52,7 +52,7 @@ def main() -> None:
     except typer.Abort:
         console.fail("stopped", 130)
     except KeyboardInterrupt:
-        console.fail("stopped; what was measured is kept", 130)
+        console.fail("stopped; measured epochs are stored", 130)
     except BrokenPipeError:  # `framework-compare show ... | head`
         sys.stderr.close()
         sys.exit(1)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _print_any_text() -> None:
-    """Paths that are no text, and what a terminal's own encoding lacks, are shown with question marks."""
+    """Show characters that the terminal cannot encode, and paths that are no text, as question marks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -84,7 +84,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     from framework_compare.registry import load_plugins
 
@@ -108,9 +108,9 @@ def run(**request: Any) -> None:
 @app.command()
 @takes("frameworks", "out", *ENVIRONMENTS, frameworks=FRAMEWORKS)
 def quickstart(**request: Any) -> None:
-    """All five frameworks and four networks on a few rendered images: minutes, after some 5 GB of downloads.
+    """Train four models with all five frameworks on a few rendered images: minutes, after some 5 GB of downloads.
 
-    It shows that everything works here. Its figures are from few, small steps: do not quote them.
+    It shows that everything works here. Its few, small steps are no measurement: do not quote its figures.
     """
     _run_and_show(**QUICK, **request)
 
@@ -134,10 +134,10 @@ def _run_and_show(strict: bool = False, **request: Any) -> None:
 def show(
     style: str,
     study: Annotated[Path, typer.Argument(help="A study folder.")],
-    other: Annotated[Optional[Path], typer.Argument(help="Another one, to see side by side.")] = None,
-    table: Annotated[Optional[str], typer.Option(help="time, resources, profile, ...; default: the first two.")] = None,
+    other: Annotated[Optional[Path], typer.Argument(help="Another study, to compare side by side.")] = None,
+    table: Annotated[Optional[str], typer.Option(help="Kind of table: time, resources, profile, ...; default: the first two.")] = None,
 ) -> None:
-    """Print the tables of a study or a sweep, or of two studies the cells that both have, with their ratio."""
+    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have."""
     from framework_compare.comparison import Comparison
 
     if other is not None:
@@ -155,7 +155,7 @@ def show(
 
 @app.command("list")
 def list_names() -> None:
-    """Frameworks, models and data sets that can be named, and the studies kept in the cache folder."""
+    """List the frameworks, models and data sets to choose from, and the studies in the cache folder."""
     from framework_compare import registry
     from framework_compare.plan.planning import build_graph
     from framework_compare.protocol import TrainConfig
@@ -165,9 +165,9 @@ def list_names() -> None:
     print("models:")
     for name in registry.MODELS:
         graph = build_graph(name, TrainConfig())
-        print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs a picture")
+        print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
     print("  (3 classes, 224 x 224)")
-    print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of pictures a class")
+    print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
     folders = sorted(path for path in studies_dir().glob("*") if path.is_dir())
     print("studies:" if folders else "studies: none yet")
     for path in folders:
@@ -179,9 +179,9 @@ def list_names() -> None:
 def doctor(
     python: Dict[str, str],
     device: Any,
-    deep: Annotated[bool, typer.Option(help="Import each framework too, ask what it lacks (seconds each).")] = False,
+    deep: Annotated[bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")] = False,
 ) -> None:
-    """Say of each framework whether it can be used here, and if not, why and what to do."""
+    """Check which frameworks can run on this machine, and how to fix those that cannot."""
     environments.print_diagnosis(python, deep=deep, devices=[device] if isinstance(device, str) else device)
 
 

@@ -17,9 +17,9 @@ def resume(
     strict: bool,
     **request: Any,
 ) -> None:
-    """Run what a study has not finished; finished cells stay, unless --retry names their status.
+    """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
 
-    Limits and --verify take the place of the study's own.
+    Limits and --verify replace those of the study.
 
     Example: framework-compare resume STUDY --retry failed,timed-out --timeout 3600
     """
@@ -40,7 +40,7 @@ def resume(
     epochs="1",
 )
 def stability(out: Optional[Path], style: str, **request: Any) -> None:
-    """Grow the batch until a cell fails: the largest that works, how the next one ends, the memory at each.
+    """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size.
 
     Example: framework-compare stability --frameworks torch,mxnet --models vgg16 --memory-limit 8GiB --out STUDY
     """
@@ -59,10 +59,10 @@ def stability(out: Optional[Path], style: str, **request: Any) -> None:
 
 def export(
     study: Annotated[Path, typer.Argument(help="A study folder.")],
-    out: Annotated[Path, typer.Option(help="Folder for the files, made if absent.")],
-    kind: Annotated[str, typer.Option("--format", help="parquet, csv or json.")] = "parquet",
+    out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
+    kind: Annotated[str, typer.Option("--format", help="Format of the files: parquet, csv or json.")] = "parquet",
 ) -> None:
-    """Write the tables of a study as files; of a damaged one, what can be read (exit code 1).
+    """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1.
 
     Example: framework-compare export STUDY --format csv --out FOLDER
     """
@@ -72,11 +72,11 @@ def export(
     for path in done.files:
         print(path)
     if done.damage:
-        console.fail(f"{study} is damaged and was left as it is: {'; '.join(done.damage)}", 1)
+        console.fail(f"{study} is damaged and was not changed: {'; '.join(done.damage)}", 1)
 
 
 def show_sweep(study: Path, style: str) -> bool:
-    """Print the tables of a stability sweep; False where the study is none."""
+    """Print the tables of a stability sweep; return False if the study is not a sweep."""
     from framework_compare.comparison import Comparison
     from framework_compare.stability_sweep import Stability
     from framework_compare.study import strategies

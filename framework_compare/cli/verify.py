@@ -1,4 +1,4 @@
-"""`framework-compare verify`: climb the parity ladder and print its table."""
+"""`framework-compare verify`: check parity level by level and print the table."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def verify(
     python: Dict[str, str],
     index: Dict[str, str],
     installer: str,
-    fresh: Annotated[bool, typer.Option(help="Climb again, whatever is cached.")] = False,
-    style: Annotated[str, typer.Option(help=f"{', '.join(STYLES)}.")] = "terminal",
-    keep: Annotated[Optional[Path], typer.Option(help="Folder in which the workers' logs are kept.")] = None,
+    fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
+    style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
+    keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
     **request: Any,
 ) -> None:
-    """Prove that the frameworks train the same function: level by level against a float64 reference.
+    """Check that all frameworks train the same function, level by level, against a float64 reference.
 
-    Exit code 1 if a level does not hold or could not be asked, a framework cannot be installed, or nothing could be proved
-    at all. Verdicts are cached; another state of the worker's source, the environment's packages or the GPU asks anew.
+    Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was proved.
+    Verdicts are cached until the worker's source, the environment's packages or the GPU change.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
@@ -40,15 +40,15 @@ def verify(
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
 
-    found = ladder.verify(
+    verdicts = ladder.verify(
         fresh=fresh,
         folder=keep,
         where=ladder.Where(python, index, installer),
         say=lambda message: print(message, file=sys.stderr, flush=True),
         **request,
     )
-    print(renderers.RENDERERS[style](parity_tables.table(found)))
-    if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in found):
-        print("framework-compare: nothing was proved: the notes above say what is lacking", file=sys.stderr)
-    if not all_hold(found):
+    print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
+    if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
+        print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
+    if not all_hold(verdicts):
         raise typer.Exit(1)

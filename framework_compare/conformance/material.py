@@ -1,4 +1,4 @@
-"""What the suite gives to a worker: pictures, weights, batches, and the questions asked with them."""
+"""What the suite gives to a worker: images, weights, batches, and the questions asked with them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.pipeline import pictures
 from framework_compare.protocol import TrainConfig
 
-CLASSES = len(pictures.KINDS)  # each picture is a class of its own, to know it by
-EVEN, FEW = 8, 3  # pictures: whole batches of 4; fewer than one
+CLASSES = len(pictures.KINDS)  # each image is a class of its own, to know it by
+EVEN, FEW = 8, 3  # images: whole batches of 4; fewer than one
 STEPS = 4
 THREADS_S = 1.0  # of steps over which threads are watched
 STRANGE = "no-such-thing"
@@ -84,12 +84,12 @@ class Material:
         return document
 
     def unreadable_pictures(self) -> Path:
-        """The list with one file in it that is no picture."""
+        """The list with one file in it that is no image."""
         path = self.folder / "unreadable" / "pictures.json"
         if not path.exists():
             path.parent.mkdir()
             broken = path.with_name("broken.jpeg")
-            broken.write_bytes(b"this is no picture\n" * 100)
+            broken.write_bytes(b"this is no image\n" * 100)
             document = json.loads(self.pictures.read_text(encoding="utf-8"))
             document["paths"][-1], document["formats"][-1] = str(broken), "JPEG"
             path.write_text(json.dumps(document), encoding="utf-8")

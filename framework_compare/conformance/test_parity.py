@@ -56,8 +56,8 @@ def test_level_4_resizes_all_alike(ready):
 def _wanted(settings):
     """What the protocol has for such settings, in words."""
     crops = {
-        "none": f"the whole picture, resized to {settings['image_size']} pixels a side",
-        "random": "a crop for each picture by itself: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"
+        "none": f"the whole image, resized to {settings['image_size']} pixels a side",
+        "random": "a crop for each image by itself: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"
         " logarithm uniformly, any place, and the largest in the middle where none of ten tries fits",
     }
     flips = {
@@ -67,7 +67,7 @@ def _wanted(settings):
     }
     crop, flip = settings["crop"], settings["flip"]
     return (
-        f"with crop={crop!r} and flip={flip!r} each picture once an epoch, with its own label, in another order each;"
+        f"with crop={crop!r} and flip={flip!r} each image once an epoch, with its own label, in another order each;"
         f" {crops[crop]}; {flips[flip]}; red, green and blue in this order, normalised with ImageNet's mean and"
         " deviation"
     )

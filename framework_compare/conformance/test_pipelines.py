@@ -1,4 +1,4 @@
-"""Each pipeline gives every picture once an epoch, the last batch as short as it comes, in another order each epoch."""
+"""Each pipeline gives every image once an epoch, the last batch as short as it comes, in another order each epoch."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_native_has_every_picture_once_without_loader_workers(ready):
 
 def test_native_shuffles_anew(ready):
     first, second = ready.conduct["native"]["labels"]
-    assert first != second, f"two epochs have their pictures in the same order ({first}), wanted another one each"
+    assert first != second, f"two epochs have their images in the same order ({first}), wanted another one each"
 
 
 def test_native_order_follows_the_seed(ready):
@@ -66,7 +66,7 @@ def _check_coverage(found, count, batch_size, where):
         lost = sorted(set(range(count)) - set(labels))
         twice = sorted({label for label in labels if labels.count(label) > 1})
         assert not lost and not twice, (
-            f"epoch {number} {where} has {len(labels)} of {count} pictures: lost are numbers {lost}, more than once"
+            f"epoch {number} {where} has {len(labels)} of {count} images: lost are numbers {lost}, more than once"
             f" came {twice}; wanted each exactly once, the last batch as short as it comes"
         )
         assert sizes == _sizes(count, batch_size), (

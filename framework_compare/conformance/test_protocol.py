@@ -79,7 +79,7 @@ def test_host_array_is_new_and_float32(ready):
 def test_a_batch_knows_its_size(ready):
     found, size = ready.conduct["arrays"]["batch"], ready.config.batch_size
     assert found["size"]["value"] == size and found["size"]["type"] == "int", (
-        f"adopt() of {size} pictures returned a {found['type']} whose size is {found['size']['repr']}, wanted"
+        f"adopt() of {size} images returned a {found['type']} whose size is {found['size']['repr']}, wanted"
         f" Batch(images, labels, {size})"
     )
 
@@ -100,7 +100,7 @@ def test_logits(ready, mode):
     found, wanted = ready.conduct["arrays"][mode], [ready.config.batch_size, ready.config.num_classes]
     assert (found["shape"], found["dtype"]) == (wanted, "float32"), (
         f"forward(batch, training={mode == 'training'}) returned {_words(found)}, wanted a float32 numpy array of shape"
-        f" {tuple(wanted)}: (pictures, classes)"
+        f" {tuple(wanted)}: (images, classes)"
     )
 
 

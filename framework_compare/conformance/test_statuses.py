@@ -16,7 +16,7 @@ OTHERS = [
 def test_a_cell_trains(ready):
     run = ready.row("cell", pipeline="native")
     assert run.status == "ok", (
-        f"a cell of one epoch over 11 pictures ended as {run.status} in phase {run.died_in} ({run.reason}), wanted ok"
+        f"a cell of one epoch over 11 images ended as {run.status} in phase {run.died_in} ({run.reason}), wanted ok"
     )
 
 
@@ -55,10 +55,10 @@ def test_a_network_that_cannot_be_built_is_a_row(ready):
 def test_a_picture_that_cannot_be_read_is_a_row(ready):
     run = ready.row("picture", pipeline="native", listed=str(ready.material.unreadable_pictures()))
     assert run.status == "failed", (
-        f"an epoch of the native pipeline with a file in it that is no picture ended as {run.status}"
+        f"an epoch of the native pipeline with a file in it that is no image ended as {run.status}"
         f" ({run.reason or 'no reason'}), wanted failed: the loader's error must reach epoch()"
     )
-    assert run.reason.strip(), "a loader that cannot read a picture failed without a reason, wanted its framework's"
+    assert run.reason.strip(), "a loader that cannot read an image failed without a reason, wanted its framework's"
 
 
 def _check_reason(run, what):

@@ -128,7 +128,7 @@ class Trial:
         return self._drawn[part]
 
     def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
-        """What becomes of a cell as `compare` runs it: a network, a list of pictures, settings of its own."""
+        """What becomes of a cell as `compare` runs it: a network, a list of images, settings of its own."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
             material = self.material

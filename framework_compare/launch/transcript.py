@@ -19,7 +19,7 @@ MAX_PROFILE_NAME = 300
 MAX_NAME = 100
 MAX_DEPTH = 20
 LARGEST = (1 << 63) - 1  # what SQLite holds
-MOST = 10**12  # pictures or steps of an epoch
+MOST = 10**12  # images or steps of an epoch
 
 
 class Transcript:

@@ -10,7 +10,7 @@ from framework_compare.environments.managed import Environment
 from framework_compare.launch import staging
 from framework_compare.registry import Framework, device_kind
 
-# What every worker may compute with: its arrays, and what decodes and resizes pictures.
+# What every worker may compute with: its arrays, and what decodes and resizes images.
 COMMON = ("numpy", "pillow", "simplejpeg")
 
 

@@ -1,4 +1,4 @@
-"""From what a user asks to the cells of a study: names checked, pictures read, settings made explicit."""
+"""From what a user asks to the cells of a study: names checked, images read, settings made explicit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CountProgress = Callable[[str, int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All cells of a study, the pictures of its data sets by name, and the graphs of its models."""
+    """All cells of a study, the images of its data sets by name, and the graphs of its models."""
 
     cells: Tuple[Cell, ...]
     datasets: Dict[str, FolderIndex]
@@ -157,12 +157,12 @@ def _read_datasets(
     progress: Optional[CountProgress],
 ) -> Dict[str, FolderIndex]:
     if limit is not None:
-        check_count("limit", limit, 1, ", or None for all pictures")
+        check_count("limit", limit, 1, ", or None for all images")
     read: Dict[str, FolderIndex] = {}
     for dataset in _listed("data set", datasets):
         if not isinstance(dataset, (str, os.PathLike)):
             raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
-        tell = _counter(progress, f"pictures of {Path(dataset).name}")
+        tell = _counter(progress, f"images of {Path(dataset).name}")
         index = resolve(
             dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell
         )

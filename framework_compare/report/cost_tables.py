@@ -1,4 +1,4 @@
-"""Tables of what a picture costs: speed and memory by batch size, energy by picture."""
+"""Tables of cost: speed and memory by batch size, energy per image."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ _ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
     (
         "GPU",
         (
-            ("J/picture", "gpu_j_per_image"),
+            ("J/image", "gpu_j_per_image"),
             ("mean W", "gpu_power_w_mean"),
             ("mean %", "gpu_percent_mean"),
             ("throttled %", "gpu_throttled_share"),
             ("clocks held by", "gpu_throttle_reasons"),
         ),
     ),
-    ("host", (("J/picture", "host_j_per_image"),)),
+    ("host", (("J/image", "host_j_per_image"),)),
 )
 
 
 def scaling_table(cells: Sequence[Record], caption: str) -> Table:
-    """A row a framework, network and batch size: images/s and peak memory; below, the largest batch that worked."""
+    """One row per framework, model and batch size: images/s and peak memory; below, the largest batch that worked."""
     headings = row_names(cells)
     order = {key: place for place, key in enumerate(dict.fromkeys(map(_sweep, cells)))}
     cells = sorted(cells, key=lambda cell: (order[_sweep(cell)], cell.batch_size))
     notes = Notes()
     where = "RSS" if cells[0].device == "cpu" else "GPU memory"
     return Table(
-        f"Images/s and the largest {where} at each batch size. {caption}",
+        f"Images/s and peak {where} at each batch size. {caption}",
         (*headings, "batch_size"),
         (Group("", ("images/s", f"peak {where}, GiB")),),
         tuple(Row((*names_of(cell, headings), _size(cell)), _scaling(cell, notes)) for cell in cells),
@@ -68,12 +68,12 @@ def _sweep(cell: Record) -> Tuple[str, ...]:
 
 
 def _step_size(cell: Record) -> int:
-    """Pictures of the largest step: a batch is never more than there are."""
+    """Pictures of the largest step: a batch is never larger than the data set."""
     return cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, int(cell.pictures))
 
 
 def _size(cell: Record) -> str:
-    """The batch size that was asked for, with that of the steps where it is another."""
+    """The requested batch size, with that of the steps where it differs."""
     size = _step_size(cell)
     return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
 
@@ -91,7 +91,7 @@ def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, Figure]:
 
 
 def _largest(cells: Sequence[Record]) -> List[str]:
-    """For each sweep that did not work throughout, how far it did; sizes rise within one."""
+    """For each sweep with a failed cell, the largest batch that worked; sizes rise within a sweep."""
     sweeps: Dict[Any, List[Record]] = {}
     for cell in cells:
         sweeps.setdefault(_sweep(cell), []).append(cell)
@@ -108,7 +108,7 @@ def _largest(cells: Sequence[Record]) -> List[str]:
 
 
 def energy_table(cells: Sequence[Record], caption: str) -> Table:
-    """A row a cell: speed, and what of it is known of the GPU's and the host's energy."""
+    """One row per cell: speed, and the known readings of the GPU's and the host's energy."""
     headings = row_names(cells, "device", "batch_size", "precision", "execution")
     notes = Notes()
     known = [
@@ -117,7 +117,7 @@ def energy_table(cells: Sequence[Record], caption: str) -> Table:
     ]
     groups = [group for group in known if group[1]]
     return Table(
-        f"Energy within the measured epochs, by picture. {caption}",
+        f"Energy per image during the measured epochs. {caption}",
         headings,
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(Row(names_of(cell, headings), _energy(cell, groups, notes)) for cell in cells),
@@ -133,16 +133,16 @@ def _energy(cell: Record, groups: Sequence[Any], notes: Notes) -> Tuple[Figure, 
 
 
 def _sources(cells: Sequence[Record]) -> List[str]:
-    """Where the joules are from; why there are none."""
+    """Where the joules come from, or why there are none."""
     on_gpu = [cell for cell in cells if cell.gpu_j_per_image > 0]
     on_host = [cell for cell in cells if cell.host_j_per_image > 0]
     lines = []
     if on_gpu:
         sources = texts_of(on_gpu, "gpu_energy_source")
-        lines.append(f"GPU energy by {' or '.join(sources)}, of the whole device, whoever uses it.")
+        lines.append(f"GPU energy of the whole device, other users included, by {' or '.join(sources)}.")
     if on_host:
-        lines.append("Host energy by the processor packages' counter, all programs on them included.")
+        lines.append("Host energy of all processor packages, other programs included, by their counters.")
     if not on_gpu and not on_host:
-        lines.append("No energy: no counter could be read here, or the measured epochs of a run were too short.")
-    lines += [f"No GPU energy: {reason}." for reason in texts_of(cells, "gpu_reason")]
-    return lines + [f"No host energy: {reason}." for reason in texts_of(cells, "host_energy_reason")]
+        lines.append("Energy not measured: this machine exposes no counter, or the measured epochs were too short.")
+    lines += [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
+    return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]

@@ -1,4 +1,4 @@
-"""Loss curves as files: a table in Markdown, the numbers in JSON, a picture."""
+"""Loss curves as files: a table in Markdown, the numbers in JSON, a plot."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from framework_compare.report import curves_picture, renderers
 from framework_compare.report.tables import Figure, Group, Row, Table
 
 
-def write(found: Sequence[Curves], folder: Path) -> None:
-    """curves.md, curves.json and curves.svg in the folder, which is made if absent; UsageError without matplotlib."""
+def write(curves: Sequence[Curves], folder: Path) -> None:
+    """Write curves.md, curves.json and curves.svg; the folder is made if absent. UsageError without matplotlib."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "curves.md").write_text(renderers.markdown(table(found)), encoding="utf-8")
-    documents = [dataclasses.asdict(one) for one in found]
+    (folder / "curves.md").write_text(renderers.markdown(table(curves)), encoding="utf-8")
+    documents = [dataclasses.asdict(one) for one in curves]
     (folder / "curves.json").write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
-    curves_picture.draw(found, folder / "curves.svg")
+    curves_picture.draw(curves, folder / "curves.svg")
 
 
-def table(found: Sequence[Curves]) -> Table:
-    """A row a model: each framework's largest distance from float64, and that of any two, in units of the yardstick."""
-    names = list(dict.fromkeys(name for one in found for kind in _kinds(one) for name in kind))
+def table(curves: Sequence[Curves]) -> Table:
+    """One row per model: largest distances from float64 and between two frameworks, in units of the yardstick."""
+    names = list(dict.fromkeys(name for one in curves for kind in _kinds(one) for name in kind))
     notes: List[str] = []
     rows = []
-    for one in found:
+    for one in curves:
         apart = Figure(f"{one.ratio(one.apart()):.2f}" if one.losses else "-")
         first, last = (Figure(f"{one.yardstick[step]:.1e}") for step in (0, -1))
         each = (_figure(one, name, notes) for name in names)
@@ -37,10 +37,10 @@ def table(found: Sequence[Curves]) -> Table:
         Group("", ("furthest apart", "within")),
     )
     remarks = (
-        "Distances from the float64 loss, and between the two frameworks that are furthest apart, in units of the "
-        "yardstick of the same step: each the largest of all steps.",
+        "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
+        "loss, and between the two frameworks that are furthest apart.",
     )
-    return Table(_caption(found[0].setting), ("model",), groups, tuple(rows), tuple(notes), remarks)
+    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), remarks)
 
 
 def _kinds(one: Curves) -> List[Any]:
@@ -50,8 +50,8 @@ def _kinds(one: Curves) -> List[Any]:
 def _caption(setting: Any) -> str:
     return (
         f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
-        f"{setting['image_size']} pixels a side, learning rate {setting['learning_rate']:g}, momentum "
-        f"{setting['momentum']:g}, no dropout."
+        f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "
+        f"momentum {setting['momentum']:g}, no dropout."
     )
 
 

@@ -1,4 +1,4 @@
-"""The picture of loss curves, drawn with matplotlib, which is asked for only here."""
+"""The plot of loss curves, drawn with matplotlib, which only this module imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALLEST = 1e-9  # a distance of zero has no place on a logarithmic axis
 
 
 def import_matplotlib() -> Any:
-    """matplotlib, or UsageError that says how to get it."""
+    """Return matplotlib; UsageError says how to install it."""
     try:
         import matplotlib
     except ImportError:
@@ -24,15 +24,15 @@ def import_matplotlib() -> Any:
     return matplotlib
 
 
-def draw(found: Sequence[Curves], path: Path) -> None:
-    """A column a model: losses above, their distances from float64 and the yardstick below; format by the suffix."""
+def draw(curves: Sequence[Curves], path: Path) -> None:
+    """One column per model: losses above, distances from float64 below; the suffix sets the format."""
     matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"svg.hashsalt": "framework-compare", "font.size": 9}):
-        figure = Figure(figsize=(2.9 * len(found) + 0.6, 5.6), layout="constrained", facecolor="white")
-        axes = figure.subplots(2, len(found), sharex=True, squeeze=False)
-        for one, (above, below) in zip(found, axes.T):
+        figure = Figure(figsize=(2.9 * len(curves) + 0.6, 5.6), layout="constrained", facecolor="white")
+        axes = figure.subplots(2, len(curves), sharex=True, squeeze=False)
+        for one, (above, below) in zip(curves, axes.T):
             _draw_losses(above, one)
             _draw_distances(below, one)
         axes[0][0].set_ylabel("loss")

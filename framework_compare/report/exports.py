@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """Files written, and what was left out of them as the study file holds something else there."""
+    """The files written, and the sentences that say which rows are damaged and left out."""
 
     files: Tuple[Path, ...]
     damage: Tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
     names = {name: target / f"{name}.{'json' if isinstance(part, dict) else kind}" for name, part in parts.items()}
     there = [path.name for path in names.values() if path.exists()]
     if there:
-        raise UsageError(f"{target} holds {there[0]} already; name another folder for the export")
+        raise UsageError(f"{target} already holds {there[0]}; name another folder for the export")
     # Under other names until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
     halves = {name: path.with_name(path.name + ".half") for name, path in names.items()}
     with schema.told(target):

@@ -1,4 +1,4 @@
-"""Which rows, columns and notes each kind of table has. It reads the cell frame; `tables` draws what it makes."""
+"""Which rows, columns and notes each kind of table has. It reads the cell frame; `renderers` draw its tables."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _NO_CELLS = "No cells in this study."
 _NOTHING = {
-    "speedup": "No network was trained both on the CPU and on another device with the same settings.",
-    "profile": "Nothing was profiled in this study: ask for it when it is run (profile=True, --profile).",
+    "speedup": "No model was trained on the CPU and on another device with the same settings.",
+    "profile": "No cell of this study was profiled; run it with profile=True (--profile).",
 }
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
@@ -60,28 +60,28 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
 
 
 def time_table(cells: Sequence[Record], caption: str) -> Table:
-    """A row a framework, a column a network and data set: mean epoch seconds."""
-    found = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
+    """One row per framework, one column per model and data set: mean epoch seconds."""
+    by_name = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
     models = list(dict.fromkeys(cell.model for cell in cells))
-    columns = sorted(dict.fromkeys(key[1:] for key in found), key=lambda column: models.index(column[0]))
+    columns = sorted(dict.fromkeys(key[1:] for key in by_name), key=lambda column: models.index(column[0]))
     frameworks = list(dict.fromkeys(cell.framework for cell in cells))
-    notes, winners = Notes(), {column: _fastest([found.get((f, *column)) for f in frameworks]) for column in columns}
+    notes, winners = Notes(), {column: _fastest([by_name.get((f, *column)) for f in frameworks]) for column in columns}
     rows = []
     for framework in frameworks:
-        picked = [(found.get((framework, *column)), winners[column][0] == framework) for column in columns]
+        picked = [(by_name.get((framework, *column)), winners[column][0] == framework) for column in columns]
         rows.append(Row((framework,), tuple(_time(cell, best, notes) for cell, best in picked)))
-    best = [found[(winner, *column)] for column, (winner, _) in winners.items() if winner]
+    best = [by_name[(winner, *column)] for column, (winner, _) in winners.items() if winner]
     return Table(
-        f"Mean epoch time in seconds, ± its 95 % interval. {caption}",
+        f"Epoch time in seconds: mean ± 95 % interval. {caption}",
         ("framework",),
-        _networks(columns),
+        _model_groups(columns),
         tuple(rows),
         tuple(notes.texts),
         (*_remarks({_heading(column, columns): winner for column, winner in winners.items()}), *unsure(best)),
     )
 
 
-def _networks(columns: Sequence[Tuple[str, str]]) -> Tuple[Group, ...]:
+def _model_groups(columns: Sequence[Tuple[str, str]]) -> Tuple[Group, ...]:
     if len({dataset for _, dataset in columns}) == 1:
         return tuple(Group("", (model,)) for model, _ in columns)
     models = dict.fromkeys(model for model, _ in columns)
@@ -119,15 +119,16 @@ def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
 def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
     lines = []
     if any(name for name, _ in winners.values()):
-        lines.append("Marked: the fastest, where its interval lies below that of all others in the column.")
+        lines.append("Marked: the fastest; its 95 % interval lies below all others in the column.")
     for why in dict.fromkeys(why for name, why in winners.values() if why):
         headings = [heading for heading, winner in winners.items() if winner[1] == why]
-        lines.append(f"None marked, {why}: {', '.join(headings) if len(headings) < len(winners) else 'all'}.")
+        where = ", ".join(headings) if len(headings) < len(winners) else "all models"
+        lines.append(f"No fastest framework is marked ({why}): {where}.")
     return lines
 
 
 def resource_table(cells: Sequence[Record], caption: str) -> Table:
-    """A row a cell: what its measured epochs took of the machine."""
+    """One row per cell: the resources that its measured epochs used."""
     notes = Notes()
     headings = row_names(cells)
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
@@ -135,7 +136,8 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     device = cells[0].device
     below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
-        f"Resources within the measured epochs: CPU in % of one core, waiting for data in % of the time. {caption}",
+        "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
+        f"{caption}",
         headings,
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
@@ -145,7 +147,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
 
 
 def _known(cells: Sequence[Record], group: Any) -> Any:
-    """A group with those of its columns that are known of any cell, where it is the GPU's."""
+    """The group; of the GPU's, only the columns that any cell has a figure for."""
     title, columns = group
     return title, tuple(column for column in columns if title != "GPU" or any_known(cells, (column,)))
 
@@ -163,9 +165,9 @@ def _resources(cell: Record, groups: Sequence[Any], notes: Notes) -> List[Figure
 class Kind:
     """A kind of table: what makes it from the cells of one set of settings, and the figures its CSV has.
 
-    A table may hold cells that differ in the settings of `across`. Where `ratios` says what each cell is held against,
-    `make` is given that too, and the CSV has it. `frame` is the Comparison's that it is made of, with a table for each
-    value of the columns `apart`.
+    A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
+    and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
+    table of its own.
     """
 
     make: Callable[..., Table]
@@ -195,14 +197,14 @@ KINDS: Dict[str, Kind] = {
 
 
 def frame_of(kind: str) -> str:
-    """The name of the Comparison's frame that a kind of table is made of."""
+    """The name of the Comparison's frame that a kind of table reads."""
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
     return KINDS[kind].frame
 
 
 def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> List[Table]:
-    """The tables of a study, one for each set of settings that its cells share; `runs` is asked for where needed."""
+    """The tables of a study, one for each set of settings that its cells share; `runs` is called only for ratios."""
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
     made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
@@ -213,35 +215,35 @@ def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> 
         apart = [getattr(cell, name) for name in made.apart]
         groups.setdefault(str((shared(cell), apart)), []).append(cell)
     seconds = runs() if made.ratios else {}
-    found = []
+    tables = []
     for cells in groups.values():
         more = (made.ratios(cells, seconds),) if made.ratios else ()
         table = made.make(cells, caption(cells, varied), *more)
-        found.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
-    return [table for table in found if table.rows]
+        tables.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
+    return [table for table in tables if table.rows]
 
 
 def render(
     frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any
 ) -> str:
-    """The tables of a study as text; `terminal` (width, bold) is told to that style only."""
+    """The tables of a study as text; `terminal` (width, bold) applies to that style only."""
     if style == "csv" and kind in KINDS:
         return renderers.csv(_long(frame, KINDS[kind], runs))
-    found = build(frame, kind, runs)
+    tables = build(frame, kind, runs)
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, [*renderers.RENDERERS, "csv"])
-    if not found:
+    if not tables:
         text = _NOTHING.get(kind, _NO_CELLS) if len(frame) or KINDS[kind].apart else _NO_CELLS
         return ("% " if style == "latex" else "") + text + "\n"
-    given = terminal if style == "terminal" else {}
-    return "\n".join(renderers.RENDERERS[style](table, **given) for table in found)
+    options = terminal if style == "terminal" else {}
+    return "\n".join(renderers.RENDERERS[style](table, **options) for table in tables)
 
 
 def _long(frame: "pd.DataFrame", kind: Kind, runs: Callable[[], Runs]) -> "pd.DataFrame":
-    """The figures of a kind, a row a cell, with what each is held against."""
-    found = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
+    """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
+    figures = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
     if not kind.ratios:
-        return found
-    held = kind.ratios(list(frame.itertuples()), runs())
-    columns = {name: [getattr(held.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
-    return found.assign(**columns)
+        return figures
+    by_place = kind.ratios(list(frame.itertuples()), runs())
+    columns = {name: [getattr(by_place.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
+    return figures.assign(**columns)

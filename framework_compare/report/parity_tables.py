@@ -1,4 +1,4 @@
-"""The ladder as a table: a row a framework, model, precision and execution; what each level found."""
+"""Parity as a table: one row per framework, model, precision and execution; one column per level."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from framework_compare.results.parity import LEVELS, NOT_INSTALLED, UNSUPPORTED,
 HEADINGS = ("framework", "version", "model", "precision", "execution")
 
 
-def table(found: Sequence[Parity]) -> Table:
+def table(verdicts: Sequence[Parity]) -> Table:
     """Errors of levels 1 to 3 in units of the yardstick, of level 4 in units of its tolerance; notes of failures."""
     notes: List[str] = []
     rows = [
         Row((one.framework, one.version, one.model, one.precision, one.execution), tuple(_figures(one, notes)))
-        for one in found
+        for one in verdicts
     ]
     meaning = [f"{number}: {text}" for number, text in LEVELS.items()]
     remarks = [
-        f"Levels. {'; '.join(meaning)}.",
-        f"Levels 1 to 3 in units of what the precision's rounding does to the reference itself, {TOLERANCE:g} allowed; "
-        "level 4 in units of what differing decoders and resamplers explain.",
+        f"Levels: {'; '.join(meaning)}.",
+        f"Levels 1 to 3: error in units of what the precision's rounding changes in the reference; up to {TOLERANCE:g} "
+        "is allowed. Level 4: error in units of what different decoders and resamplers explain.",
     ]
     columns = tuple(Group("", (heading,)) for heading in ("holds", *map(str, LEVELS), "worst error"))
     return Table("Parity with the float64 reference.", HEADINGS, columns, tuple(rows), tuple(notes), tuple(remarks))

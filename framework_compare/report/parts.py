@@ -15,13 +15,13 @@ from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
 HOW_TO_PROVE = (
-    "verdicts are taken when a study runs: run `framework-compare verify` with these settings and then the study anew, "
-    "or the study with `--verify require`"
+    "not yet checked that all frameworks train the same function: run the study again with `--verify require`, or "
+    "after `framework-compare verify` with these settings"
 )
 HANDING_OVER = (
-    "On {device} the host hands work over and runs ahead: waiting for data, and `step_s_*` of the frames, are times of "
-    "handing over; copying and computing are by the device's clock, or of steps and copies timed alone where a framework "
-    "gives none."
+    "On {device} the host queues work and runs ahead: the wait for data, and `step_s_*` of the frames, are times of "
+    "queueing. Copying and computing are read from the device's clock; of a framework without device events, steps and "
+    "copies are timed alone."
 )
 POWER = {
     "counter": "the joules over the seconds of the epochs",
@@ -30,13 +30,13 @@ POWER = {
 
 
 class Notes:
-    """Reasons, numbered in the order in which they are met; one that several cells share is told once."""
+    """Reasons, numbered in the order in which they appear; cells with the same reason share its number."""
 
     def __init__(self) -> None:
         self.texts: List[str] = []
 
     def figure(self, cell: Record) -> Figure:
-        """The status of a cell that did not work, pointing to its reason."""
+        """The status of a cell that did not work, with the number of its reason."""
         reason = tables.clean(cell.reason)
         if cell.runs_ok and cell.status != "planned":
             reason = f"{reason or 'no reason given'} ({cell.runs_ok} of {cell.runs} runs ok)"
@@ -45,7 +45,7 @@ class Notes:
         return Figure(cell.status, self.number(shorten(reason)))
 
     def first(self, cell: Record, text: str) -> Figure:
-        """The first figure of a cell's row, which has the note for all of them: why it did not work, or its parity."""
+        """The first figure of a cell's row, with the note of the whole row: why it did not work, or its parity."""
         return Figure(text, self.parity(cell)) if cell.status == "ok" else self.figure(cell)
 
     def number(self, text: str) -> int:
@@ -55,28 +55,28 @@ class Notes:
         return self.texts.index(text) + 1
 
     def parity(self, cell: Record, base: Optional[Record] = None, also: str = "") -> int:
-        """The number of the note that says that a network is not proved equal, 0 where it is, or was not asked.
+        """The number of the note that a cell is not proved equal; 0 if it is proved, or was not checked.
 
-        base is the cell that the figure is held against; also is what else is to be said of the figure.
+        base is the baseline of the figure; also is one more remark on the figure.
         """
         return self.verdict(cell.parity, None if base is None else base.parity, also)
 
     def verdict(self, verdict: Any, other: Any = None, also: str = "") -> int:
-        """The same for verdicts as a frame's column `parity` has them."""
+        """The same for verdicts as the frame's column `parity` has them."""
         own, other = unproved(verdict), unproved(other)
-        said = [f"parity {own}"] * bool(own) + [f"it is held against a cell of parity {other}"] * bool(other)
-        how = [HOW_TO_PROVE] if UNVERIFIED in (own, other) else []
-        sentences = [*filter(None, [also]), *said, *how]
+        parts = [f"parity {own}"] * bool(own) + [f"its baseline has parity {other}"] * bool(other)
+        advice = [HOW_TO_PROVE] if UNVERIFIED in (own, other) else []
+        sentences = [*filter(None, [also]), *parts, *advice]
         return self.number(tables.clean("; ".join(sentences))) if sentences else 0
 
 
 def unproved(verdict: Any) -> str:
-    """A verdict on parity that proves too little; "" for one that proves all, or where none was asked."""
+    """A verdict on parity that proves too little; "" for one that proves all, or if parity was not checked."""
     return verdict if isinstance(verdict, str) and verdict not in PROVED else ""
 
 
 def fails(verdict: Any) -> bool:
-    """Whether a level was asked and does not hold."""
+    """Whether a level was checked and failed."""
     return isinstance(verdict, str) and re.search(r", not \d", verdict) is not None
 
 
@@ -96,9 +96,9 @@ def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, .
 
 
 def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
-    """The settings that all the cells share, and their pictures; of the quiet ones those `varied` within the study."""
+    """The settings that all the cells share, and their images; of the quiet ones those `varied` within the study."""
     quiet = [name for name in of_role(QUIET) if column(name) in varied]
-    runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " a cell"]
+    runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " per cell"]
     parts = [*_values(cells, of_role(IDENTITY, STATED)), *runs, *_values(cells, quiet)]
     datasets: Dict[str, Record] = {}
     for one in cells:
@@ -133,7 +133,7 @@ def names_of(cell: Record, headings: Sequence[str]) -> Tuple[str, ...]:
 
 
 def how_read(cells: Sequence[Record]) -> List[str]:
-    """How the figures of GPUs were had that a table shows: power by what, utilisation over what time."""
+    """Where the table's GPU figures come from: the source of power, the time that utilisation is averaged over."""
     return [*_power(cells), *_utilisation([cell for cell in cells if not math.isnan(cell.gpu_percent_mean)])]
 
 
@@ -153,8 +153,8 @@ def _utilisation(cells: Sequence[Record]) -> List[str]:
     periods = dict.fromkeys(
         f"{cell.gpu_utilization_period_s:.2g} s" for cell in cells if cell.gpu_utilization_period_s > 0
     )
-    kept = f"; here it keeps a value every {' or '.join(periods)}" if periods else ""
-    return [f"NVML averages GPU % over a period of {window}{kept}." for window in windows]
+    update = f"; on this machine it updates the value every {' or '.join(periods)}" if periods else ""
+    return [f"NVML averages GPU % over a period of {window}{update}." for window in windows]
 
 
 def texts_of(cells: Sequence[Record], name: str) -> List[str]:
@@ -164,18 +164,18 @@ def texts_of(cells: Sequence[Record], name: str) -> List[str]:
 
 
 def warned(cells: Sequence[Record]) -> List[str]:
-    """What may have disturbed the runs, each sentence once, with the cells that it is said of."""
-    told: Dict[str, List[str]] = {}
+    """What may have disturbed the runs: each sentence once, with its cells."""
+    cells_of: Dict[str, List[str]] = {}
     for cell in cells:
         if isinstance(cell.warnings, str) and cell.warnings:
-            told.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
-    return [f"Warning, {', '.join(dict.fromkeys(who))}: {text}" for text, who in told.items()]
+            cells_of.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
+    return [f"Warning, {', '.join(dict.fromkeys(names))}: {text}" for text, names in cells_of.items()]
 
 
 def unsure(fastest: Sequence[Record]) -> List[str]:
-    """Which of the cells that are marked as the fastest are not proved equal."""
+    """Which of the cells marked as the fastest are not proved equal."""
     names = ", ".join(dict.fromkeys(cell.framework for cell in fastest if unproved(cell.parity)))
-    return [f"Not proved to train the same function: {names}, marked as the fastest."] if names else []
+    return [f"Marked as the fastest, but not proved to train the same function: {names}."] if names else []
 
 
 def shorten(text: str) -> str:
@@ -186,7 +186,7 @@ def _pictures(cell: Record) -> str:
     if math.isnan(cell.pictures):
         return str(cell.dataset)
     skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
-    return f"{cell.dataset}: {plural(int(cell.pictures), 'picture')}{skipped}"
+    return f"{cell.dataset}: {plural(int(cell.pictures), 'image')}{skipped}"
 
 
 def plural(count: Any, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""What profilers counted, as a table: shares of time by operator, CUDA function and kernel class."""
+"""The profilers' counts as a table: shares of time by operator, CUDA function and kernel class."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 
 LEAST = 0.01  # a row is shown where it takes this share with any framework
 TITLES = {
-    "operator": ("operator", "Time of the host by operator"),
-    "cuda-runtime": ("CUDA function", "Time of the host in functions of the CUDA API, those in which it waits for the GPU included"),
-    "kernel": ("kernel class", "Time of the GPU by class of kernel"),
+    "operator": ("operator", "Host time by operator"),
+    "cuda-runtime": ("CUDA function", "Host time by function of the CUDA API, waiting for the GPU included"),
+    "kernel": ("kernel class", "GPU time by class of kernel"),
 }
-Column = Tuple[str, str, str]  # network, data set, framework
+Column = Tuple[str, str, str]  # model, data set, framework
 
 
 def profile_table(rows: Sequence[Record], caption: str) -> Table:
-    """Of one kind: a row a name (kernels: a class), a column a framework of each network, shares in percent."""
-    heading, what = TITLES[rows[0].kind]
+    """One row per name (kernels: per class), one column per framework and model, shares in percent."""
+    heading, title = TITLES[rows[0].kind]
     shares, notes = _shares(rows), Notes()
-    names = [name for name in _ranked(shares) if any(found.get(name, 0) >= LEAST for found in shares.values())]
-    body = [Row((name,), tuple(_percent(found.get(name)) for found in shares.values())) for name in names]
+    names = [name for name in _ranked(shares) if any(column.get(name, 0) >= LEAST for column in shares.values())]
+    body = [Row((name,), tuple(_percent(column.get(name)) for column in shares.values())) for name in names]
     if names:
-        rest = (1 - sum(found.get(name, 0) for name in names) if found else None for found in shares.values())
+        rest = (1 - sum(column.get(name, 0) for name in names) if column else None for column in shares.values())
         body.append(Row((f"below {LEAST:.0%} everywhere",), tuple(map(_percent, rest))))
         body[0] = Row(body[0].names, _with_notes(body[0].figures, rows, notes))
     return Table(
-        f"{what}, % of all of it, in a few steps under each framework's own profiler after the measured epochs."
+        f"{title}, in % of the total, in a few steps under each framework's own profiler after the measured epochs."
         f" {caption}",
         (heading,),
         _groups(list(shares)),
@@ -39,18 +39,18 @@ def profile_table(rows: Sequence[Record], caption: str) -> Table:
 
 
 def _shares(rows: Sequence[Record]) -> Dict[Column, Dict[str, float]]:
-    """Of each column (network, framework) the share of each row; the columns of a network lie side by side."""
-    found: Dict[Column, Dict[str, float]] = {column: {} for column in sorted(_cells(rows), key=_order(rows))}
+    """The share of each row by column (model, data set, framework); the columns of a model are neighbours."""
+    by_column: Dict[Column, Dict[str, float]] = {column: {} for column in sorted(_cells(rows), key=_order(rows))}
     for row in rows:
         name = row.kernel_class if row.kind == "kernel" else row.name
         if isinstance(name, str):
-            shares = found[_column(row)]
+            shares = by_column[_column(row)]
             shares[name] = shares.get(name, 0.0) + row.share
-    return found
+    return by_column
 
 
 def _cells(rows: Sequence[Record]) -> Dict[Column, Record]:
-    """Of each column a row, which says what became of its cell."""
+    """One row of each column, for the status of its cell."""
     return {_column(row): row for row in rows}
 
 
@@ -65,21 +65,21 @@ def _order(rows: Sequence[Record]) -> Callable[[Column], int]:
 
 def _groups(columns: Sequence[Column]) -> Tuple[Group, ...]:
     named = 2 if len({dataset for _, dataset, _ in columns}) > 1 else 1
-    networks = groupby(columns, lambda column: column[:2])
-    return tuple(Group(" / ".join(title[:named]), tuple(c[2] for c in found)) for title, found in networks)
+    models = groupby(columns, lambda column: column[:2])
+    return tuple(Group(" / ".join(title[:named]), tuple(c[2] for c in members)) for title, members in models)
 
 
 def _ranked(shares: Dict[Column, Dict[str, float]]) -> List[str]:
     """Names by the sum of their shares, the largest first."""
     sums: Dict[str, float] = {}
-    for found in shares.values():
-        for name, share in found.items():
+    for column in shares.values():
+        for name, share in column.items():
             sums[name] = sums.get(name, 0.0) + share
     return sorted(sums, key=lambda name: -sums[name])
 
 
 def _with_notes(figures: Sequence[Figure], rows: Sequence[Record], notes: Notes) -> Tuple[Figure, ...]:
-    """The first row's figures, which have the notes of their cells: why one did not work, or its parity."""
+    """The first row's figures with the notes of their cells: why one did not work, or its parity."""
     cells = [_cells(rows)[column] for column in _shares(rows)]
     return tuple(notes.first(cell, old.text) for old, cell in zip(figures, cells))
 

@@ -11,12 +11,12 @@ from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio
 
-_SURE = "± is the longer arm of its 95 % interval, which both need 3 epochs for."
+_SURE = "± is the longer arm of the 95 % interval; it needs 3 epochs of both cells."
 Ratios = Mapping[int, Ratio]
 
 
 def speedup_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
-    """A row a framework and network, columns a device: median epoch there and on the CPU, and their ratio."""
+    """One row per framework and model, columns per device: median epoch there and on the CPU, and their ratio."""
     faster = [cell for cell in cells if cell.Index in ratios]
     headings = row_names(faster, "threads")
     devices = list(dict.fromkeys(cell.device for cell in faster))
@@ -25,7 +25,7 @@ def speedup_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
         figures = [_speedup(by_device.get(device), ratios, notes) for device in devices]
         rows.append(Row(names, tuple(figure for three in figures for figure in three)))
     return Table(
-        f"Median epoch in seconds on the CPU and on the device, and how many times faster that is; {_SURE} {caption}",
+        f"Median epoch in seconds on the CPU and on the device, and the speedup; {_SURE} {caption}",
         headings,
         tuple(Group(device, ("CPU", "device", "times faster")) for device in devices),
         tuple(rows),
@@ -36,11 +36,11 @@ def speedup_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
 def _speedup(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
     if cell is None:
         return (Figure("-"),) * 3
-    found = ratios[cell.Index]
-    threads = f"{found.base.threads} threads on the CPU, {cell.threads} beside the device"
-    differ = threads if found.base.threads != cell.threads else ""
-    medians = _median(found.base, notes), _median(cell, notes)
-    return (*medians, _times(found, notes.parity(cell, found.base, differ)))
+    ratio = ratios[cell.Index]
+    threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} beside the device"
+    differ = threads if ratio.base.threads != cell.threads else ""
+    medians = _median(ratio.base, notes), _median(cell, notes)
+    return (*medians, _times(ratio, notes.parity(cell, ratio.base, differ)))
 
 
 def _median(cell: Record, notes: Notes) -> Figure:
@@ -49,14 +49,14 @@ def _median(cell: Record, notes: Notes) -> Figure:
     return Figure(digits(cell.epoch_s_median), notes.parity(cell))
 
 
-def _times(found: Ratio, note: int = 0) -> Figure:
-    if math.isnan(found.ratio):
+def _times(one: Ratio, note: int = 0) -> Figure:
+    if math.isnan(one.ratio):
         return Figure("-", note)
-    return Figure(with_interval(found.ratio, found.ratio_ci_low, found.ratio_ci_high), note)
+    return Figure(with_interval(one.ratio, one.ratio_ci_low, one.ratio_ci_high), note)
 
 
 def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
-    """A row a framework, network and batch size, columns precisions and executions: images/s over fp32 eager's."""
+    """One row per framework, model and batch size, one column per precision and execution: images/s over fp32 eager."""
     headings = (*row_names(cells), "batch_size")
     steps = _steps(cells)
     notes, rows = Notes(), []
@@ -68,7 +68,7 @@ def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table
         ]
         rows.append(Row(names, tuple(figures)))
     return Table(
-        f"Images/s, with fp32 eager as 1; {_SURE} {caption}",
+        f"Images/s relative to fp32 eager (= 1); {_SURE} {caption}",
         headings,
         tuple(Group(precision, executions) for precision, executions in steps.items()),
         tuple(rows),
@@ -77,7 +77,7 @@ def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table
 
 
 def _steps(cells: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
-    """Of each precision that there is, the executions that there are."""
+    """The executions of each precision among the cells."""
     there = {(cell.precision, cell.execution) for cell in cells}
     steps = {one: tuple(execution for execution in EXECUTIONS if (one, execution) in there) for one in PRECISIONS}
     return {precision: executions for precision, executions in steps.items() if executions}
@@ -88,14 +88,14 @@ def _rung(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Figure:
         return Figure("-")
     if cell.status != "ok" or math.isnan(cell.epoch_s_median):
         return notes.figure(cell)
-    found = ratios.get(cell.Index)
-    if found is None:
-        return Figure("-", notes.number("there is no fp32 eager cell to hold it against"))
-    if math.isnan(found.ratio):
-        return Figure("-", notes.number(f"fp32 eager, which it is held against, is {found.base.status}"))
-    if found.base.Index == cell.Index:
+    ratio = ratios.get(cell.Index)
+    if ratio is None:
+        return Figure("-", notes.number("no fp32 eager baseline in this study"))
+    if math.isnan(ratio.ratio):
+        return Figure("-", notes.number(f"its baseline, fp32 eager, is {ratio.base.status}"))
+    if ratio.base.Index == cell.Index:
         return Figure("1", notes.parity(cell))
-    return _times(found, notes.parity(cell, found.base))
+    return _times(ratio, notes.parity(cell, ratio.base))
 
 
 def _rows(cells: Sequence[Record], headings: Sequence[str], column: Any) -> Dict[Tuple[str, ...], Dict[Any, Record]]:

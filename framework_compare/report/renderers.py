@@ -116,7 +116,7 @@ def _latex_figure(figure: Figure) -> str:
 
 
 def csv(frame: "pd.DataFrame") -> str:
-    """A frame as plain CSV, a header line and a line a row, a missing value as an empty field."""
+    """A frame as plain CSV, a header line and one line per row; a missing value is an empty field."""
     file = io.StringIO()
     writer = csv_files.writer(file, lineterminator="\n")
     writer.writerow(frame.columns)

@@ -1,4 +1,4 @@
-"""How a stability sweep is shown: a table of what works up to where, and one of the memory at each batch size."""
+"""The tables of a stability sweep: the largest batch that works, and the memory at each batch size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def both(
     frame: "pd.DataFrame", probes: "pd.DataFrame", varying: Sequence[str], limit_bytes: Optional[int]
 ) -> Tuple[Table, Table]:
-    """The tables of a sweep from its `frame` and `probes`; `varying` are the columns that tell its cells apart."""
+    """The tables of a sweep from its `frame` and `probes`; `varying` are the columns in which its cells differ."""
     remarks = (*_limit(limit_bytes), *_parity(probes))
     return largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)
 
@@ -43,7 +43,7 @@ def check_style(style: str) -> str:
 
 
 def largest_table(frame: "pd.DataFrame", names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
-    """A row a cell that was grown: the largest batch size that works, the next, and how that one ended."""
+    """One row per swept cell: the largest batch size that works, the next one, and how that one ended."""
     notes: List[str] = []
     rows = [_largest_row(row, names, notes) for row in frame.to_dict("records")]
     headings = ("works up to", "peak GiB", "first that fails", "ends", "peak GiB")
@@ -52,21 +52,21 @@ def largest_table(frame: "pd.DataFrame", names: Sequence[str], remarks: Sequence
 
 
 def _parity(probes: "pd.DataFrame") -> List[str]:
-    """The cells that worked and are not proved equal, by their verdict."""
-    found: Dict[str, List[str]] = {}
+    """The cells that worked but are not proved equal, by verdict."""
+    cells_of: Dict[str, List[str]] = {}
     for cell in probes.itertuples(index=False):
         verdict = unproved(cell.parity)
         if verdict and cell.status == "ok":
-            found.setdefault(tables.clean(verdict), []).append(f"{cell.framework} {cell.model}")
-    return [f"Parity {verdict}: {', '.join(dict.fromkeys(cells))}." for verdict, cells in found.items()]
+            cells_of.setdefault(tables.clean(verdict), []).append(f"{cell.framework} {cell.model}")
+    return [f"Parity {verdict}: {', '.join(dict.fromkeys(cells))}." for verdict, cells in cells_of.items()]
 
 
 def _limit(limit: Optional[int]) -> Tuple[str, ...]:
     if limit is None:
         return ()
     return (
-        f"The memory limit of {limit / 2**30:.3f} GiB counts a page that processes share once (PSS); "
-        "peak RSS counts it in each of them, and may be above the limit that was kept.",
+        f"The memory limit of {limit / 2**30:.3f} GiB counts a page that processes share once (PSS); peak RSS counts "
+        "it in each process, so it may exceed the limit.",
     )
 
 
@@ -93,13 +93,13 @@ def _ending(status: Any, reason: Any, notes: List[str]) -> Figure:
 
 
 def memory_table(probes: "pd.DataFrame", names: Sequence[str], remarks: Sequence[str] = ()) -> Table:
-    """Peak RSS of the worker's process tree in GiB at each batch size that was tried."""
+    """Peak RSS of the worker's process tree in GiB at each batch size tried."""
     sizes = sorted(set(probes["batch_size"]))
     notes = Notes()
     rows = []
     for values, group in probes.groupby(list(names), sort=False, dropna=False):
-        found = {cell.batch_size: cell for cell in group.itertuples(index=False)}
-        rows.append(Row(tuple(map(str, values)), tuple(_memory(found.get(size), notes) for size in sizes)))
+        by_size = {cell.batch_size: cell for cell in group.itertuples(index=False)}
+        rows.append(Row(tuple(map(str, values)), tuple(_memory(by_size.get(size), notes) for size in sizes)))
     columns = (Group("batch size", tuple(map(str, sizes))),) if sizes else ()
     return Table("Peak RSS in GiB.", tuple(names), columns, tuple(rows), tuple(notes.texts), tuple(remarks))
 

@@ -1,4 +1,4 @@
-"""What a table is. Its text is untrusted (reasons, class names): each renderer escapes it."""
+"""What a table is. Its text is untrusted (reasons, class names), so each renderer escapes it."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ class Table:
 def clean(text: object) -> str:
     """One printable line: no terminal codes, no control characters, no runs of blanks."""
     line = _TERMINAL_CODE.sub("", str(text))
-    kept = (" " if unicodedata.category(c) in _UNPRINTABLE and c != "\u200d" else c for c in line)
-    return " ".join("".join(kept).split())
+    printable = (" " if unicodedata.category(c) in _UNPRINTABLE and c != "\u200d" else c for c in line)
+    return " ".join("".join(printable).split())

@@ -81,12 +81,12 @@ class Part:
 
     @functools.cached_property
     def widths(self) -> List[int]:
-        """Columns of the terminal that each column takes, the last one widened where the title needs it."""
-        found = [max(map(cell_len, texts)) for texts in zip(self.headings, *map(_texts, self.rows))]
-        short = cell_len(self.title or "") - sum(found) - GAP * (len(found) - 1)
+        """Width of each column in characters; columns are widened in turn until the title fits."""
+        widths = [max(map(cell_len, texts)) for texts in zip(self.headings, *map(_texts, self.rows))]
+        short = cell_len(self.title or "") - sum(widths) - GAP * (len(widths) - 1)
         for number in range(max(short, 0)):
-            found[number % len(found)] += 1
-        return found
+            widths[number % len(widths)] += 1
+        return widths
 
     @property
     def width(self) -> int:

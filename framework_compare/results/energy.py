@@ -18,7 +18,7 @@ LEAST_INTEGRAL_S = 10.0
 
 
 def joules_a_picture(runs: Sequence["Measured"], devices: str) -> Optional[float]:
-    """Energy of all devices whose name begins so, over all measured epochs, by the pictures trained on in them.
+    """Energy of all devices whose name begins so, over all measured epochs, by the images trained on in them.
 
     None where no run has readings before and after its epochs, or these last less than LEAST_S; LEAST_INTEGRAL_S where
     a device has no counter.

@@ -64,7 +64,7 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
         classes = ", ".join(
             f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
         )
-        watcher.say(f"{name}: {len(index.pictures)} pictures ({classes})")
+        watcher.say(f"{name}: {len(index.pictures)} images ({classes})")
         for folder, label in index.found_aliases.items():
             watcher.say(f"{name}: folder {folder!r} is read as class {label!r}")
         for path, reason in index.skipped:

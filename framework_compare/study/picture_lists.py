@@ -1,4 +1,4 @@
-"""The pictures of a study on its disk: the list that its workers read, and checksums of what the pictures held."""
+"""The images of a study on its disk: the list that its workers read, and checksums of what the images held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_SHOWN = 3
 
 
 def pictures_path(folder: Path, dataset: str) -> Path:
-    """The list of a data set's pictures in a study folder; no two data sets have the same."""
+    """The list of a data set's images in a study folder; no two data sets have the same."""
     plain = file_name(dataset)
     if plain != dataset or dataset != dataset.lower():  # some file systems tell no A from an a
         # No plain name has a plus sign in it.
@@ -31,7 +31,7 @@ def pictures_path(folder: Path, dataset: str) -> Path:
 
 
 def checksum(pictures: Pictures) -> str:
-    """Of the list of pictures, as its file holds it; not of their bytes."""
+    """Of the list of images, as its file holds it; not of their bytes."""
     return _digest(json.dumps(dataclasses.asdict(pictures)).encode())
 
 
@@ -40,7 +40,7 @@ def _digest(content: bytes) -> str:
 
 
 def write_pictures(folder: Path, plan: "Plan") -> None:
-    """The picture lists of a study, where its workers and a later resume find them."""
+    """The image lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
         _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
 
@@ -53,10 +53,10 @@ def _write(path: Path, document: Any) -> None:
 
 
 def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None:
-    """Read every picture once, so that the first framework does not pay the disk for the others.
+    """Read every image once, so that the first framework does not pay the disk for the others.
 
-    datasets: name -> checksum of its list, None where the study has none. DataError for a picture that cannot be read,
-    StudyError for a list or a picture that is not what it was when the study was begun.
+    datasets: name -> checksum of its list, None where the study has none. DataError for an image that cannot be read,
+    StudyError for a list or an image that is not what it was when the study was begun.
     """
     for dataset in sorted(datasets):
         _take_over(folder, dataset, datasets[dataset])
@@ -87,7 +87,7 @@ def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError(
-            f"the study's own list of the pictures of {dataset!r}, {path}, cannot be used: {error}; "
+            f"the study's own list of the images of {dataset!r}, {path}, cannot be used: {error}; "
             "give the request that made the study again, which writes it"
         ) from None
 
@@ -99,7 +99,7 @@ def _checksum(dataset: str, path: str) -> str:
             while chunk := file.read(1 << 20):
                 found.update(chunk)
     except OSError as error:
-        raise DataError(f"the pictures of data set {dataset!r} cannot be read any more: {error}") from None
+        raise DataError(f"the images of data set {dataset!r} cannot be read any more: {error}") from None
     return found.hexdigest()
 
 
@@ -114,7 +114,7 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
     if changed:
         more = f" and {len(changed) - MAX_SHOWN} more" if len(changed) > MAX_SHOWN else ""
         raise StudyError(
-            f"{folder} cannot be resumed: these pictures are not what they were when it was begun: "
+            f"{folder} cannot be resumed: these images are not what they were when it was begun: "
             f"{', '.join(changed[:MAX_SHOWN])}{more}; restore them, or name another folder"
         )
 
@@ -127,6 +127,6 @@ def _read_checksums(path: Path) -> Dict[str, str]:
         return found
     except (OSError, ValueError) as error:
         raise StudyError(
-            f"{path} says what the pictures held when the study was begun, and cannot be read: {error}; "
+            f"{path} says what the images held when the study was begun, and cannot be read: {error}; "
             "delete it if they are the same still, or name another folder"
         ) from None

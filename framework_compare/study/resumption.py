@@ -1,4 +1,4 @@
-"""Whether a study can be resumed as asked: same cells, pictures, request, machine and framework versions."""
+"""Whether a study can be resumed as asked: same cells, images, request, machine and framework versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framework_compare.study import strategies
 SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quota_cores", "memory_limit_bytes")
 # Kernels keep a little of it for themselves, not always the same.
 SAME_MEMORY = 0.02
-# Of a request, beside its cells and pictures: what makes runs of one study unlike. Limits, interpreters and installers
+# Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and installers
 # may be others from one resume to the next.
 REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn"}
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
@@ -74,7 +74,7 @@ def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> 
 
 
 def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What differs of pictures and of REQUEST; a study of an earlier version may not say what it had of that."""
+    """What differs of images and of REQUEST; a study of an earlier version may not say what it had of that."""
     return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
         f"{name}: {before[name]} in the study, {now.get(name, default)} now"
         for name, default in REQUEST.items()
@@ -118,9 +118,9 @@ def _shown(values: Any) -> str:
 
 
 def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """Data sets of one name whose pictures are not the same ones."""
+    """Data sets of one name whose images are not the same ones."""
     return [
-        f"pictures of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
+        f"images of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
         + ("" if before[name].get("pictures") != now[name].get("pictures") else ", but not the same files")
         for name in before
         if name in now and any(before[name].get(k) != now[name].get(k) for k in ("pictures", "classes", "checksum"))

@@ -191,7 +191,7 @@ class Probe:
     def _read(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         images, labels = self.trainer.read_batch(batch)
         if batch.size != len(labels):
-            raise ValueError(f"a batch says it has {batch.size} pictures and holds {len(labels)} labels")
+            raise ValueError(f"a batch says it has {batch.size} images and holds {len(labels)} labels")
         return images.transpose(0, 3, 1, 2) if self.trainer.layout == "NHWC" else images, labels
 
     def _checksum(self, images: np.ndarray, labels: np.ndarray) -> int:

@@ -157,7 +157,7 @@ def _epoch_event(
 
 
 class LossSum:
-    """Mean loss per picture, read a few steps late so that reading never drains the device."""
+    """Mean loss per image, read a few steps late so that reading never drains the device."""
 
     def __init__(self, trainer: Trainer, lag: int) -> None:
         self.samples = 0
@@ -195,7 +195,7 @@ class Source(Protocol):
     held: List[Batch]
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """Batches of one pass over the pictures."""
+        """Batches of one pass over the images."""
 
     def close(self) -> None:
         """Free what is held."""

@@ -14,7 +14,7 @@ from framework_compare.protocol import Batch, Declared  # noqa: E402
 
 
 def decode_once():
-    """Level 4's thousands of pictures are a few dozen files: decode each once, to the same pixels."""
+    """Level 4's thousands of images are a few dozen files: decode each once, to the same pixels."""
     if preprocess.simplejpeg is not None:
         preprocess.simplejpeg = DecodeOnce()
     decode_any = preprocess._decode_any
@@ -37,7 +37,7 @@ class DecodeOnce:
 
 @functools.lru_cache(maxsize=64)
 def rgb_of(data):
-    """All of a PNG that is RGB as it is stored, None of any other picture."""
+    """All of a PNG that is RGB as it is stored, None of any other image."""
     image = Image.open(io.BytesIO(data))
     if image.format != "PNG" or image.mode != "RGB":
         return None

@@ -1,4 +1,4 @@
-"""Native pipelines read no picture before its epoch has begun: what is read while nothing is timed would be free."""
+"""Native pipelines read no image before its epoch has begun: what is read while nothing is timed would be free."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 # Frameworks and loader workers: JAX's are threads up to two.
 PIPELINES = (("torch", 2), ("tensorflow", 2), ("mxnet", 2), ("paddle", 2), ("jax", 2), ("jax", 3))
-# Of each epoch the mean of all it handed over; the pictures are replaced before each.
+# Of each epoch the mean of all it handed over; the images are replaced before each.
 BODY = """
 import time
 from PIL import Image

@@ -1,7 +1,7 @@
 """Whether random crops are drawn as the protocol draws them: two-sample tests against crops that it drew itself.
 
 Each test fails an honest pipeline with a probability of about ALPHA. There are 35 of them: of each of six statistics a
-Kolmogorov-Smirnov test and four of its edges, one of flips, and two each of wide and of tall pictures. So one
+Kolmogorov-Smirnov test and four of its edges, one of flips, and two each of wide and of tall images. So one
 honest pipeline of 30,000 fails by chance.
 """
 
@@ -25,7 +25,7 @@ BY_ROUNDING = 0.01  # of distribution functions: frameworks round crops to the n
 # Pixels by which an edge is another for sure: of a side one, as it is rounded; of a place two, as the fast transform
 # of JPEG decoders moves colours by up to 1.8 levels, and with them where a crop seems to lie.
 OFF_SIDE, OFF_PLACE = 1, 2
-LONGEST = 1.45  # 4/3 of the smallest crops of narrow pictures, 38 pixels, with a pixel more and one less
+LONGEST = 1.45  # 4/3 of the smallest crops of narrow images, 38 pixels, with a pixel more and one less
 OFF_MEDIAN = 0.15  # of the area of 186 crops: six deviations
 MOST_REPEATS = 0.02  # share of the crops; an honest pipeline repeats none or one
 
@@ -128,21 +128,21 @@ def check_cut(crops: Array) -> None:
 
 
 def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
-    """Wrong unless crops of pictures so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
+    """Wrong unless crops of images so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
     kind = "wide" if size[0] > size[1] else "tall"
     crops, drawn = (_lying(some, size) for some in (crops, reference(REFERENCES, 2, size)))
     longest = crops[:, 2] / crops[:, 3]
     if longest.max() > LONGEST:
         so = f"have sides of up to {longest.max():.2f} to 1, the protocol's {preprocess.RATIO[1]:.2f}"
-        raise Wrong(f"random crops of {kind} pictures {so} ({(longest > LONGEST).sum()} of {len(crops)} so)")
+        raise Wrong(f"random crops of {kind} images {so} ({(longest > LONGEST).sum()} of {len(crops)} so)")
     expected = _shares(drawn, size)
     for what, share in _shares(crops, size).items():
         if abs(share - expected[what]) > _chance(expected[what], len(crops)):
-            raise Wrong(f"{share:.3f} of the random crops of {kind} pictures {what}, expected {expected[what]:.3f}")
+            raise Wrong(f"{share:.3f} of the random crops of {kind} images {what}, expected {expected[what]:.3f}")
 
 
 def _lying(crops: Array, size: Tuple[int, int]) -> Array:
-    """Crops with their places and sides along the longer side of the picture first."""
+    """Crops with their places and sides along the longer side of the image first."""
     return crops if size[0] > size[1] else crops[:, [1, 0, 3, 2, 4]]
 
 
@@ -156,7 +156,7 @@ def _shares(crops: Array, size: Tuple[int, int]) -> Dict[str, float]:
 def check_flips(flipped: Array) -> None:
     share, count = float(flipped.mean()), len(flipped)
     if abs(share - 0.5) > _chance(0.5, count):
-        raise Wrong(f"{share:.3f} of {count} pictures are flipped, expected 0.5")
+        raise Wrong(f"{share:.3f} of {count} images are flipped, expected 0.5")
 
 
 def _chance(share: float, count: int) -> float:

@@ -1,4 +1,4 @@
-"""Whether random crops and flips are drawn for each picture by themselves: correlations that must not be there.
+"""Whether random crops and flips are drawn for each image by themselves: correlations that must not be there.
 
 Each of the 29 tests fails independent draws with a probability of about ALPHA.
 """
@@ -23,7 +23,7 @@ PLACES = ("place from the left", "place from the top")
 
 
 def check(crops: Array, labels: Array, count: int, batch_size: int) -> None:
-    """Wrong if something drawn, of epochs of `count` pictures in the order they came, goes with something else."""
+    """Wrong if something drawn, of epochs of `count` images in the order they came, goes with something else."""
     drawn = draws_of(crops)
     flips = drawn["flip"].reshape(-1, count)
     check_flips_by_epoch(flips)
@@ -34,7 +34,7 @@ def check(crops: Array, labels: Array, count: int, batch_size: int) -> None:
     for name, values in drawn.items():
         _check(f"the {name} of random crops goes with the epoch", values, epochs)
         check_between_epochs(name, values[order])
-        _check(f"the {name} of random crops goes with that of the picture before", values[:-1], values[1:])
+        _check(f"the {name} of random crops goes with that of the image before", values[:-1], values[1:])
 
 
 def draws_of(crops: Array) -> Dict[str, Array]:
@@ -48,11 +48,11 @@ def draws_of(crops: Array) -> Dict[str, Array]:
 
 
 def check_flips_by_epoch(flips: Array) -> None:
-    """Wrong unless about half of the pictures of each epoch are flipped; `flips` is (epochs, pictures)."""
+    """Wrong unless about half of the images of each epoch are flipped; `flips` is (epochs, images)."""
     allowed = DEVIATIONS * math.sqrt(0.25 / flips.shape[1])
     for number, share in enumerate(flips.mean(axis=1), start=1):
         if abs(share - 0.5) > allowed:
-            raise Wrong(f"in epoch {number}, {share:.3f} of {flips.shape[1]} pictures are flipped, expected 0.5")
+            raise Wrong(f"in epoch {number}, {share:.3f} of {flips.shape[1]} images are flipped, expected 0.5")
 
 
 def check_flips_by_batch(flips: Array, batch_size: int) -> None:
@@ -67,7 +67,7 @@ def check_flips_by_batch(flips: Array, batch_size: int) -> None:
     if not least <= spread <= most:
         batches = len(starts) * len(flips)
         raise Wrong(
-            f"flips are drawn by batches, not by pictures: over {batches} batches the variance of their number is"
+            f"flips are drawn by batches, not by images: over {batches} batches the variance of their number is"
             f" {spread / batches:.2f} that of single draws, by chance {least / batches:.2f} to {most / batches:.2f}"
         )
 
@@ -81,7 +81,7 @@ def chi_squared_limit(freedom: int, sign: int) -> float:
 def check_pairs(drawn: Dict[str, Array]) -> None:
     """Wrong if two things drawn for a crop go together otherwise than as the protocol draws them.
 
-    Those that fit into no picture are drawn again, so that there area and ratio go together a little.
+    Those that fit into no image are drawn again, so that there area and ratio go together a little.
     """
     expected = draws_of(reference(REFERENCES, 1))
     for one, other in itertools.combinations(drawn, 2):
@@ -90,10 +90,10 @@ def check_pairs(drawn: Dict[str, Array]) -> None:
 
 
 def check_between_epochs(name: str, values: Array) -> None:
-    """Wrong if what is drawn for a picture goes with what another epoch drew for it; `values` is (epochs, pictures)."""
+    """Wrong if what is drawn for an image goes with what another epoch drew for it; `values` is (epochs, images)."""
     pairs = list(itertools.combinations(range(len(values)), 2))
     first, second = (np.concatenate([values[pair[side]] for pair in pairs]) for side in (0, 1))
-    _check(f"the {name} of a picture's random crop goes with that of another epoch", first, second)
+    _check(f"the {name} of an image's random crop goes with that of another epoch", first, second)
 
 
 def _check(what: str, first: Array, second: Array, expected: float = 0.0) -> None:

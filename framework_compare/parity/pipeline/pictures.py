@@ -34,7 +34,7 @@ KINDS: Tuple[Tuple[int, int, str, str, Dict[str, Any]], ...] = (
 
 
 def write_scenes(folder: Path) -> Pictures:
-    """One picture of each kind; the label of each is its own number."""
+    """One image of each kind; the label of each is its own number."""
     folder.mkdir(parents=True)
     paths = []
     for number, (width, height, mode, kind, options) in enumerate(KINDS):
@@ -64,7 +64,7 @@ def scene(width: int, height: int, seed: int) -> Array:
 
 
 def listed(folder: Path, paths: Sequence[Path], formats: Sequence[str]) -> Pictures:
-    """The list as a worker reads it, in `pictures.json`; every label is the picture's number, to know it by."""
+    """The list as a worker reads it, in `pictures.json`; every label is the image's number, to know it by."""
     numbers = tuple(range(len(paths)))
     found = Pictures(tuple(map(str, numbers)), tuple(map(str, paths)), numbers, tuple(formats))
     (folder / "pictures.json").write_text(json.dumps(dataclasses.asdict(found)), encoding="utf-8")
@@ -73,7 +73,7 @@ def listed(folder: Path, paths: Sequence[Path], formats: Sequence[str]) -> Pictu
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """A picture's pixels by each resampler, float (S, S, 3) of 0 to 255, and what another JPEG decoder would change."""
+    """An image's pixels by each resampler, float (S, S, 3) of 0 to 255, and what another JPEG decoder would change."""
 
     by_resampler: Dict[str, Array]
     decoder_mean: float

@@ -21,7 +21,7 @@ RAMPS, NARROW, FEW, EPOCHS = 874, 310, 62, 3  # the last batch of 32 is a rest o
 STILL: Dict[str, Any] = {"batch_size": 5, "image_size": SIZE, "crop": "none", "flip": "none"}
 AS_TRAINED: Dict[str, Any] = {"batch_size": 32, "image_size": RAMP_SIDE, "crop": "random", "flip": "horizontal"}
 UPSIDE_DOWN = {**AS_TRAINED, "batch_size": 16, "crop": "none", "flip": "vertical"}
-NOT_FLIPPED = {**AS_TRAINED, "batch_size": 64, "flip": "none"}  # more than there are pictures
+NOT_FLIPPED = {**AS_TRAINED, "batch_size": 64, "flip": "none"}  # more than there are images
 AS_NARROW = {**AS_TRAINED, "image_size": 128}  # more than the smaller side: crops are enlarged
 # Beyond the decoder: 8-bit rounding after decoding and after resizing, 11-bit fixed-point weights in some resizers.
 ROUNDING_MEAN, ROUNDING_MAX = 0.6, 2.0
@@ -105,24 +105,24 @@ def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings:
 
 
 def check_alike(names: Sequence[str]) -> None:
-    """Wrong if whole pictures and random crops are resized otherwise."""
+    """Wrong if whole images and random crops are resized otherwise."""
     if len(set(names)) > 1:
-        raise Wrong(f"whole pictures are resized {names[0]}, random crops {names[1]}")
+        raise Wrong(f"whole images are resized {names[0]}, random crops {names[1]}")
 
 
 def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, batch_size: int) -> None:
-    """Wrong unless each epoch has every picture once, in full batches and a rest."""
+    """Wrong unless each epoch has every image once, in full batches and a rest."""
     full, rest = divmod(count, batch_size)
     expected = [batch_size] * full + ([rest] if rest else [])
     strange = labels[(labels < 0) | (labels >= count)]
     if len(strange):
-        raise Wrong(f"a picture comes with label {strange[0]}; labels are 0 to {count - 1}")
+        raise Wrong(f"an image comes with label {strange[0]}; labels are 0 to {count - 1}")
     epochs = np.split(labels, np.cumsum([sum(one) for one in sizes])[:-1])
     for number, (found, batches) in enumerate(zip(epochs, sizes), start=1):
         seen = np.bincount(found, minlength=count)
         if (seen != 1).any() or len(seen) != count:
             index = int(np.flatnonzero(seen != 1)[0])
-            raise Wrong(f"epoch {number} has {len(found)} of {count} pictures, number {index} {seen[index]} times")
+            raise Wrong(f"epoch {number} has {len(found)} of {count} images, number {index} {seen[index]} times")
         if list(batches) != expected:
             raise Wrong(f"epoch {number} comes in batches of {list(batches)}, expected {expected}")
 
@@ -131,7 +131,7 @@ def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
     """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else Wrong."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
-        raise Wrong(f"pictures come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
+        raise Wrong(f"images come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
     found = pictures.levels_of(images)
     known = [pictures.expected(path, SIZE) for path in listed.paths]
     verdicts = {name: _worst(name, found, labels, known, listed) for name in pictures.RESAMPLERS}
@@ -146,7 +146,7 @@ def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
 def _worst(
     name: str, found: Array, labels: Array, known: Sequence[pictures.Expected], listed: Pictures
 ) -> Tuple[str, float, float]:
-    """(picture, error in units of the tolerance, mean error) of the picture that is furthest off."""
+    """(image, error in units of the tolerance, mean error) of the image that is furthest off."""
     worst = ("", -1.0, 0.0)
     for image, label in zip(found, labels):
         one = known[int(label)]
@@ -160,11 +160,11 @@ def _worst(
 
 
 def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
-    """Wrong unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
+    """Wrong unless order, colours, labels, crops and flips of images asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
     if len(labels) != wanted:
-        raise Wrong(f"{EPOCHS} epochs have {len(labels)} pictures, expected {wanted}")
+        raise Wrong(f"{EPOCHS} epochs have {len(labels)} images, expected {wanted}")
     orders.check(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)
@@ -178,30 +178,30 @@ def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
 
 
 def check_vertical(listed: Pictures, drawn: Drawn) -> None:
-    """Wrong unless about half of whole pictures come upside down and none mirrored."""
+    """Wrong unless about half of whole images come upside down and none mirrored."""
     mirrored, upside_down = _turned(listed, drawn)
     if mirrored.any():
-        raise Wrong(f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} pictures are mirrored left to right")
+        raise Wrong(f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} images are mirrored left to right")
     crops.check_flips(upside_down)
 
 
 def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
-    """Wrong if a picture is mirrored or upside down, or all of them are whole."""
+    """Wrong if an image is mirrored or upside down, or all of them are whole."""
     for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
         if turned.any():
-            raise Wrong(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} pictures are {how}")
+            raise Wrong(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} images are {how}")
     crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
 def check_narrow(listed: Pictures, drawn: Drawn, size: Tuple[int, int]) -> None:
-    """Wrong unless random crops of pictures of a size are as the protocol's."""
+    """Wrong unless random crops of images of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
     crops.check_narrow(ramps.crops_of(found, size), size)
 
 
 def _turned(listed: Pictures, drawn: Drawn) -> Tuple[Array, Array]:
-    """Which pictures are mirrored left to right, and which are upside down; their colours and labels are checked."""
+    """Which images are mirrored left to right, and which are upside down; their colours and labels are checked."""
     images, labels = drawn
     found = ramps.read(images)
     ramps.check_channels(found)

@@ -30,7 +30,7 @@ Sampler = Callable[[Array, Array, Array, int], Array]
 
 
 class Fit(NamedTuple):
-    """By one resampler: what is left of each picture's blue, its mean, and its mean and largest distance from that."""
+    """By one resampler: what is left of each image's blue, its mean, and its mean and largest distance from that."""
 
     code: Array
     mean: Array
@@ -44,12 +44,12 @@ def line(length: int, seed: int) -> Array:
 
 
 def of(width: int, height: int) -> Array:
-    """The texture of a picture, in levels, (height, width)."""
+    """The texture of an image, in levels, (height, width)."""
     return line(width, 1)[None, :] + line(height, 2)[:, None]
 
 
 def fits(blue: Array, x: Tuple[Array, Array], y: Tuple[Array, Array], size: Tuple[int, int]) -> Dict[str, Fit]:
-    """Of N pictures' blue (N, S, S), turned as the file is, whose first and last edges lie at x and y in pixels."""
+    """Of N images' blue (N, S, S), turned as the file is, whose first and last edges lie at x and y in pixels."""
     inner = blue[:, EDGE:-EDGE, EDGE:-EDGE]
     found = {}
     for name, sample in SAMPLERS.items():
@@ -95,7 +95,7 @@ def antialiased(texture: Array, first: Array, last: Array, size: int) -> Array:
     scale = ((last - first) / size)[:, None]
     centre, width = first[:, None] + (np.arange(size) + 0.5) * scale, np.maximum(scale, 1.0)
     above, below = (_second_difference(np.pad(row, PAD), centre, width) for row in (texture, np.ones(len(texture))))
-    return above / np.where(below > 0, below, 1)  # what lies beyond the picture has no pixel under it
+    return above / np.where(below > 0, below, 1)  # what lies beyond the image has no pixel under it
 
 
 def _second_difference(values: Array, centre: Array, width: Array) -> Array:
@@ -109,7 +109,7 @@ SAMPLERS = {"bilinear, antialiased": antialiased, "bilinear": point_sampled}
 
 
 def nearest(found: Dict[str, Fit]) -> str:
-    """The resampler that comes nearest to most pictures."""
+    """The resampler that comes nearest to most images."""
     return min(found, key=lambda name: float(np.median(found[name].mean)))
 
 
@@ -125,6 +125,6 @@ def check(name: str, fit: Fit, listed: Pictures, labels: Array, sides: Array, si
         path = listed.paths[labels[worst]].rpartition("/")[2]
         raise Wrong(
             f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} levels of 255 off {name} on average,"
-            f" {ratio.max():.1f} times what is explained ({(ratio > 1).sum()} of {len(judged)} pictures so)"
+            f" {ratio.max():.1f} times what is explained ({(ratio > 1).sum()} of {len(judged)} images so)"
         )
     return name, float(fit.mean[worst]), float(ratio.max())

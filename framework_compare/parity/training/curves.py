@@ -1,7 +1,7 @@
 """Loss curves: frameworks that train on the same batches, against the same training in float64.
 
 The ladder proves single steps at weights chosen for it. Here training is what a user's is (initial weights, real
-pictures, momentum), only dropout is left out, as each framework draws its own masks. Rounding grows from step to step;
+images, momentum), only dropout is left out, as each framework draws its own masks. Rounding grows from step to step;
 how fast, float32 runs of the oracle say.
 """
 
@@ -38,7 +38,7 @@ from framework_compare.records import Run
 Array = np.ndarray
 Batches = Sequence[Tuple[Array, Array]]
 VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
-# Float32 runs: the first sums in blocks, the others one by one and from pictures moved by a unit. With the exact one they
+# Float32 runs: the first sums in blocks, the others one by one and from images moved by a unit. With the exact one they
 # are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
 DRAWS = 4
 
@@ -94,7 +94,7 @@ def train_curves(
 ) -> List[Curves]:
     """One `Curves` a model; curves that are cached are not trained again.
 
-    settings are fields of TrainConfig; execution may be a list. DataError for pictures that cannot be read.
+    settings are fields of TrainConfig; execution may be a list. DataError for images that cannot be read.
     """
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
@@ -224,7 +224,7 @@ def yardstick(exact: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], label
 
 
 def _most_moved(logits: Any, exact: Any) -> float:
-    """How far the mean loss of a batch may have moved: by twice the furthest of each picture's logits."""
+    """How far the mean loss of a batch may have moved: by twice the furthest of each image's logits."""
     return 2 * float(np.abs(np.subtract(logits, exact)).max(axis=1).mean())
 
 

@@ -126,7 +126,7 @@ def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> T
     for step, (images, labels) in enumerate(batches, start=1):
         after = {name: held[f"{name}@{step}"] for name in weights}
         for number, mask in enumerate(_masks(graph, weights, after, images, labels, config.precision), start=1):
-            masks[f"picture {number} of step {step}"] = mask
+            masks[f"image {number} of step {step}"] = mask
         weights = after
     _check_unlike(masks)
     return f"dropout of {DROPPED} in {len(batches)} steps", 0.0, 0.0
@@ -142,10 +142,10 @@ def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
 def _masks(
     graph: Graph, before: Mapping[str, Array], after: Mapping[str, Array], images: Array, labels: Array, precision: str
 ) -> List[Tuple[Array, Array]]:
-    """Of each picture, which inputs of the last layer a step kept, and which of them are large enough to say so.
+    """Of each image, which inputs of the last layer a step kept, and which of them are large enough to say so.
 
-    All logits are zero, so row r of the layer moves by -rate / B times the sum over pictures of (1/CLASSES - [r is its
-    label]) times what dropout left of its inputs: as many equations as pictures.
+    All logits are zero, so row r of the layer moves by -rate / B times the sum over images of (1/CLASSES - [r is its
+    label]) times what dropout left of its inputs: as many equations as images.
     """
     inputs = _inputs(graph, before, images)
     moves = np.subtract(after["fc.weight"], before["fc.weight"], dtype=np.float64)[labels]
@@ -164,7 +164,7 @@ def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
 
 
 def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
-    """What was kept of one picture's inputs, and which are LARGE; Wrong if share or scale are not dropout's."""
+    """What was kept of one image's inputs, and which are LARGE; Wrong if share or scale are not dropout's."""
     sure = np.abs(inputs) > LARGE
     kept = np.abs(left) > 0.25 * np.abs(inputs)
     share, count = 1 - float(kept[sure].mean()), int(sure.sum())

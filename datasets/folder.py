@@ -93,7 +93,7 @@ def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
     """At most `n` images of an index, each class in its share and with one at least, drawn by `seed`, order kept."""
     pictures = index.pictures
     if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
-        raise DataError(f"limit must be at least one picture a class, {len(pictures.classes)}, not {n!r}")
+        raise DataError(f"limit must be at least one image per class, {len(pictures.classes)}, not {n!r}")
     if n >= len(pictures):
         return index
     labels = np.array(pictures.labels)
@@ -125,7 +125,7 @@ def _existing_folder(path: str | os.PathLike[str]) -> Path:
     if not os.path.exists(root):
         raise DataError(f"data set folder {str(path)!r} does not exist")
     if not os.path.isdir(root):
-        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of images a class is needed")
+        raise DataError(f"data set {str(path)!r} is a file; a folder with one folder of images per class is needed")
     return Path(os.path.abspath(root))  # not resolved: paths stay as the user knows them
 
 
@@ -133,7 +133,7 @@ def _class_folders(root: Path) -> list[Path]:
     """Class folders in name order; of all splits where every folder of the root that holds folders is a split."""
     top = _subfolders(root)
     if not top:
-        raise DataError(f"data set folder {str(root)!r} has no class folders in it; one folder a class is needed")
+        raise DataError(f"data set folder {str(root)!r} has no class folders in it; one folder per class is needed")
     below = {folder: _subfolders(folder) for folder in top if folder.name.lower() in SPLITS}
     if len(below) == len(top) and all(below.values()):
         return [folder for split in top for folder in below[split]]

@@ -41,7 +41,7 @@ def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -
             target = registry.find("data set", registry.DATASETS, dataset)
         except UnknownNameError as error:
             if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
-                raise DataError(f"{error}, or the path of a folder with one folder of images a class") from None
+                raise DataError(f"{error}, or the path of a folder with one folder of images per class") from None
         else:
             return registry.load(target)(progress), dataset.lower()
     path = Path(os.path.abspath(os.path.expanduser(dataset)))

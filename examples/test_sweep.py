@@ -1,4 +1,4 @@
-"""A sweep in a suite of your own: one test a framework and model, each cell in a process of its own.
+"""A sweep in a suite of your own: one test per framework and model, each cell in a process of its own.
 
 pytest examples/test_sweep.py --fc-frameworks torch
 """

@@ -1,4 +1,4 @@
-"""Compare deep-learning frameworks: the same networks, the same images, every cost measured."""
+"""Compare deep-learning frameworks: the same models, the same images, every cost measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare()`: the whole of the library behind one call."""
+"""`compare()`: the whole library behind one call."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ def compare(
 ) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    dataset: names of the registry, or folders with one folder of images a class.
-    out: study folder, empty or not there yet; by default one named by the time, in the cache folder. A study that is
-        there already is resumed if it was planned the same (StudyError shows the difference if not): finished runs
-        stay, the rest is run, with the limits, interpreters, index and installer given now.
+    dataset: names of the registry, or folders with one folder of images per class.
+    out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
+        resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
+        with the limits, interpreters, index and installer of this call.
     repeats: runs of each cell; runs of different cells take turns.
-    limit: use that many images, drawn by class and seed.
+    limit: use this many images, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
-    python: framework -> interpreter that already has it, in place of a managed environment.
+    python: framework -> interpreter that already has it, instead of a managed environment.
     index: framework -> URL of an extra package index for its environment (such as that of PyTorch's CPU builds).
     timeout_s: wall seconds after which a run is ended as `timed-out`.
-    phase_timeout_s: the same for a phase, by name; one number stands for every phase but `epochs`.
+    phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
     memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
     retry: statuses of a resumed study whose runs are run again, such as ["failed", "timed-out"].
-    sampling_hz: readings a second of CPU, memory, threads and GPU; 0 reads none.
-    verify: parity with the reference, as `framework-compare verify` proves it. "require" proves it first and does not
-        run a cell that fails; "warn" shows what is known of each cell; "off" leaves it out.
+    sampling_hz: readings per second of CPU, memory, threads and GPU; 0 for none.
+    verify: the parity check of `framework-compare verify`. "require" checks first and does not run a cell that fails;
+        "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be

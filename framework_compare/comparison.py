@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Comparison:
-    """The results of a study folder. Each frame is read when first asked for, and kept.
+    """The results of a study folder. Each frame is read on first use and cached.
 
     A study still being written can be read; make another Comparison to see what came since.
     """
@@ -32,36 +32,39 @@ class Comparison:
 
     @functools.cached_property
     def frame(self) -> "pd.DataFrame":
-        """A row a cell, in the order of the plan, failed cells included; figures are NaN where there are none.
+        """One row per cell, in the order of the plan, failed cells included; missing figures are NaN.
 
-        Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs a
-        cell the epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
+        Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs
+        per cell, epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
         """
         return self._read(frames.cell_frame)
 
     @functools.cached_property
     def epochs(self) -> "pd.DataFrame":
-        """A row an epoch of any run: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ..."""
+        """One row per epoch of any run.
+
+        Columns: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ...
+        """
         return self._read(frames.epoch_frame)
 
     @functools.cached_property
     def samples(self) -> "pd.DataFrame":
-        """A row a reading: t_s since the start of the run's first phase, the phase it fell in, and what was read."""
+        """One row per reading: t_s since the start of the run's first phase, the phase, and the values read."""
         return self._read(frames.sample_frame)
 
     @functools.cached_property
     def phases(self) -> "pd.DataFrame":
-        """A row a phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
+        """One row per phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
         return self._read(frames.phase_frame)
 
     @functools.cached_property
     def energy(self) -> "pd.DataFrame":
-        """A row a reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j since some origin, source."""
+        """One row per reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j since some origin, source."""
         return self._read(frames.energy_frame)
 
     @functools.cached_property
     def profile(self) -> "pd.DataFrame":
-        """A row a name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
+        """One row per name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
         return self._read(profiles.profile_frame)
 
     @property
@@ -80,25 +83,25 @@ class Comparison:
 
     @property
     def warnings(self) -> List[str]:
-        """What may have disturbed the runs (others on the GPU, say), headed by the cell it is said of."""
-        found = self.frame[self.frame["warnings"] != ""]
-        return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in found.itertuples()]
+        """What may have disturbed the runs, such as other programs on the GPU; each sentence begins with its cell."""
+        warned = self.frame[self.frame["warnings"] != ""]
+        return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in warned.itertuples()]
 
     @property
     def damage(self) -> List[str]:
-        """What was left out of the frames read so far, as the file holds something else there: a sentence a table."""
+        """What was left out of the frames read so far because it is damaged: one sentence per table."""
         return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property
     def environments(self) -> Dict[str, Dict[str, Any]]:
-        """What each framework's environment held."""
+        """The packages of each framework's environment."""
         return self._read(Store.environments)
 
     def _read(self, reader: Callable[[Store], Any]) -> Any:
         with Store.open(self.folder) as store:
-            found = reader(store)
+            part = reader(store)
             self._damage.update(store.damage)
-            return found
+            return part
 
     def table(
         self,

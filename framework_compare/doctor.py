@@ -96,14 +96,14 @@ def check(
     spec: registry.Framework, *, python: str | Path | None = None, device: str = "cpu", deep: bool = False
 ) -> FrameworkCheck:
     """One framework on one device; `python` is a user's own interpreter, `deep` as in `examine`."""
-    found = dataclasses.replace(_check(spec, python, device), device=device)
-    if not found.usable:
-        return found
-    external = found.state == "external"
+    result = dataclasses.replace(_check(spec, python, device), device=device)
+    if not result.usable:
+        return result
+    external = result.state == "external"
     missing = gpu_builds.lack("", device) if external and not deep else None
     if missing:
-        return dataclasses.replace(found, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
-    return ask_too(found, spec) if deep or (external and device != "cpu") else found
+        return dataclasses.replace(result, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
+    return ask_too(result, spec) if deep or (external and device != "cpu") else result
 
 
 def _check(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:
@@ -120,7 +120,7 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
     if not why:
         return _usable("ready", managed.read(plan.folder))
     state = "broken" if plan.folder.exists() else "not made yet"
-    done = "repaired when it is next used" if state == "broken" else "made when it is first used"
+    done = "repaired at its next use" if state == "broken" else "made at first use"
     remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
     interpreter, python_path = plan.interpreter.version_text, plan.interpreter.path
     return FrameworkCheck(
@@ -129,7 +129,7 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
 
 
 def _options(plan: venvs.Plan) -> str:
-    """What `env create` needs to be told beside the framework's name."""
+    """The options that `env create` needs beside the framework's name."""
     if plan.device == "cpu":
         return ""
     build = gpu_builds.BUILDS.get(plan.framework)
@@ -151,7 +151,7 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
     state = one.state if one.state == "external" else "broken"
     why, remedy = _failure(one, spec, run)
     if state == "broken":
-        remedy += f"; if a package was damaged, `framework-compare env remove {spec.name}`, and it is made anew"
+        remedy += f"; if a package is damaged, `framework-compare env remove {spec.name}`; the next use makes it again"
     return dataclasses.replace(one, usable=False, state=state, why=why, remedy=remedy)
 
 
@@ -160,15 +160,15 @@ def _failure(one: FrameworkCheck, spec: registry.Framework, run: Run) -> tuple[s
     why = _import_failure(one.python, spec.imports) if one.python and spec.imports else ""
     if why:
         return f"import {spec.imports} failed: {why}", f"see what `{one.python} -c 'import {spec.imports}'` prints"
-    return f"its adapter does not start there: {run.status}: {run.reason}", "run a cell of it, and read the log"
+    return f"its adapter does not start there: {run.status}: {run.reason}", "run one of its cells and read the log"
 
 
 def machine() -> Machine:
     """Cores, memory, disk and GPUs, now."""
     cache = cache_dir()
     nearest = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    found = describe_gpus()
-    gpus = None if found is None else tuple(str(device["name"] or "unnamed GPU") for device in found["devices"])
+    nvidia = describe_gpus()
+    gpus = None if nvidia is None else tuple(str(device["name"] or "unnamed GPU") for device in nvidia["devices"])
     return Machine(available_cores(), psutil.virtual_memory().total, cache, shutil.disk_usage(nearest).free, gpus)
 
 
@@ -180,10 +180,10 @@ def _check_given(spec: registry.Framework, python: str | Path | None) -> Framewo
         return FrameworkCheck(spec.name, False, "external", python=path, why=error.why, remedy=error.remedy)
 
 
-def _usable(state: str, found: Environment) -> FrameworkCheck:
+def _usable(state: str, environment: Environment) -> FrameworkCheck:
     return FrameworkCheck(
-        found.framework, True, state, found.version, found.interpreter, found.python, found.size_bytes,
-        notes=found.notes,
+        environment.framework, True, state, environment.version, environment.interpreter, environment.python,
+        environment.size_bytes, notes=environment.notes,
     )  # fmt: skip
 
 
@@ -201,5 +201,5 @@ def _import_failure(python: Path, module: str) -> str:
         return f"{python} does not start ({error.strerror})"
     if answer.returncode < 0:
         return f"its process died of {signal.Signals(-answer.returncode).name}"
-    said = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
-    return said[-1] if answer.returncode else ""
+    lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
+    return lines[-1] if answer.returncode else ""

@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fc-index", metavar="FRAMEWORK=URL", action="append", help="an extra package index for an environment"
     )
     group.addoption(
-        "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
+        "--fc-python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that already has a framework"
     )
 
 
@@ -73,7 +73,7 @@ def _is_conformance(text: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "framework_compare_sweep: one test a framework, model and device (`sweep`)")
+    config.addinivalue_line("markers", "framework_compare_sweep: one test per framework, model and device (`sweep`)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -105,7 +105,7 @@ class ProfileRow:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One reading of the samplers; a reading that could not be had is None, never 0.
+    """One reading of the samplers; a reading that failed is None, never 0.
 
     cpu_percent is of one core, summed over the worker's process tree since the reading before; machine_* is the
     whole machine, 0 to 100. gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle
@@ -172,18 +172,18 @@ class Run:
 
 
 def oversize(batch_size: int, pictures: int, dataset: str) -> str:
-    """What to say of a batch size that is more than the images there are, "" of another."""
+    """The warning for a batch size larger than the data set, "" for others."""
     if batch_size <= pictures:
         return ""
-    return f"batch size {batch_size} is more than the {pictures} images of {dataset}: each step is on {pictures}"
+    return f"batch size {batch_size} is larger than {dataset} with its {pictures} images: each step trains on {pictures}"
 
 
 def idle_workers(workers: int, batches: int) -> str:
-    """What to say where loader workers make whole batches and an epoch has too few of them, "" where it has enough."""
+    """The warning for loader workers that make whole batches where an epoch has too few of them, else ""."""
     if workers <= batches:
         return ""
     return (
-        f"{workers - batches} of {workers} loader workers have nothing to do, as each makes whole batches and an epoch "
-        f"has {batches}: images/s and waiting for data are not what this pipeline can do; have epochs of more batches, "
-        f"best {10 * workers}, or fewer loader workers"
+        f"{workers - batches} of {workers} loader workers are idle, as each makes whole batches and an epoch has "
+        f"{batches}: images/s and the wait for data do not show what this pipeline can do; use at least {10 * workers} "
+        "batches per epoch, or fewer loader workers"
     )

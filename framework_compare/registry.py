@@ -127,10 +127,10 @@ def adapter_path(spec: Framework) -> Path:
 
 def _module_file(name: str) -> Path:
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a package above it is not there, or it is no name
-        found = None
-    return Path(found.origin) if found and found.origin else Path(name)
+        spec = None
+    return Path(spec.origin) if spec and spec.origin else Path(name)
 
 
 def load(target: str) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 class Stability:
-    """A sweep's result: `frame` has a row a cell that was grown, `probes` a row a batch size that was tried."""
+    """A sweep's result: `frame` has one row per swept cell, `probes` one row per batch size tried."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
@@ -51,7 +51,7 @@ class Stability:
         """The sweep in a study folder; StudyError where that holds none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
-            raise StudyError(f"{folder} holds a study that is no stability sweep")
+            raise StudyError(f"{folder} holds a study that is not a stability sweep")
         return cls(comparison)
 
     @property
@@ -68,14 +68,14 @@ class Stability:
         """What tells the cells of the sweep apart: framework, model, and every other setting that they differ in."""
         frame = self.comparison.frame
         others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
-        found = (name for name in others if frame[name].nunique(dropna=False) > 1)
-        return tuple(dict.fromkeys(("framework", "model", *found)))
+        differing = (name for name in others if frame[name].nunique(dropna=False) > 1)
+        return tuple(dict.fromkeys(("framework", "model", *differing)))
 
     @property
     def frame(self) -> "pd.DataFrame":
         """The largest batch size that works, the smallest that fails and how, with the peak memory of each.
 
-        A row a framework, model, data set and device, and each other setting that the sweep was given several of.
+        One row per framework, model, data set and device, and per value of each other setting that varies.
         """
         import pandas as pd
 
@@ -182,10 +182,10 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
 
 
 def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
-    """A batch larger than the data set is never made: a size that says so would be a claim about a smaller one."""
+    """No batch is larger than the data set, so a larger size would be reported for steps on a smaller one."""
     for name, index in plan.datasets.items():
         if largest > len(index.pictures):
             raise UsageError(
-                f"batch size {largest} is more than the {len(index.pictures)} images of {name}; "
+                f"batch size {largest} is larger than {name} with its {len(index.pictures)} images; "
                 "name smaller batch sizes or a data set with more images"
             )

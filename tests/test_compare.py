@@ -165,7 +165,7 @@ def test_plain_progress_is_a_line_a_cell(tiny, pictures, own_cache, tmp_path, ca
     compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=PlainWatcher(), **QUICK)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "colours: 13 images (fire 5, smoke 4, no_fire 4)"
-    assert re.fullmatch(r"tiny-linear-cpu, batch \d+: .* s an epoch, .* images/s.*", lines[-1])
+    assert re.fullmatch(r"tiny-linear-cpu, batch \d+: .* s per epoch, .* images/s.*", lines[-1])
 
 
 def test_every_framework_gets_the_same_weights_and_pictures(result, tmp_path):
@@ -228,7 +228,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 ):
     request = dict(dataset=pictures, out=tmp_path / "study", **{**QUICK, "batch_size": [4, 10**9]})
     result = compare(tiny, "linear", watcher=PlainWatcher(), **request)
-    said = "batch size 1000000000 is more than the 13 images of colours: each step is on 13"
+    said = "batch size 1000000000 is larger than colours with its 13 images: each step trains on 13"
     assert said in capsys.readouterr().err and said in " ".join(result.table().split())
     assert list(result.frame.warnings) == ["", said]
 
@@ -236,7 +236,7 @@ def test_a_batch_of_more_pictures_than_there_are_is_told_when_it_is_planned_and_
 @pytest.mark.parametrize(
     "least, pipeline, workers, said",
     [
-        (1, "native", 6, "2 of 6 loader workers have nothing to do, as each makes whole batches"),
+        (1, "native", 6, "2 of 6 loader workers are idle, as each makes whole batches"),
         (1, "native", 4, ""),
         (1, "memory", 6, ""),
         (7, "native", 6, ""),

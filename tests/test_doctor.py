@@ -78,7 +78,7 @@ def diagnose(
 def test_not_made_yet(framework, cache):
     framework()
     found = diagnose()
-    assert (found.state, found.usable, found.why) == ("not made yet", False, "it is not made yet")
+    assert (found.state, found.usable, found.why) == ("not made yet", False, "it does not exist yet")
     assert found.interpreter
     assert not cache.exists(), "the doctor only looks"
 

@@ -210,7 +210,7 @@ def test_waiting_for_another_process_is_told(tiny):
     waiter = threading.Thread(target=managed.ensure, args=("tiny",), kwargs={"report": hear})
     waiter.start()
     waiter.join()
-    assert "waiting for another process" in said[0]
+    assert "another process is making its environment" in said[0]
     assert managed.find("tiny") is not None
 
 
@@ -344,7 +344,7 @@ def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_pat
         ),
         ("pip", ["Collecting x", "ERROR: Failed building wheel for x", "ERROR: Could not build wheels for x"], "build"),
         ("pip", ["something odd"], "something odd"),
-        ("pip", [], "it said nothing"),
+        ("pip", [], "it printed nothing"),
         (
             "uv",
             ["  × No solution found when resolving dependencies:", "  ╰─▶ Because x was not found", "      we stop."],

@@ -84,7 +84,7 @@ def test_parquet_without_pyarrow_says_what_to_do(study, tmp_path, monkeypatch):
 
 def test_nothing_is_overwritten(study, tmp_path):
     export(study, tmp_path / "out", "csv")
-    with pytest.raises(UsageError, match="holds .*csv already"):
+    with pytest.raises(UsageError, match="already holds .*csv"):
         export(study, tmp_path / "out", "csv")
 
 
@@ -106,7 +106,7 @@ def test_a_damaged_study_is_not_exported_and_its_recovery_is_named(study, tmp_pa
     else:
         content[0] ^= 0x10
     (study / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=r"damaged or no SQLite file .*left as it is; `sqlite3 .* \.recover` prints"):
+    with pytest.raises(StudyError, match=r"damaged or no SQLite file .*was not changed; `sqlite3 .* \.recover` prints"):
         export(study, tmp_path / "out", "csv")
     assert (study / FILE).read_bytes() == content and not (tmp_path / "out").exists()
 
@@ -153,7 +153,7 @@ def test_an_export_cut_short_leaves_nothing_and_can_be_given_again(study, tmp_pa
             raise OSError(28, "No space left on device")
 
     monkeypatch.setitem(exports.WRITERS, "csv", full)
-    with pytest.raises(StudyError, match="No space left on device; free some space there and give the same command"):
+    with pytest.raises(StudyError, match="No space left on device; free some space there and repeat the command"):
         export(study, tmp_path / "out", "csv")
     assert not list((tmp_path / "out").iterdir())
     monkeypatch.undo()

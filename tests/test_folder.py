@@ -224,7 +224,7 @@ def test_limit_is_seeded(uneven: folder.FolderIndex) -> None:
 
 @pytest.mark.parametrize("n", [2, 0, -1, True, 2.5, "3"], ids=repr)
 def test_limit_needs_one_picture_a_class(uneven: folder.FolderIndex, n: object) -> None:
-    with pytest.raises(DataError, match="at least one image a class, 3, not"):
+    with pytest.raises(DataError, match="at least one image per class, 3, not"):
         limit(uneven, n)
 
 

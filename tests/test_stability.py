@@ -125,12 +125,12 @@ def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, chang
 
 def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
     Store.create(tmp_path / "sweep", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="no stability sweep; name another folder"):
+    with pytest.raises(StudyError, match="not a stability sweep; name another folder"):
         sweep("fine")
 
 
 def test_batches_larger_than_the_data_set_are_refused_before_anything_runs(sweep, tmp_path):
-    with pytest.raises(UsageError, match="batch size 64 is more than the 16 images of many; name smaller"):
+    with pytest.raises(UsageError, match="batch size 64 is larger than many with its 16 images; name smaller"):
         sweep("fine", batch_sizes=[4, 8, 16, 64], limit=16)
     assert not (tmp_path / "sweep").exists()
 
@@ -201,7 +201,7 @@ def test_an_unknown_search_lists_the_known(sweep):
 
 def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
     Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="no stability sweep"):
+    with pytest.raises(StudyError, match="not a stability sweep"):
         Stability.load(tmp_path / "study")
 
 

@@ -93,7 +93,7 @@ def test_a_folder_without_a_study_cannot_be_opened(tmp_path, readonly):
 @pytest.mark.parametrize("content", [b"", b"no database at all, though long enough" * 100], ids=["empty", "text"])
 def test_a_file_that_is_no_study_is_told_and_kept(tmp_path, content, readonly):
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=f"{FILE} is .* left as it is"):
+    with pytest.raises(StudyError, match=f"{FILE} is .* not changed"):
         Store.open(tmp_path, readonly=readonly)
     assert (tmp_path / FILE).read_bytes() == content
 
@@ -204,7 +204,7 @@ def test_a_killed_study_where_nothing_can_be_written_says_what_to_do(tmp_path, r
     try:
         assert list(Comparison.load(read_only(tmp_path / "copy")).frame.status) == ["ok", "running"]
     except StudyError as error:
-        assert "left by a writer that was killed" in str(error) and "copy the folder to a place that can" in str(error)
+        assert "left by a killed writer" in str(error) and "copy the folder to a place that can" in str(error)
     shutil.copytree(tmp_path / "copy", tmp_path / "elsewhere")
     assert list(Comparison.load(tmp_path / "elsewhere").frame.status) == ["ok", "running"]
 
@@ -233,7 +233,7 @@ def test_a_damaged_study_is_not_shown_and_its_recovery_is_named(tmp_path, monkey
     cut = {"page": content[:place] + os.urandom(4096) + content[place + 4096 :], "cut": content[:-8192]}
     (tmp_path / FILE).write_bytes(cut.get(how, content[:-1000]))
     monkeypatch.setattr(open_readonly, "CHECKED_WHOLE_BYTES", 0 if large else 1 << 30)
-    with pytest.raises(StudyError, match="damaged.*left as it is; `sqlite3 .* \\.recover` prints"):
+    with pytest.raises(StudyError, match="damaged.*not changed; `sqlite3 .* \\.recover` prints"):
         Comparison.load(tmp_path)
 
 

@@ -61,16 +61,16 @@ def examine(spec: Framework, python: str | Path) -> External:
     Raises Unavailable where it does not run, or lacks the framework, numpy or Pillow.
     """
     path = _executable(spec, python)
-    said = _ask(spec, path)
-    missing = [_NEEDED.get(name, name) for name in (spec.imports, *_NEEDED) if name and name not in said["there"]]
+    answer = _ask(spec, path)
+    missing = [_NEEDED.get(name, name) for name in (spec.imports, *_NEEDED) if name and name not in answer["there"]]
     if missing:
         raise Unavailable(
-            f"{spec.name}: {path} (Python {said['python']}) has no {' and no '.join(missing)}",
-            "install that there, or name another interpreter",
+            f"{spec.name}: {path} (Python {answer['python']}) has no {' and no '.join(missing)}",
+            "install it there, or name another interpreter",
         )
-    notes = () if "simplejpeg" in said["there"] else (f"simplejpeg is not in {path}: Pillow decodes the JPEGs there",)
-    packages = {venvs.normal_name(name): version for name, version in said["packages"].items()}
-    return External(path, said["python"], said["version"] if spec.imports else None, packages, notes)
+    notes = () if "simplejpeg" in answer["there"] else (f"simplejpeg is not in {path}: Pillow decodes the JPEGs there",)
+    packages = {venvs.normal_name(name): version for name, version in answer["packages"].items()}
+    return External(path, answer["python"], answer["version"] if spec.imports else None, packages, notes)
 
 
 def _executable(spec: Framework, python: str | Path) -> Path:

@@ -108,7 +108,7 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         raise NoGpu(str(error), "name one that it shows, or change CUDA_VISIBLE_DEVICES") from None
     except nvml.NVMLError as error:
         count = _ask(nvml, "nvmlDeviceGetCount")
-        raise NoGpu(f"there is no such GPU here, NVML counts {count} ({error})", "name one that is there") from None
+        raise NoGpu(f"there is no such GPU; NVML counts {count} ({error})", "name one of these") from None
     finally:
         _ask(nvml, "nvmlShutdown")
 

@@ -93,7 +93,7 @@ def _uv_commands(order: Order) -> list[list[str]]:
     uv = shutil.which("uv", path=os.pathsep.join([os.environ.get("PATH", ""), beside]))
     if uv is None:
         raise Unavailable(
-            f"{order.framework} was to be installed by uv, and no uv is on PATH",
+            f"{order.framework}: uv was requested as installer, but no uv is on PATH",
             "install it (`pip install uv`) or use the default installer, pip",
         )
     python = str(order.folder / "bin/python")
@@ -152,7 +152,7 @@ def _explain(order: Order, lines: list[str]) -> Unavailable:
     other = f"name an interpreter that has {order.framework}: --python {order.framework}=/path/to/python"
     return Unavailable(
         f"{order.framework}: {order.installer} could not install its requirements ({reason})",
-        f"{remedy}, or {other}; the whole output is in {order.log}",
+        f"{remedy}, or {other}; its output is in {order.log}",
     )
 
 
@@ -171,14 +171,14 @@ def diagnose(order: Order, lines: list[str]) -> tuple[str, str]:
     if not_found and order.own_index and not order.index:
         return reason, f"name the index that has it: --index {order.framework}={order.own_index}"
     if not_found:
-        return reason, f"give it an index or find-links folder that has it, in {settings} or by the `index` option"
-    return reason, "mend that and run again"
+        return reason, f"name an index or find-links folder that has it, in {settings} or by the `index` option"
+    return reason, "fix that and run again"
 
 
 def _pip_reason(lines: list[str]) -> str:
     errors = [match[1].strip() for match in map(_ERROR.match, lines) if match]
     spoken = [line.strip() for line in lines if line.strip()]
-    return _shorten((errors or spoken or ["it said nothing"])[-1])
+    return _shorten((errors or spoken or ["it printed nothing"])[-1])
 
 
 def _uv_reason(lines: list[str]) -> str:

@@ -88,11 +88,11 @@ def probe(path: Path) -> Interpreter | None:
             [str(path), "-I", "-S", "-c", _PROBE],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True,
         )  # fmt: skip
-        said = json.loads(answer.stdout)
+        facts = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    major, minor, micro = said["version"]
-    return Interpreter(path, (major, minor, micro), said["fault"])
+    major, minor, micro = facts["version"]
+    return Interpreter(path, (major, minor, micro), facts["fault"])
 
 
 def range_text(allowed: tuple[Minor, Minor]) -> str:
@@ -106,12 +106,12 @@ def _within(minor: Minor, allowed: tuple[Minor, Minor]) -> bool:
 
 
 def _none_fits(allowed: tuple[Minor, Minor], framework: str) -> Unavailable:
-    found = ", ".join(
+    versions = ", ".join(
         f"{one.version_text} ({one.path}{': ' + one.fault if one.fault else ''})" for one in _answering(None)
     )
     newest = ".".join(map(str, allowed[1]))
     return Unavailable(
-        f"{framework} needs Python {range_text(allowed)}, and this machine has {found or 'none that runs'}",
+        f"{framework} needs Python {range_text(allowed)}, and this machine has {versions or 'none that runs'}",
         f"install one (`uv python install {newest}`, `pyenv install {newest}`, or your system's packages), "
         f"list it in ${PYTHONS_VARIABLE}, or name an interpreter that has the framework: "
         f"--python {framework}=/path/to/python",
@@ -120,15 +120,15 @@ def _none_fits(allowed: tuple[Minor, Minor], framework: str) -> Unavailable:
 
 def _answering(allowed: tuple[Minor, Minor] | None) -> Iterator[Interpreter]:
     """Candidates that run, each real file once; with `allowed`, those named after another version are not started."""
-    seen = set()
+    real_paths = set()
     for path in _candidates():
         named = _version_in_name(path)
         if allowed and named and not _within(named, allowed):
             continue
         real = os.path.realpath(path)
-        if real in seen or not os.access(path, os.X_OK):
+        if real in real_paths or not os.access(path, os.X_OK):
             continue
-        seen.add(real)
+        real_paths.add(real)
         answer = probe(path)
         if answer:
             yield answer

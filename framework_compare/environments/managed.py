@@ -66,7 +66,7 @@ def ensure(
         return _given(spec, python)
     plan = plan_for(spec.name, device)
     if venvs.fault(plan, index=index):
-        with _locked(plan.folder, waiting=lambda: say(f"{spec.name}: waiting for another process that makes it")):
+        with _locked(plan.folder, waiting=lambda: say(f"{spec.name}: another process is making its environment; waiting")):
             why = venvs.fault(plan, index=index)  # the process waited for may have mended it
             if why:
                 venvs.make(plan, why, installer=installer, index=index, say=say)
@@ -128,9 +128,9 @@ def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
 def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
     if python is None:
         return _parents_own(spec)
-    found = externals.examine(spec, python)
+    external = externals.examine(spec, python)
     return Environment(
-        spec.name, found.python, found.version, False, found.interpreter, found.packages, notes=found.notes
+        spec.name, external.python, external.version, False, external.interpreter, external.packages, notes=external.notes
     )
 
 
@@ -149,7 +149,7 @@ def read(folder: Path) -> Environment:
     """What is in a finished managed environment, whose health the caller has checked, or need not."""
     marker = venvs.marker(folder)
     if marker is None:
-        raise Unavailable(f"the environment {folder} went away while it was being read", "run again")
+        raise Unavailable(f"the environment {folder} was removed while it was being read", "run again")
     packages = venvs.packages_in([str(venvs.site_packages(folder))])
     first_pin = marker["pins"][0].partition("=")[0]  # by convention the framework itself
     return Environment(
@@ -180,8 +180,8 @@ def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
             lock.acquire()
     except OSError as error:
         raise Unavailable(
-            f"the cache folder {folder.parent} cannot be written ({error.strerror})",
-            f"set ${CACHE_VARIABLE} to a folder that can",
+            f"the cache folder {folder.parent} is not writable ({error.strerror})",
+            f"set ${CACHE_VARIABLE} to a writable folder",
         ) from None
     try:
         yield
@@ -190,7 +190,7 @@ def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _refuse_removal(framework: str) -> None:
-    raise Unavailable(f"{framework}'s environment is being made by another process", "remove it when that is done")
+    raise Unavailable(f"{framework}'s environment is being made by another process", "remove it when that has finished")
 
 
 def _root() -> Path:

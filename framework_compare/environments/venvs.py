@@ -90,17 +90,17 @@ def fault(planned: Plan, *, index: str | None = None) -> str:
     Every file of its packages is looked at and none is read: about 0.02 ms a file.
     """
     if not planned.folder.exists():
-        return "it is not made yet"
-    found = marker(planned.folder)
-    if found is None:
-        return "its making did not finish, or has not yet"
-    if found["checksum"] != planned.checksum:
+        return "it does not exist yet"
+    stored = marker(planned.folder)
+    if stored is None:
+        return "its installation has not finished"
+    if stored["checksum"] != planned.checksum:
         return "it was made from other requirements"
-    if index is not None and found["index"] != installers.public_url(index):
+    if index is not None and stored["index"] != installers.public_url(index):
         return f"it was made without the package index {installers.public_url(index)}"
     if not _starts(python_in(planned.folder)):
-        return "its Python does not run any more"
-    if survey(site_packages(planned.folder)) != (found["site_files"], found["site_bytes"]):
+        return "its Python no longer runs"
+    if survey(site_packages(planned.folder)) != (stored["site_files"], stored["site_bytes"]):
         return "files of its packages are missing or changed"
     return ""
 
@@ -125,7 +125,7 @@ def make(
         _write_marker(planned, installers.public_url(index))
     except OSError as error:
         delete(planned.folder)
-        raise Unavailable(f"{name}: its environment cannot be written ({error})", "mend that and run again") from None
+        raise Unavailable(f"{name}: its environment cannot be written ({error})", "fix that and run again") from None
     except BaseException:
         delete(planned.folder)
         raise

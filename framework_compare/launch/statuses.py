@@ -11,7 +11,7 @@ from typing import Optional
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.launch.supervised_worker import signal_name
 
-# What a worker may say of itself; any other word in an outcome event is a malformed event.
+# Statuses that a worker may report; any other word makes its outcome event malformed.
 TOLD = ("ok", "unsupported", "out-of-memory", "diverged", "failed")
 TAIL_BYTES = 8000
 TAIL_LINES = 20
@@ -94,7 +94,7 @@ class Evidence:
 
 
 def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
-    """The verdict on a worker that ended by itself, from what it told of itself, if anything, and the evidence."""
+    """The verdict on a worker that ended by itself, from its own report, if any, and the evidence."""
     if told is None:
         return _unexplained(seen)
     if told.status == "failed":
@@ -133,7 +133,7 @@ def _unexplained(seen: Evidence) -> Verdict:
     if memory:
         return Verdict("out-of-memory", memory)
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
-    silent = "" if seen.signal else " without telling how it went"
+    silent = "" if seen.signal else " without reporting an outcome"
     return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")
 
 
@@ -144,7 +144,7 @@ def _out_of_memory(seen: Evidence) -> Optional[str]:
     if seen.signal == "SIGKILL" and seen.kernel_kills:
         return f"killed by the kernel's out-of-memory killer {seen.where}"
     if seen.signal == "SIGKILL" and seen.peak_bytes and seen.peak_bytes >= HOST_SHARE * (seen.memory_bytes or 1 << 62):
-        return f"killed by SIGKILL {seen.where} with {seen.peak_bytes / 2**30:.2f} GiB in use, what there is"
+        return f"killed by SIGKILL {seen.where} with {seen.peak_bytes / 2**30:.2f} GiB in use, all there is"
     said = ALLOCATION_FAILURE.search(seen.log_tail)
     if said and seen.signal in ("SIGABRT", "SIGSEGV", "SIGTRAP", None):
         how = seen.signal or f"code {seen.returncode}"

@@ -58,7 +58,7 @@ class Transcript:
         """What the worker says became of it; an `ok` before all epochs were told is a failure."""
         if self.outcome and self.outcome.status == "ok" and not self.all_epochs:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
-            return Verdict("failed", f"the worker said that all went well after {found}")
+            return Verdict("failed", f"the worker reported success after {found}")
         return self.outcome
 
     def _hello(self, event: Dict[str, Any]) -> None:

@@ -63,13 +63,13 @@ def plan(
 
 
 def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
-    """Registry names of what a user lists, aliases resolved; a name given twice is an error."""
-    found = []
+    """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
+    keys = []
     for name in _listed(kind, wanted):
         entry = registry.find(kind, table, name)
-        found.append(next(key for key, value in table.items() if value is entry))
-    _check_unique(kind, found)
-    return found
+        keys.append(next(key for key, value in table.items() if value is entry))
+    _check_unique(kind, keys)
+    return keys
 
 
 def _listed(kind: str, wanted: Any) -> List[Any]:

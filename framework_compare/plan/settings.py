@@ -19,7 +19,7 @@ OF_DATASET = "of the data set"  # the data set decides it; no table is split by 
 
 # Parts of a verdict on parity, which another value makes another verdict.
 CODE_PATH = "code path"  # which code of a framework runs
-NETWORK = "network"  # shapes of the network
+NETWORK = "network"  # shapes of the model
 FEEDING = "feeding"  # how images reach it
 
 
@@ -66,11 +66,11 @@ _DEVICE = r"cpu|cuda(:(0|[1-9][0-9]*))?"
 _PIPELINE = (
     "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
 )
-_TUNING = "recommended: what the framework's own performance guide says; none: nothing of it"
+_TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
 _WORKERS = "processes (or threads) that only read images"
-_EPOCHS = "measured passes over the images (100 in the published study)"
-_SIZE = "height and width in pixels; each network has a least size"
-_CLASSES = "classes of the data set; `compare` counts them"
+_EPOCHS = "measured epochs (100 in the published study)"
+_SIZE = "height and width in pixels; each model has a smallest size"
+_CLASSES = "number of classes; `compare` takes it from the data set"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -82,7 +82,7 @@ SETTINGS: Dict[str, Setting] = {
         caption="{}",
         verdict=CODE_PATH,
     ),
-    "batch_size": Setting("images in a step", IDENTITY, least=1, caption="batch {}"),
+    "batch_size": Setting("images per step", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
     "precision": Setting("number format of the arithmetic", IDENTITY, PRECISIONS, verdict=CODE_PATH),
@@ -90,14 +90,14 @@ SETTINGS: Dict[str, Setting] = {
     "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
     "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
     "epochs": Setting(_EPOCHS, STATED, least=1, caption="{} epoch"),
-    "learning_rate": Setting("of SGD"),
-    "momentum": Setting("of SGD", below=1),
-    "weight_decay": Setting("of SGD, on every parameter"),
-    "warmup_steps": Setting("untimed steps after the first"),
-    "seed": Setting("of weights, order and augmentation"),
+    "learning_rate": Setting("step size of SGD"),
+    "momentum": Setting("momentum of SGD", below=1),
+    "weight_decay": Setting("weight decay of SGD, on every parameter"),
+    "warmup_steps": Setting("untimed steps after the first one"),
+    "seed": Setting("seed of weights, order and augmentation"),
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
     "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
-    "flip": Setting("which way half of the images are mirrored", choices=FLIPS),
+    "flip": Setting("axis along which half of the images are mirrored", choices=FLIPS),
     "crop": Setting(_CROP, choices=CROPS),
     "optimizer": Setting("what updates the weights", choices=("sgd",)),
     "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),

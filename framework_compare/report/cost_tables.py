@@ -111,11 +111,11 @@ def energy_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell: speed, and the known readings of the GPU's and the host's energy."""
     headings = row_names(cells, "device", "batch_size", "precision", "execution")
     notes = Notes()
-    known = [
+    with_figures = [
         (title, tuple(column for column in columns if not title or any_known(cells, ((column[0], (column[1],)),))))
         for title, columns in _ENERGY_GROUPS
     ]
-    groups = [group for group in known if group[1]]
+    groups = [group for group in with_figures if group[1]]
     return Table(
         f"Energy per image during the measured epochs. {caption}",
         headings,

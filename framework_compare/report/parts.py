@@ -139,11 +139,11 @@ def how_read(cells: Sequence[Record]) -> List[str]:
 
 def _power(cells: Sequence[Record]) -> List[str]:
     by_source = {source: [cell for cell in cells if cell.gpu_power_source == source] for source in POWER}
-    known = [source for source in POWER if by_source[source]]
+    sources = [source for source in POWER if by_source[source]]
     lines = []
-    for source in known:
+    for source in sources:
         names = dict.fromkeys(f"{cell.framework} {cell.model}" for cell in by_source[source])
-        whose = f" ({', '.join(names)})" if source != known[0] else ""
+        whose = f" ({', '.join(names)})" if source != sources[0] else ""
         lines.append(f"GPU power by {source}{whose}, {POWER[source]}.")
     return lines
 

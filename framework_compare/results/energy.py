@@ -37,9 +37,9 @@ def counted_power_w(runs: Sequence["Measured"], devices: str) -> Optional[float]
 
 def _rate(parts: Sequence[Tuple[Optional[float], float]]) -> Optional[float]:
     """The sum of what is known over the sum of what it is known for."""
-    known = [(energy_j, amount) for energy_j, amount in parts if energy_j is not None]
-    whole = sum(amount for _, amount in known)
-    return sum(energy_j for energy_j, _ in known) / whole if whole else None
+    measured = [(energy_j, amount) for energy_j, amount in parts if energy_j is not None]
+    whole = sum(amount for _, amount in measured)
+    return sum(energy_j for energy_j, _ in measured) / whole if whole else None
 
 
 def length_s(run: "Measured") -> float:
@@ -55,8 +55,8 @@ def joules(run: "Measured", devices: str) -> Optional[float]:
         return None
     names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
     parts = [_between(run.energy, name, starts[0], ends[-1]) for name in names]
-    known = [part for part in parts if part is not None]
-    return sum(known) if known and len(known) == len(parts) else None
+    energies = [part for part in parts if part is not None]
+    return sum(energies) if energies and len(energies) == len(parts) else None
 
 
 def _least_s(run: "Measured", devices: str) -> float:

@@ -1,4 +1,4 @@
-"""Pandas frames of a study: a row a cell, and a row an epoch, a sample or a phase. Pandas is imported on demand."""
+"""Pandas frames of a study, with one row per cell, epoch, sample or phase. Pandas is imported on demand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORST_FIRST = (
     "ok",
 )
 def cell_frame(store: "Store") -> "pd.DataFrame":
-    """A row a cell, failed and planned ones included; figures that no writer kept are computed, cell by cell."""
+    """One row per cell, including failed and planned ones; figures missing from the cache are computed."""
     import pandas as pd
 
     settings = store.settings()
@@ -94,7 +94,7 @@ def _count(value: Any) -> Any:
 
 
 def epoch_frame(store: "Store") -> "pd.DataFrame":
-    """A row a measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame."""
+    """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame."""
 
     def columns(run: Row) -> Dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])

@@ -53,7 +53,7 @@ _COMPILED = [(name, re.compile(pattern)) for name, pattern in CLASSES]
 def classify(kernel: str) -> str:
     """The class of a kernel by its name, demangled or not; "other" where nothing in it tells."""
     name = kernel.lower()
-    return next((found for found, pattern in _COMPILED if pattern.search(name)), OTHER)
+    return next((name_of_class for name_of_class, pattern in _COMPILED if pattern.search(name)), OTHER)
 
 
 def api_name(function: str) -> str:

@@ -65,7 +65,7 @@ class Pool:
         return present([floats(run.epochs[name]) for run in self.ok])
 
     def phase(self, name: str) -> np.ndarray:
-        """Seconds of a phase, one a run that had it."""
+        """Seconds of a phase, one value per run that reached it."""
         return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
 
     def phase_values(self, name: str) -> np.ndarray:

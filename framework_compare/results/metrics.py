@@ -1,4 +1,4 @@
-"""Every published figure: one literal table that feeds all renderers, and how each is had from the runs of a cell.
+"""Every published figure: one literal table that feeds all renderers, and how each is computed from the runs of a cell.
 
 Figures of epochs come from runs that are `ok` only; the others from those, or from all runs where none is.
 A figure that cannot be had is None.
@@ -135,8 +135,8 @@ METRICS: Dict[str, Metric] = {
     "gpu_throttle_reasons": Metric(
         "clocks held by", "", "", lambda p: _all_bits(p.measured("gpu_throttle")[0]), words=throttle.words
     ),
-    "gpu_j_per_image": Metric("GPU energy an image", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
-    "host_j_per_image": Metric("host energy an image", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
+    "gpu_j_per_image": Metric("GPU energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "gpu")),
+    "host_j_per_image": Metric("host energy per image", "J", "lower", lambda p: joules_a_picture(p.ok, "host-")),
     "compute_share": Metric("computing on the device", "%", "", lambda p: p.epoch_share("compute_s"), 100),
     "copy_share": Metric("copying to the device", "%", "lower", lambda p: p.epoch_share("copy_s"), 100),
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),

@@ -77,8 +77,8 @@ class Parity:
         """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
         if self.status == PASSED:
             lacking = [level.number for level in self.levels if not level.asked and not level.passed]
-            held = _ranges([level.number for level in self.levels if level.asked and level.passed])
-            return ", ".join([held, *(f"not asked: {number}" for number in lacking)])
+            levels = _ranges([level.number for level in self.levels if level.asked and level.passed])
+            return ", ".join([levels, *(f"not asked: {number}" for number in lacking)])
         if self.status != FAILED or self.worst is None:
             return self.status
         return f"{self.holds() or 'none'}, not {self.worst.number}: {self.worst.where}"

@@ -21,7 +21,7 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(ProfileRow))
 
 
 def profile_frame(store: "Store") -> "pd.DataFrame":
-    """A row a name that a run's profiler counted, the largest of its kind first; share is of the run's time of it."""
+    """One row per name that a run's profiler counted, largest first; share is of the run's time of that kind."""
     import pandas as pd
 
     query = (

@@ -10,7 +10,7 @@ import numpy as np
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.intervals import median_ratio_interval
 
-# Epoch seconds, an array a run that is ok, by the place of the cell in the study's frame.
+# Epoch seconds, one array per run that is ok, by the place of the cell in the study's frame.
 Runs = Mapping[int, List[np.ndarray]]
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 
@@ -38,13 +38,13 @@ def speedups(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
     for cell in cells:
         if cell.device == "cpu":
             bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
-    found = {}
+    ratios = {}
     for cell in cells:
         near = bases.get(_key(cell, "device", "threads"), [])
         if cell.device != "cpu" and near:
             base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
-            found[cell.Index] = _ratio(cell, base, runs)
-    return found
+            ratios[cell.Index] = _ratio(cell, base, runs)
+    return ratios
 
 
 def ladder(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:

@@ -1,4 +1,4 @@
-"""How the readings of a cell were had: columns of the cell frame, from what the samplers told of each run."""
+"""Where a cell's GPU and energy readings came from (process list, counter, ...), as columns of the cell frame."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Row = Dict[str, Any]
 
 
 def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
-    """COLUMNS of the runs of a cell and their figures; None for what was not told."""
-    gpus = _told(runs, "gpu")
-    found: Row = {f"gpu_{name}": _first(gpus, name, _text) for name in _TEXTS}
+    """COLUMNS from the runs of a cell and their figures; None for what no sampler reported."""
+    gpus = _reports(runs, "gpu")
+    columns: Row = {f"gpu_{name}": _first(gpus, name, _text) for name in _TEXTS}
     return {
-        **found,
-        "gpu_power_source": _power_source(found["gpu_energy_source"], figures),
+        **columns,
+        "gpu_power_source": _power_source(columns["gpu_energy_source"], figures),
         "gpu_utilization_period_s": _first(gpus, "utilization_period_s", _seconds),
-        "host_energy_reason": _first(_told(runs, "host_energy"), "reason", _text),
+        "host_energy_reason": _first(_reports(runs, "host_energy"), "reason", _text),
     }
 
 
@@ -42,13 +42,13 @@ def _power_source(energy_source: Optional[str], figures: Mapping[str, Optional[f
     return COUNTER if energy_source == COUNTER and figures["gpu_j_per_image"] is not None else SAMPLES
 
 
-def _told(runs: Sequence[Row], what: str) -> List[Row]:
-    documents = [run["gauges"].get(what) for run in runs]
+def _reports(runs: Sequence[Row], sampler: str) -> List[Row]:
+    documents = [run["gauges"].get(sampler) for run in runs]
     return [document for document in documents if isinstance(document, dict)]
 
 
 def _first(documents: Sequence[Row], name: str, sound: Any) -> Any:
-    """The first that is told and sound, as any program may have written what is stored."""
+    """The first sound value; stored values are checked, since any program may have written them."""
     return next(filter(None, (sound(document.get(name)) for document in documents)), None)
 
 

@@ -26,13 +26,13 @@ def read_runs(store: "Store") -> List[Row]:
 
 def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
     names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
-    found = []
+    sound_rows = []
     for row in rows:
         try:
-            found.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
+            sound_rows.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
         except row_checks.Unsound as error:
             store.left_out("run", str(error))
-    return found
+    return sound_rows
 
 
 def _run_row(row: Row) -> Row:

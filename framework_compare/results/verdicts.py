@@ -53,10 +53,10 @@ def unknown(mode: str) -> Dict[str, Any]:
 def read(folder: Path) -> Dict[str, Dict[str, Any]]:
     """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        document = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    verdicts = found.items() if isinstance(found, dict) else ()
+    verdicts = document.items() if isinstance(document, dict) else ()
     return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
 
 

@@ -25,17 +25,17 @@ def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
     """
     connection = connect(path)
     try:
-        found = schema.version(connection, path)
+        version = schema.version(connection, path)
         if checked:
             check(connection, path, whole_bytes=CHECKED_WHOLE_BYTES)
-        if found == len(schema.MIGRATIONS):
+        if version == len(schema.MIGRATIONS):
             return connection
         copy = _copy(connection)
     except BaseException:
         connection.close()
         raise
     connection.close()
-    schema.migrate(copy, found)
+    schema.migrate(copy, version)
     return copy
 
 
@@ -55,7 +55,7 @@ def connect(path: Path) -> sqlite3.Connection:
     beside = [Path(f"{path}{ending}") for ending in _BESIDE]
     if any(file.is_file() and file.stat().st_size for file in beside):
         raise StudyError(
-            f"{path} was left by a writer that was killed, and cannot be read where nothing can be written; "
+            f"{path} was left by a killed writer, and cannot be read where nothing can be written; "
             "copy the folder to a place that can be written"
         )
     return schema.connect(path, "ro&immutable=1")
@@ -94,5 +94,5 @@ def _stated_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _tables(connection: sqlite3.Connection) -> Tuple[str, ...]:
-    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return tuple(name for (name,) in found if name not in _BULK)
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return tuple(name for (name,) in rows if name not in _BULK)

@@ -78,27 +78,27 @@ def config(text: Any) -> Dict[str, Any]:
 def document(text: Any, kind: type, what: str) -> Any:
     """A stored JSON document, a dict or a list; Unsound for anything else."""
     try:
-        found = parse(text)
+        parsed = parse(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise Unsound(f"its {what} is no JSON: {error}") from None
-    if not isinstance(found, kind):
-        raise Unsound(f"its {what} is {_shown(found)}")
-    return found
+    if not isinstance(parsed, kind):
+        raise Unsound(f"its {what} is {_shown(parsed)}")
+    return parsed
 
 
 def settings(text: Any) -> Dict[str, Any]:
     """What a study was created with; Unsound where a part of it is not of its kind."""
-    found = document(text, dict, "settings")
+    parsed = document(text, dict, "settings")
     for name in ("datasets", "limits", "python", "stability"):
-        if not isinstance(found.get(name) or {}, dict):
-            raise Unsound(f"{name} of its settings is {_shown(found[name])}")
-    for name, dataset in (found.get("datasets") or {}).items():
+        if not isinstance(parsed.get(name) or {}, dict):
+            raise Unsound(f"{name} of its settings is {_shown(parsed[name])}")
+    for name, dataset in (parsed.get("datasets") or {}).items():
         if not isinstance(dataset, dict):
             raise Unsound(f"the data set {name} of its settings is {_shown(dataset)}")
-    memory = (found.get("limits") or {}).get("memory_bytes")
+    memory = (parsed.get("limits") or {}).get("memory_bytes")
     if type(memory) not in _KINDS["Optional[int]"]:
         raise Unsound(f"the memory limit of its settings is {_shown(memory)}")
-    return found
+    return parsed
 
 
 def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
@@ -109,8 +109,8 @@ def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
         if float in allowed:
             allowed = allowed | {_NONE}  # SQLite has no NaN
         if not set(map(type, values)) <= allowed or (float in allowed and any(x in values for x in _INFINITE)):
-            found = {n: value for n, value in enumerate(values) if type(value) not in allowed or value in _INFINITE}
-            faults.update({n: f"its {name} is {_shown(value)}" for n, value in found.items() if n not in faults})
+            wrong = {n: value for n, value in enumerate(values) if type(value) not in allowed or value in _INFINITE}
+            faults.update({n: f"its {name} is {_shown(value)}" for n, value in wrong.items() if n not in faults})
     if record in _SPANS:
         for n, (start, end) in enumerate(zip(columns["start_ns"], columns["end_ns"])):
             if n not in faults and not _SPANS[record](end, start):
@@ -121,11 +121,11 @@ def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
     return sorted(faults), faults[min(faults)] if faults else ""
 
 
-def numbers(found: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
+def numbers(figures: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
     """A document of numbers under these names, each perhaps None; None for anything else."""
     kinds = _KINDS["Optional[float]"]
-    whole = isinstance(found, dict) and set(found) == set(names) and all(type(v) in kinds for v in found.values())
-    return found if whole else None
+    whole = isinstance(figures, dict) and set(figures) == set(names) and all(type(v) in kinds for v in figures.values())
+    return figures if whole else None
 
 
 def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
@@ -141,8 +141,8 @@ def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
 @functools.lru_cache(maxsize=64)
 def _unlike(names: Tuple[str, ...], types: Tuple[type, ...], kinds: "Kinds") -> Optional[str]:
     """The first field that a row lacks, or has of another kind."""
-    found = dict(zip(names, types))
-    return next((name for name, allowed in kinds.of.items() if found.get(name) not in allowed), None)
+    type_of = dict(zip(names, types))
+    return next((name for name, allowed in kinds.of.items() if type_of.get(name) not in allowed), None)
 
 
 def _shown(value: Any) -> str:

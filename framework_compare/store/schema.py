@@ -126,7 +126,7 @@ MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.
-_FULL = "free some space there and give the same command again; what was recorded stays"
+_FULL = "free some space there and repeat the command; recorded runs stay"
 _PLACE = "name a place that can be written"
 # What SQLite says of the place that a file is in, and not of the file. All our queries fit a whole study.
 _OF_THE_PLACE = ("disk is full", "readonly", "unable to open", "locked", "disk I/O", "interrupted")
@@ -167,7 +167,7 @@ def _is_damage(error: Exception) -> bool:
 def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
     """The error that says that a study's file is damaged, and how what can be read of it is saved."""
     remedy = remedy or f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
-    return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it is left as it is; {remedy}")
+    return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it was not changed; {remedy}")
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -198,12 +198,12 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
     """The schema version of a study; StudyError for a newer one, or what is no study."""
     found = _stamp(connection)
     if found is None and {"run", "cell"} <= _tables(connection):
-        raise sqlite3.DatabaseError("it does not say of which schema it is")
+        raise sqlite3.DatabaseError("it has no schema version")
     if found is None:
-        raise StudyError(f"{path} is no study of framework_compare; it is left as it is")
+        raise StudyError(f"{path} is no study of framework_compare; it was not changed")
     if found > len(MIGRATIONS):
         raise StudyError(
-            f"{path} has schema version {found}, this framework_compare knows up to {len(MIGRATIONS)}; "
+            f"{path} has schema version {found}, this framework_compare knows versions up to {len(MIGRATIONS)}; "
             "upgrade framework_compare or name another folder"
         )
     return found

@@ -226,7 +226,7 @@ class Store:
                 fields = row_checks.config(config)
             return Cell(framework, model, dataset, device, TrainConfig.from_dict(fields))
         except TypeError as error:
-            raise StudyError(f"{self.path} was planned by another framework_compare: {error}") from None
+            raise StudyError(f"{self.path} was planned by another version of framework_compare: {error}") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -271,22 +271,22 @@ def _json(value: Any) -> str:
 def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
     if repeats < 1:
         raise UsageError(f"repeats is {repeats!r}; allowed: a whole number of at least 1")
-    seen = set()
+    cells_so_far = set()
     for cell in cells:
-        if cell in seen:
+        if cell in cells_so_far:
             raise UsageError(f"cell {cell.label} on {cell.dataset} is planned twice with the same settings")
-        seen.add(cell)
+        cells_so_far.add(cell)
 
 
 def _check_vacant(folder: Path) -> None:
     with schema.told(folder):
-        found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
-        if (folder / LOCK).exists() and found == [PICTURES]:  # a creation cut short
-            found = []
-    if FILE in found:
+        entries = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
+        if (folder / LOCK).exists() and entries == [PICTURES]:  # a creation cut short
+            entries = []
+    if FILE in entries:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")
-    if found:
-        raise StudyError(f"{folder} holds {found[0]!r} and no study; name an empty folder or one that is not there yet")
+    if entries:
+        raise StudyError(f"{folder} holds {entries[0]!r} and no study; name an empty or a new folder")
 
 
 def _write_new(
@@ -320,8 +320,8 @@ def _lock(folder: Path) -> FileLock:
             f"another process is writing the study in {folder}; wait for it, or open it for reading"
         ) from None
     except (OSError, NotImplementedError) as error:
-        remedy = "name a place that can be written"
+        remedy = "name a writable place"
         if (folder / FILE).exists():
-            remedy = "copy the folder to a place that can be written; `show` and `export` read the study where it is"
+            remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
         raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
     return lock

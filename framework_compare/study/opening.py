@@ -1,4 +1,4 @@
-"""Where a study is kept and what is stored with it: folders, settings, made now or opened again."""
+"""Where a study is stored and what is stored with it: folders and settings, new or opened again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from framework_compare.study.strategies import Strategy
 
 
 def open_or_create(folder: Path, plan: Plan, options: RunOptions, strategy: Strategy, repeats: int = 1) -> Store:
-    """The study in a folder, open for writing: made now, or planned the same and begun on this same machine."""
+    """The study in a folder, open for writing: a new one, or one with the same plan and machine."""
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     if not (folder / FILE).exists():
         return Store.create(
@@ -59,7 +59,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
-    """Say what was read, and everything about it that a user may not expect."""
+    """Report what was read, and everything about it that a user may not expect."""
     for name, index in plan.datasets.items():
         classes = ", ".join(
             f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
@@ -73,7 +73,7 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
         for remark in filter(None, (oversize(size, len(index.pictures), name) for size in sizes)):
             watcher.say(remark)
         for folder in index.ignored_folders:
-            watcher.say(f"{name}: folder {folder!r} is not among the classes asked for and is left out")
+            watcher.say(f"{name}: folder {folder!r} is not among the requested classes and is left out")
 
 
 def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
@@ -101,7 +101,7 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
 
 
 def new_study_folder() -> Path:
-    """A folder in the cache that is not there yet, named by the time."""
+    """Path of a new folder in the cache, named by the time."""
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
     folder = studies_dir() / stamp
     number = 2
@@ -112,5 +112,5 @@ def new_study_folder() -> Path:
 
 
 def studies_dir() -> Path:
-    """Where studies go that were not given a folder."""
+    """The folder of studies that were not given one."""
     return cache_dir() / "studies"

@@ -1,4 +1,4 @@
-"""The images of a study on its disk: the list that its workers read, and checksums of what the images held."""
+"""The images of a study on its disk: the list that its workers read, and checksums of their contents."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None
     """Read every image once, so that the first framework does not pay the disk for the others.
 
     datasets: name -> checksum of its list, None where the study has none. DataError for an image that cannot be read,
-    StudyError for a list or an image that is not what it was when the study was begun.
+    StudyError for a list or an image that has changed since the study began.
     """
     for dataset in sorted(datasets):
         _take_over(folder, dataset, datasets[dataset])
@@ -83,28 +83,28 @@ def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
     try:
         content = path.read_bytes()
         if expected not in (None, _digest(content)):
-            raise ValueError("it is not the one that the study was planned with")
+            raise ValueError("it differs from the list that the study was planned with")
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StudyError(
             f"the study's own list of the images of {dataset!r}, {path}, cannot be used: {error}; "
-            "give the request that made the study again, which writes it"
+            "repeat the command that made the study, which writes the list again"
         ) from None
 
 
 def _checksum(dataset: str, path: str) -> str:
-    found = hashlib.blake2b(digest_size=SUM_BYTES)
+    digest = hashlib.blake2b(digest_size=SUM_BYTES)
     try:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
-                found.update(chunk)
+                digest.update(chunk)
     except OSError as error:
         raise DataError(f"the images of data set {dataset!r} cannot be read any more: {error}") from None
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
-    """Against what was found when the study was first run; kept if this is that time."""
+    """Compare with the checksums of the study's first run; store them if this is the first."""
     path = pictures_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
         _write(path, now)
@@ -114,19 +114,19 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
     if changed:
         more = f" and {len(changed) - MAX_SHOWN} more" if len(changed) > MAX_SHOWN else ""
         raise StudyError(
-            f"{folder} cannot be resumed: these images are not what they were when it was begun: "
+            f"{folder} cannot be resumed: these images have changed since the study began: "
             f"{', '.join(changed[:MAX_SHOWN])}{more}; restore them, or name another folder"
         )
 
 
 def _read_checksums(path: Path) -> Dict[str, str]:
     try:
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
-            raise ValueError("it holds no checksums")
-        return found
+        stored = json.loads(path.read_bytes())
+        if not isinstance(stored, dict):
+            raise ValueError("it has no checksums")
+        return stored
     except (OSError, ValueError) as error:
         raise StudyError(
-            f"{path} says what the images held when the study was begun, and cannot be read: {error}; "
-            "delete it if they are the same still, or name another folder"
+            f"{path}, the checksums of the images from when the study began, cannot be read: {error}; "
+            "delete it if the images have not changed, or name another folder"
         ) from None

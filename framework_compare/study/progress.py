@@ -10,7 +10,7 @@ from framework_compare.records import Cell, Run
 
 
 class Watcher:
-    """Told of everything slow; this one keeps quiet. A context manager around the running of the cells."""
+    """Gets a call for everything slow; this one prints nothing. A context manager around the running of the cells."""
 
     def __enter__(self) -> "Watcher":
         return self
@@ -28,7 +28,7 @@ class Watcher:
         """Run `number` of `total` starts."""
 
     def event(self, cell: Cell, event: Dict[str, Any]) -> None:
-        """The worker told something."""
+        """The worker sent an event."""
 
     def end(self, cell: Cell, run: Run) -> None:
         """The run is over and recorded."""
@@ -45,20 +45,20 @@ def described(cell: Cell) -> str:
 
 
 def outcome_line(cell: Cell, run: Run) -> str:
-    """What became of a run, in a line."""
+    """The outcome of a run in one line."""
     if run.status != "ok":
         return f"{described(cell)}: {run.status}: {' '.join(run.reason.split())[:300]}"
     images = sum(epoch.images for epoch in run.epochs)
     seconds = sum(epoch.seconds for epoch in run.epochs)
     memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB" if run.peak_rss_bytes else ""
     return (
-        f"{described(cell)}: {seconds / len(run.epochs):.2f} s an epoch, {images / seconds:.1f} images/s{memory},"
+        f"{described(cell)}: {seconds / len(run.epochs):.2f} s per epoch, {images / seconds:.1f} images/s{memory},"
         f" loss {run.epochs[0].loss:.3f} to {run.epochs[-1].loss:.3f}"
     )
 
 
 class PlainWatcher(Watcher):
-    """A line for each thing that ends, for logs."""
+    """One line per finished run, for logs."""
 
     def __init__(self, stream: Optional[TextIO] = None) -> None:
         self._stream = stream or sys.stderr

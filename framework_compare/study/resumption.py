@@ -33,7 +33,7 @@ def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
 
 
 def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings: Mapping[str, Any]) -> None:
-    """StudyError that shows what differs between a study and what is asked of it now."""
+    """StudyError that shows what differs between a study and the request."""
     strategy = strategies.of_settings(store.settings(), store.path)
     changes = _different_strategy(strategy, settings["strategy"])
     if changes is None:
@@ -47,34 +47,34 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
         changes += different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
-        changes.append(f"cells: {added} asked for are not in the study, {gone} of the study are not asked for")
-    _refuse(store, changes, "name another folder, or resume the study with what it was planned with")
+        changes.append(f"cells: {added} of the request are not in the study, {gone} of the study are not in the request")
+    _refuse(store, changes, "name another folder, or repeat the request of the study")
 
 
 def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
-    """StudyError where a study whose limits decide about its cells would go on with others."""
+    """StudyError if a study whose limits decide its cells would be resumed with other limits."""
     if strategies.of_settings(store.settings(), store.path).limits_decide:
         changes = different_limits(store.settings().get("limits") or {}, limits)
         _refuse(store, changes, "resume it without naming limits")
 
 
-_KINDS = {"product": "a study that is no stability sweep", "growth": "a stability sweep"}
+_KINDS = {"product": "a study that is not a stability sweep", "growth": "a stability sweep"}
 
 
 def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> Optional[List[str]]:
     """What differs between two strategies of one name, cells apart; None where the names differ."""
-    known = before.to_dict()
-    if known["name"] != now["name"]:
+    stored = before.to_dict()
+    if stored["name"] != now["name"]:
         return None
     return [
-        f"{name}: {_shown(known[name])} in the study, {_shown(now[name])} now"
-        for name in known
-        if name != "first_cells" and known[name] != now[name]
+        f"{name}: {_shown(stored[name])} in the study, {_shown(now[name])} now"
+        for name in stored
+        if name != "first_cells" and stored[name] != now[name]
     ]
 
 
 def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What differs of images and of REQUEST; a study of an earlier version may not say what it had of that."""
+    """What differs in images and REQUEST; a study of an earlier version may not have stored all of it."""
     return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
         f"{name}: {before[name]} in the study, {now.get(name, default)} now"
         for name, default in REQUEST.items()
@@ -102,7 +102,7 @@ def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[
 
 
 def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
-    """Of each setting the values that occur, in order."""
+    """The values of each setting among the cells, in order."""
     names = ["framework", "model", "dataset", "device"]
     values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}
     for field in dataclasses.fields(cells[0].config) if cells else ():
@@ -128,15 +128,15 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> Li
 
 
 def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
-    """StudyError where what is measured now would be of another machine than what was."""
+    """StudyError if the study was measured on another machine than this one."""
     before = store.machine()
     gpus = ("gpus",) if any(cell.device.startswith("cuda") for _, cell in store.cells()) else ()
-    found = [
+    changes = [
         f"{name}: {_words(before[name])} in the study, {_words(machine.get(name))} now"
         for name in (*SAME_MACHINE, "memory_bytes", *gpus)
         if name in before and not _same(name, before[name], machine.get(name))
     ]
-    _refuse(store, found, "the figures of one study are of one machine: name another folder")
+    _refuse(store, changes, "all figures of a study must come from one machine: name another folder")
 
 
 def _same(name: str, before: Any, now: Any) -> bool:
@@ -171,12 +171,12 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
         return
     packages = {**_named(before, framework)}, {**_named(now, framework)}
     names = sorted(set(packages[0]) | set(packages[1]))
-    found = [
+    changes = [
         f"{name}: {packages[0].get(name, 'none')} in the study, {packages[1].get(name, 'none')} now"
         for name in names
         if packages[0].get(name) != packages[1].get(name)
     ]
-    _refuse(store, found, f"restore the environment of {label or framework}, or name another folder")
+    _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
 
 
 def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
@@ -184,7 +184,7 @@ def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
     return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
 
 
-def _refuse(store: Store, found: Sequence[str], remedy: str) -> None:
-    if found:
-        more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
-        raise StudyError(f"{store.folder} cannot be resumed: {'; '.join(found[:MAX_SHOWN])}{more}; {remedy}")
+def _refuse(store: Store, changes: Sequence[str], remedy: str) -> None:
+    if changes:
+        more = f"; and {len(changes) - MAX_SHOWN} more" if len(changes) > MAX_SHOWN else ""
+        raise StudyError(f"{store.folder} cannot be resumed: {'; '.join(changes[:MAX_SHOWN])}{more}; {remedy}")

@@ -100,7 +100,7 @@ class Growth:
 
 def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
     """The strategy a study was begun with; StudyError where its settings do not say it soundly."""
-    # Studies of version 0.1 kept a sweep under "stability", and of a product nothing.
+    # Version 0.1 stored a sweep under "stability", and nothing for a product.
     document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
     made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
         Product.name: lambda _: Product(),
@@ -109,7 +109,7 @@ def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strateg
     try:
         return made[document.get("name", Growth.name)](document)
     except (AttributeError, KeyError, TypeError) as error:
-        raise StudyError(f"{path} is damaged: what its strategy was: {error!r}; name another folder") from None
+        raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 
 
 def grows(settings: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Runs what a study has planned: environments first, then one worker at a time, every end of it recorded."""
+"""Runs what a study has planned: environments first, then one worker at a time, and its end recorded."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Study:
         for _, cell, _ in planned:
             self._ready.of(cell)  # made now, so that nothing is downloaded between runs
         self._check_parity([cell for _, cell, _ in planned])
-        known = self.store.settings().get("datasets") or {}
+        described = self.store.settings().get("datasets") or {}
         names = {cell.dataset for _, cell, _ in planned}
-        warm_page_cache(self.folder, {name: (known.get(name) or {}).get("checksum") for name in names})
+        warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in names})
         try:
             for number, (run_id, cell, repeat) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))

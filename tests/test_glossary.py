@@ -1,0 +1,172 @@
+"""One word for one thing: what users read calls an image an image, a model a model, an epoch an epoch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, Iterator, NamedTuple, Tuple
+
+import pytest
+import typer
+
+from framework_compare.cli.root import app
+from framework_compare.comparison import Comparison
+from framework_compare.parity.training.curves import Curves
+from framework_compare.plan.settings import SETTINGS
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, ProfileRow, Run, Sample
+from framework_compare.report import curves, kinds, parity_tables, side_by_side, stability_tables
+from framework_compare.report.parts import HANDING_OVER, HOW_TO_PROVE
+from framework_compare.report.tables import Table
+from framework_compare.results.metrics import METRICS
+from framework_compare.results.parity import LEVELS, PASSED, Level, Parity
+from framework_compare.store.study_file import Store
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SECOND = 1_000_000_000
+
+
+class Word(NamedTuple):
+    """A word to avoid: as a pattern, what to write instead, and places where it is right, with the reason."""
+
+    avoid: str
+    use: str
+    right: Tuple[Tuple[str, str], ...] = ()
+
+
+# Code in backticks and fenced blocks is exempt: names that exist stay.
+GLOSSARY = (
+    Word(
+        r"pictures?|photos?",
+        "image",
+        (
+            (r"\| pictures, skipped_pictures \|", "columns of the frames, listed by name in docs/columns.md"),
+            (r"--on-bad-picture", "the option's name"),
+        ),
+    ),
+    Word(r"networks?", "model", ((r"check the network", "the computer network"),)),
+    Word(
+        r"pass(es)? over the (images|data)",
+        "epoch",
+        ((r"epoch\*? (is |\()one pass over the images", "the definition"),),
+    ),
+    Word(r"(rows?|columns?|files?|folders?|seconds|images|joules|readings|\d+ runs?) an? [a-z]+", "per"),
+    Word(r"pixels a side", "224 x 224 pixels"),
+    Word(r"gone on with|go on with|goes on with", "resumed, continues"),
+    Word(r"(is|are|was) (held against|told)", "compared with; reported"),
+    Word(r"experiments?|trials?", "study, run"),
+    Word(r"climb(s|ed|ing)?", "check the levels"),
+)  # fmt: skip
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def discouraged(text: str) -> "list[str]":
+    """Each discouraged word of a text, with the word to use."""
+    text = CODE.sub("", text)
+    found = []
+    for word in GLOSSARY:
+        rest = text
+        for pattern, _ in word.right:
+            rest = re.sub(pattern, "", rest)
+        matches = re.finditer(rf"\b({word.avoid})\b", rest, re.IGNORECASE)
+        found += [f"{match[0]!r}: say {word.use}" for match in matches]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_the_words_of_the_glossary(page):
+    assert discouraged(page.read_text()) == []
+
+
+def helps(command: typer.main.click.Command, name: str) -> Iterator[Tuple[str, str]]:
+    """(command, help text) of a command, its options and its sub-commands."""
+    texts = [command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)]
+    yield name, "\n".join(texts)
+    for key, inner in getattr(command, "commands", {}).items():
+        yield from helps(inner, f"{name} {key}")
+
+
+HELPS = dict(helps(typer.main.get_command(app), "framework-compare"))
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_help_uses_the_words_of_the_glossary(name):
+    assert HELPS[name].strip(), f"{name} has no help"
+    assert discouraged(HELPS[name]) == []
+
+
+def captions(table: Table) -> str:
+    """What a table says itself: caption, headings, notes and remarks."""
+    titles = [text for group in table.groups for text in (group.title, *group.headings)]
+    return "\n".join([table.caption, *table.headings, *titles, *table.below()])
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory) -> Comparison:
+    """A study with cells on two devices, in two precisions and two batch sizes, profiled; one of them failed."""
+    settings = [{}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"}, {"batch_size": 4}]
+    cells = [
+        Cell(name, "alexnet", "small", one.get("device", "cpu"), TrainConfig(**one))
+        for one in settings
+        for name in ("torch", "jax")
+    ]
+    epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
+    profile = tuple(ProfileRow(kind, "gemm", 3, 1.0) for kind in ("operator", "cuda-runtime", "kernel"))
+    sample = Sample(2 * SECOND, cpu_percent=90.0, rss_bytes=2**30, threads=4)
+    ok = Run("ok", epochs=epochs, samples=(sample,), profile=profile)
+    folder = tmp_path_factory.mktemp("glossary") / "study"
+    datasets = {"small": {"pictures": 8, "skipped": 1}}
+    with Store.create(folder, settings={"datasets": datasets}, machine={}, cells=cells, repeats=1) as store:
+        for number, (run_id, _, _) in enumerate(store.plan()):
+            store.record(run_id, Run("failed", "no driver") if number == 5 else ok)
+    return Comparison.load(folder)
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_captions_use_the_words_of_the_glossary(comparison, kind):
+    frame = getattr(comparison, kinds.frame_of(kind))
+    tables = kinds.build(frame, kind)
+    assert tables
+    for table in tables:
+        assert discouraged(captions(table)) == []
+
+
+def other_tables(comparison: Comparison) -> Dict[str, Table]:
+    """The tables that are not of a study's kinds."""
+    verdict = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=tuple(Level(n, True) for n in LEVELS))
+    setting = {"steps": 2, "dataset": "small", "batch_size": 4, "image_size": 64, "learning_rate": 0.1, "momentum": 0.9}
+    losses = Curves("alexnet", setting, [1.0, 0.9], [1e-6, 1e-6], {"torch": [1.0, 0.9]}, {"jax": "crashed"}, {})
+    both = side_by_side.table(comparison.beside(comparison), ("A", "B"), (1, 1))
+    return {
+        "parity": parity_tables.table([verdict]),
+        "curves": curves.table([losses]),
+        "side by side": both,
+        "memory": stability_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
+    }
+
+
+def test_other_tables_use_the_words_of_the_glossary(comparison):
+    for name, table in other_tables(comparison).items():
+        assert (name, discouraged(captions(table))) == (name, [])
+
+
+def test_labels_and_remarks_use_the_words_of_the_glossary():
+    labels = [metric.label for metric in METRICS.values()]
+    settings = [setting.meaning for setting in SETTINGS.values()]
+    remarks = [HANDING_OVER, HOW_TO_PROVE, *kinds._NOTHING.values(), kinds._NO_CELLS]
+    for text in (*labels, *settings, *remarks):
+        assert discouraged(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Energy by picture.", "five Networks", "two passes over the images", "a row a cell", "it cannot be gone on with"],
+)
+def test_a_discouraged_word_is_seen(text):
+    assert len(discouraged(text)) == 1
+
+
+@pytest.mark.parametrize("text", ["`pictures.json`", "check the network and pip's settings", "one row per cell"])
+def test_code_and_reasoned_exceptions_pass(text):
+    assert discouraged(text) == []

@@ -42,6 +42,10 @@ class Mode:
     operand: Callable[[Array], Array] = lambda x: x
     operand_gradient: Callable[[Array], Array] = lambda x: x
 
+    def product(self, x: Array, matrix: Array) -> Array:
+        """x times the transposed matrix; with plain sums in the other order, which rounds otherwise."""
+        return x[..., ::-1] @ matrix[:, ::-1].T if self.plain_sums else x @ matrix.T
+
     def total(self, x: Array) -> Array:
         """Sum over all axes but channels."""
         if not self.plain_sums:
@@ -291,11 +295,11 @@ def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
     """
     (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
     count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
-    from_inputs = x @ w_ih.T + weights["bias"]
+    from_inputs = mode.product(x, w_ih) + weights["bias"]
     h = c = np.zeros((count, hidden), x.dtype)
     states, tape = [h], []
     for t in range(steps):
-        i, f, g, o = np.split(from_inputs[:, t] + mode.operand(h) @ w_hh.T, 4, axis=1)
+        i, f, g, o = np.split(from_inputs[:, t] + mode.product(mode.operand(h), w_hh), 4, axis=1)
         i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
         before, c = c, f * c + i * g
         h = o * np.tanh(c)
@@ -329,12 +333,12 @@ def gru(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
     """
     (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
     count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
-    from_inputs = x @ w_ih.T + weights["bias_ih"]
+    from_inputs = mode.product(x, w_ih) + weights["bias_ih"]
     h = np.zeros((count, hidden), x.dtype)
     states, tape = [h], []
     for t in range(steps):
         xr, xz, xn = np.split(from_inputs[:, t], 3, axis=1)
-        hr, hz, hn = np.split(mode.operand(h) @ w_hh.T + weights["bias_hh"], 3, axis=1)
+        hr, hz, hn = np.split(mode.product(mode.operand(h), w_hh) + weights["bias_hh"], 3, axis=1)
         r, z = logistic(xr + hr), logistic(xz + hz)
         n = np.tanh(xn + r * hn)
         h = (1 - z) * n + z * h
@@ -387,7 +391,7 @@ def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     matrix = weights["weight"].reshape(a["out_channels"], -1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=1)  # (N, steps, in, kernel)
     windows = windows.reshape(len(x), steps, matrix.shape[1])
-    y = windows @ matrix.T
+    y = mode.product(windows, matrix)
     if a["bias"]:
         y = y + weights["bias"]
 

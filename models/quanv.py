@@ -1,6 +1,6 @@
 """A simulated circuit of four qubits on 2x2 patches, then one linear layer (PennyLane's demo, Mari 2020).
 
-`classical` is the demo's counterpart: the same layer on the pixels themselves. `head` is what `build` is left with where
+`classical` is the demo's counterpart: the same layer on the pixels themselves. `head` is what is left to train where
 the fixed circuit is done once, ahead of training.
 """
 

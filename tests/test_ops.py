@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Field, GraphBuilder, Node, Task, circuit, image_classification
 from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import Field, GraphBuilder, Node, Task, circuit, image_classification
 from framework_compare.parity.network.oracle import (
     LOSSES,
     OPS,

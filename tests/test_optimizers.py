@@ -26,7 +26,8 @@ def run(optimizer: Optimizer, gradients=GRADIENTS, dtype=np.float64) -> Oracle:
     """An oracle after a step along each gradient: as it is for the weight, three times it for the bias."""
     trained = Oracle(network(), {"fc.weight": np.ones((1, 2)), "fc.bias": np.ones(1)}, dtype)
     for gradient in gradients:
-        trained.apply({"fc.weight": np.full((1, 2), gradient, dtype), "fc.bias": np.full(1, 3 * gradient, dtype)}, optimizer)
+        arrays = {"fc.weight": np.full((1, 2), gradient, dtype), "fc.bias": np.full(1, 3 * gradient, dtype)}
+        trained.apply(arrays, optimizer)
     return trained
 
 
@@ -106,7 +107,7 @@ def test_the_first_adam_step_is_the_rate_but_for_eps():
 def test_states_are_those_of_the_definition(name, slots):
     trained = run(HAND[name][0])
     assert trained.steps == 4
-    assert {parameter: set(found) for parameter, found in trained.slots.items()} == {"fc.weight": slots, "fc.bias": slots}
+    assert {name: set(of_it) for name, of_it in trained.slots.items()} == dict.fromkeys(trained.weights, slots)
 
 
 @pytest.mark.parametrize("name", HAND)

@@ -100,7 +100,7 @@ class GraphBuilder:
         return self._add(name, "MaxPool2d", kernel=kernel, stride=stride, padding=padding)
 
     def avgpool(self, name: str, kernel: int, *, stride: int, padding: int = 0, count_include_pad: bool = False) -> str:
-        """Average pooling, output size rounded down; whether a mean at the edge divides by its padding too is stated."""
+        """Average pooling, output size rounded down; a mean at the edge divides by its padding too, or does not."""
         return self._add(
             name, "AvgPool2d", kernel=kernel, stride=stride, padding=padding, count_include_pad=count_include_pad
         )

@@ -4,7 +4,7 @@ g is the gradient of the mean loss, t the number of the step, from 1; all states
 
 sgd: v = momentum v + g + weight_decay w; w -= rate v.
 adam (Kingma and Ba 2015): m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-  w -= rate mh / (sqrt(vh) + eps) with mh = m / (1 - beta1^t), vh = v / (1 - beta2^t): eps is added after the correction.
+  w -= rate mh / (sqrt(vh) + eps) with mh = m / (1 - beta1^t), vh = v / (1 - beta2^t): eps comes after the correction.
 rmsprop (Hinton 2012): v = rho v + (1 - rho) g^2; w -= rate g / sqrt(v + eps): eps is inside the root.
 nadam (Dozat 2016): m and v as in adam; u_t = beta1 (1 - 0.96^(t psi) / 2), P_t = u_1 ... u_t;
   w -= rate mh / (sqrt(vh) + eps) with mh = u_{t+1} m / (1 - P_{t+1}) + (1 - u_t) g / (1 - P_t), vh as in adam.

@@ -125,7 +125,7 @@ def write(folder: Path, config: TrainConfig) -> Material:
 
 
 def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
-    named = {}
+    named: Dict[str, Any] = {}
     for number in range(count):
         named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
         named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])

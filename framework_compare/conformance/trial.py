@@ -63,7 +63,7 @@ class Trial:
         self.where = where
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
-        self.say: Callable[[str], object] = lambda message: None
+        self.say: Callable[[str], None] = lambda message: None
         self._parities: Dict[str, Parity] = {}
         self._drawn: Dict[str, Level] = {}
         self._rows: Dict[str, Run] = {}

@@ -1,4 +1,4 @@
-"""What is learnt: the arrays of a sample, the loss, the metrics. A data set states its task; a network is built for it."""
+"""What is learnt: arrays of a sample, loss, metrics. A data set states its task; a network is built for it."""
 
 from __future__ import annotations
 

@@ -222,7 +222,8 @@ class Climb:
         found, place = self._reference_of(graph, config.precision)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
-        config = dataclasses.replace(config, batch_size=self.questions.batch_size + 1, **found.optimiser)
+        changed: Dict[str, Any] = {"batch_size": self.questions.batch_size + 1, **found.optimiser}
+        config = dataclasses.replace(config, **changed)
         run_tasks = self._launcher(framework, config, environment)
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":

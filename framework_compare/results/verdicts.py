@@ -63,5 +63,5 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
 def _is_sound(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
-    kinds = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
+    kinds: Dict[str, Any] = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
     return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -169,7 +169,8 @@ class Examination(Probe):
         for batch in source.epoch(number):
             self.trainer.read_losses([self.trainer.train_step(batch)])
             self._note_loaders()
-            found.append((*map(np.array, self.trainer.read_batch(batch)), int(batch.size)))
+            images, labels = self.trainer.read_batch(batch)
+            found.append((np.array(images), np.array(labels), int(batch.size)))
         return found
 
     def _is_shared(self, pictures: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:

@@ -132,7 +132,8 @@ class Probe:
         Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
         differs from the weights after they were loaded once more.
         """
-        losses, held = [], {}
+        losses: List[float] = []
+        held: Dict[str, np.ndarray] = {}
         sizes: List[int] = []
         for batch in self._epochs(task):
             step = len(losses)
@@ -198,7 +199,7 @@ class Probe:
         """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
         if self.trainer.layout == "NHWC":
             images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        return zlib.crc32(labels, zlib.crc32(images))
+        return zlib.crc32(labels.data, zlib.crc32(images.data))
 
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
         held = np.load(task["batches"])
@@ -218,6 +219,6 @@ def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         yield from pipeline.epoch(number)
 
 
-def _save(task: Dict[str, Any], **arrays: np.ndarray) -> Dict[str, Any]:
+def _save(task: Dict[str, Any], **arrays: Any) -> Dict[str, Any]:
     np.savez(f"{task['name']}.npz", **arrays)
     return {}

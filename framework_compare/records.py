@@ -67,7 +67,7 @@ class Phase:
 class Epoch:
     """One measured pass over the images. Step seconds run from one step's end to the next, data wait included.
 
-    copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
+    copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
 
@@ -175,7 +175,9 @@ def oversize(batch_size: int, pictures: int, dataset: str) -> str:
     """The warning for a batch size larger than the data set, "" for others."""
     if batch_size <= pictures:
         return ""
-    return f"batch size {batch_size} is larger than {dataset} with its {pictures} images: each step trains on {pictures}"
+    return (
+        f"batch size {batch_size} is larger than {dataset} with its {pictures} images: each step trains on {pictures}"
+    )
 
 
 def idle_workers(workers: int, batches: int) -> str:

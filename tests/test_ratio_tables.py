@@ -128,7 +128,9 @@ def test_a_gpu_cell_that_failed_is_shown_by_its_status_in_speed_ups(tmp_path):
 
 
 def test_a_study_of_the_cpu_alone_has_no_speed_ups(tmp_path):
-    assert "No model was trained on the CPU and on another device" in study(tmp_path, [("torch", {}, ok(1))]).table("speedup")
+    assert "No model was trained on the CPU and on another device" in study(tmp_path, [("torch", {}, ok(1))]).table(
+        "speedup"
+    )
 
 
 def test_ladder_has_fp32_eager_as_one(tmp_path):
@@ -256,7 +258,10 @@ def test_the_time_over_which_a_gpu_is_read_stands_below_its_percent(tmp_path, ki
     cells = [("torch", {"device": "cuda"}, shown), ("jax", {"device": "cuda"}, run)]
     text = study(tmp_path / "shown", cells).table(kind, "markdown")
     assert "GPU / mean %" in text and " 40.0 |" in text
-    assert "GPU % over a period of between 1/6 s and 1 s, by product; on this machine it updates the value every 0.2 s." in text
+    assert (
+        "GPU % over a period of between 1/6 s and 1 s, by product; on this machine it updates the value every 0.2 s."
+        in text
+    )
     assert "averages GPU %" not in study(tmp_path / "not", cells[1:]).table(kind, "markdown")
 
 
@@ -281,7 +286,9 @@ def test_energy_says_why_a_gpu_is_not_read(tmp_path):
 
 def test_energy_of_a_machine_without_counters_says_so(tmp_path):
     text = study(tmp_path, [("torch", {}, ok(1, 1))]).table("energy", "markdown")
-    assert rows(text) == [["torch", "alexnet", "100"]] and "Energy not measured: this machine exposes no counter" in text
+    assert (
+        rows(text) == [["torch", "alexnet", "100"]] and "Energy not measured: this machine exposes no counter" in text
+    )
 
 
 @pytest.mark.parametrize("kind", OF_CELLS)

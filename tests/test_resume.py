@@ -286,7 +286,9 @@ def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, st
     forget(folder, 1)
     path = folder / "pictures" / "colours.checksums"
     path.write_text(content)
-    with pytest.raises(StudyError, match="colours.checksums, the checksums .* cannot be read: .*; delete it if the images"):
+    with pytest.raises(
+        StudyError, match="colours.checksums, the checksums .* cannot be read: .*; delete it if the images"
+    ):
         resume(folder)
     assert path.read_text() == content
     path.unlink()

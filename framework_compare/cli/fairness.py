@@ -28,7 +28,10 @@ def fairness(
     index: Dict[str, str],
     installer: str,
     dataset: Annotated[
-        str, typer.Option(help="Data set to train on: a folder with one folder of images per class, or a name that `list` shows.")
+        str,
+        typer.Option(
+            help="Data set to train on: a folder with one folder of images per class, or a name that `list` shows."
+        ),
     ] = "fire-smoke-tiny",
     steps: Annotated[int, typer.Option(help="Training steps.")] = 20,
     **common: Any,

@@ -103,7 +103,9 @@ OPTIONS: Dict[str, Option] = {
     "repeats": Option(int, "Runs of each cell; runs of different cells take turns.", 1),
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
-    "on_bad_picture": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
+    "on_bad_picture": Option(
+        str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"
+    ),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),

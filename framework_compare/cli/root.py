@@ -84,7 +84,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     from framework_compare.registry import load_plugins
 
@@ -135,7 +137,9 @@ def show(
     style: str,
     study: Annotated[Path, typer.Argument(help="A study folder.")],
     other: Annotated[Optional[Path], typer.Argument(help="Another study, to compare side by side.")] = None,
-    table: Annotated[Optional[str], typer.Option(help="Kind of table: time, resources, profile, ...; default: the first two.")] = None,
+    table: Annotated[
+        Optional[str], typer.Option(help="Kind of table: time, resources, profile, ...; default: the first two.")
+    ] = None,
 ) -> None:
     """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have."""
     from framework_compare.comparison import Comparison
@@ -179,7 +183,9 @@ def list_names() -> None:
 def doctor(
     python: Dict[str, str],
     device: Any,
-    deep: Annotated[bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")] = False,
+    deep: Annotated[
+        bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
+    ] = False,
 ) -> None:
     """Check which frameworks can run on this machine, and how to fix those that cannot."""
     environments.print_diagnosis(python, deep=deep, devices=[device] if isinstance(device, str) else device)

@@ -66,7 +66,9 @@ def ensure(
         return _given(spec, python)
     plan = plan_for(spec.name, device)
     if venvs.fault(plan, index=index):
-        with _locked(plan.folder, waiting=lambda: say(f"{spec.name}: another process is making its environment; waiting")):
+        with _locked(
+            plan.folder, waiting=lambda: say(f"{spec.name}: another process is making its environment; waiting")
+        ):
             why = venvs.fault(plan, index=index)  # the process waited for may have mended it
             if why:
                 venvs.make(plan, why, installer=installer, index=index, say=say)
@@ -130,7 +132,13 @@ def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
         return _parents_own(spec)
     external = externals.examine(spec, python)
     return Environment(
-        spec.name, external.python, external.version, False, external.interpreter, external.packages, notes=external.notes
+        spec.name,
+        external.python,
+        external.version,
+        False,
+        external.interpreter,
+        external.packages,
+        notes=external.notes,
     )
 
 

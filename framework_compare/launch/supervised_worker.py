@@ -123,7 +123,9 @@ class SupervisedWorker:
             if time.monotonic() > give_up:
                 raise SupervisionError(f"the supervisor of a worker reported nothing within {START_S:g} s")
             if not self.read_status(max(0.0, give_up - time.monotonic())) and not self.pid:
-                raise SupervisionError("the supervisor of a worker ended before the worker started; the log may say why")
+                raise SupervisionError(
+                    "the supervisor of a worker ended before the worker started; the log may say why"
+                )
 
     def _take(self, words: "list[str]") -> None:
         """A line of the supervisor's; a worker that ended at once has its two lines come together."""

@@ -33,6 +33,8 @@ WORST_FIRST = (
     "planned",
     "ok",
 )
+
+
 def cell_frame(store: "Store") -> "pd.DataFrame":
     """One row per cell, including failed and planned ones; figures missing from the cache are computed."""
     import pandas as pd

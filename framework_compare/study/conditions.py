@@ -40,7 +40,9 @@ def run_options(
     interpreters = _by_framework("python", python, "an interpreter")
     for name, path in interpreters.items():
         if shutil.which(path) is None and not Path(path).expanduser().exists():
-            raise UsageError(f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder")
+            raise UsageError(
+                f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
+            )
     return RunOptions(interpreters, _by_framework("index", index, "a URL"), installer, limits, hz)
 
 

@@ -47,7 +47,9 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
         changes += different_limits(store.settings().get("limits") or {}, settings.get("limits") or {})
     if not changes and set(planned) != set(cells):
         added, gone = len(set(cells) - set(planned)), len(set(planned) - set(cells))
-        changes.append(f"cells: {added} of the request are not in the study, {gone} of the study are not in the request")
+        changes.append(
+            f"cells: {added} of the request are not in the study, {gone} of the study are not in the request"
+        )
     _refuse(store, changes, "name another folder, or repeat the request of the study")
 
 

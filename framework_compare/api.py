@@ -78,8 +78,8 @@ def compare(
         run a cell that fails; "warn" shows what is known of each cell; "off" leaves it out.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
-    settings: fields of TrainConfig (batch_size, epochs, threads, pipeline, execution, ...); batch_size, execution,
-        pipeline, precision and tuning may be lists, and then every combination is a cell.
+    settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
+        lists, and then every combination is a cell.
 
     A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
     and then nothing has been written.

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
-from framework_compare.adapters import torch as torch_adapter
+from framework_compare.adapters.torch import trainer as torch_adapter
 from framework_compare.cli import environments as cli_environments
 from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments import managed as environments

@@ -215,12 +215,12 @@ def test_a_killed_parent_leaves_the_epochs_of_the_run_it_was_at(pictures, tmp_pa
     assert numbers == list(range(1, len(numbers) + 1)) and len(numbers) < 12
 
 
-def kill_and_resume(kills: int, pictures: Path, folder: Path, seed: int) -> int:
-    """A study of 30 cells whose parent is killed at random moments, until it is done; how often it was killed."""
+def kill_and_resume(kills: int, sizes: int, pictures: Path, folder: Path, seed: int) -> int:
+    """A study of three cells a batch size, its parent killed at random moments until it is done; how often it was."""
     random_moment = random.Random(seed)
     study, finished, killed = folder / "study", {}, 0
     models = "fine,raise,segfault"
-    options = {"batch-size": "1,2,3,4,5,6,7,8,9,10", "sampling-hz": 20}
+    options = {"batch-size": ",".join(map(str, range(1, sizes + 1))), "sampling-hz": 20}
     while True:
         parent = Parent(pictures, folder / "cache", study, models, **options)
         if killed < kills:
@@ -255,22 +255,22 @@ def outcomes(study: Path) -> dict:
     return {row[0]: (*row, epochs.get(row[0], 0)) for row in rows}
 
 
-def check_done(study: Path) -> None:
+def check_done(study: Path, sizes: int) -> None:
     with Store.open(study) as store:
         cells = store.select("SELECT framework, model, dataset, device, config FROM cell")[1]
         planned = store.select("SELECT cell_id, count(*) FROM run GROUP BY cell_id")[1]
-    assert len(cells) == len(set(cells)) == 30 and [count for _, count in planned] == [1] * 30
+    assert len(cells) == len(set(cells)) == 3 * sizes and [count for _, count in planned] == [1] * 3 * sizes
     found = outcomes(study)
-    assert sorted(row[1] for row in found.values()) == ["crashed"] * 10 + ["failed"] * 10 + ["ok"] * 10
+    assert sorted(row[1] for row in found.values()) == ["crashed"] * sizes + ["failed"] * sizes + ["ok"] * sizes
     assert all(row[5] == (2 if row[1] == "ok" else 0) for row in found.values())
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
-def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, pictures, tmp_path):
+@pytest.mark.parametrize("kills, sizes", [(4, 3), pytest.param(50, 10, marks=pytest.mark.nightly)])
+def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, sizes, pictures, tmp_path):
     killed, seed = 0, 0
     while killed < kills:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        killed += kill_and_resume(kills - killed, pictures, folder, seed)
-        check_done(folder / "study")
+        killed += kill_and_resume(kills - killed, sizes, pictures, folder, seed)
+        check_done(folder / "study", sizes)
         seed += 1

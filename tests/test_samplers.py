@@ -12,6 +12,7 @@ import pytest
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, best_source
 
+pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
 HAS_PROCFS = best_source() is ProcfsProcess
 linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc and the CPU time of reaped children")

@@ -18,6 +18,7 @@ from framework_compare.samplers import recorder as recorder_module
 from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo, parse_stat
 from framework_compare.samplers.recorder import NO_GPU, Recorder, SampleLog, next_tick_ns
 
+pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
 linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc")
 

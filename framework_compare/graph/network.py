@@ -7,7 +7,7 @@ vectors are (features,).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.ops import OPS, Node, Parameter, Shape
@@ -84,7 +84,7 @@ class Graph:
 
     def backward_nodes(self) -> FrozenSet[str]:
         """Names of the nodes that a backward pass runs through: those with trained parameters, and all behind them."""
-        names = set()
+        names: Set[str] = set()
         for node in self.nodes:
             if names.intersection(node.inputs) or any(p.trainable for p in self.parameters_of(node)):
                 names.add(node.name)

@@ -22,6 +22,7 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Transcript
+from framework_compare.protocol import Job
 from framework_compare.records import Run
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
@@ -48,7 +49,7 @@ class Launch:
     python: Path
     source: Path  # staged worker side
     folder: Path  # of this run: job, log
-    job: Dict[str, Any]
+    job: Job
     device: str = "cpu"
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
@@ -87,7 +88,7 @@ def _prepare_folder(what: Launch) -> Path:
         what.folder.mkdir(parents=True, exist_ok=True)
         for path in (job, what.log, what.events):
             make_way(path)
-        job.write_text(json.dumps(what.job), encoding="utf-8")
+        job.write_text(json.dumps(what.job.to_dict()), encoding="utf-8")
         what.log.write_bytes(b"")
         what.events.write_bytes(b"")
     return job
@@ -159,7 +160,7 @@ class Attempt:
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
         self.kills = memory_limit.kernel_kills()
-        self.transcript = Transcript(time.monotonic_ns(), int(what.job["config"]["epochs"]))
+        self.transcript = Transcript(time.monotonic_ns(), what.job.config.epochs)
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says

@@ -13,12 +13,12 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.graph import initial_weights, weights_size
-from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan.planning import build_graph
+from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import verdicts
 from framework_compare.results.runs import store_figures
@@ -91,47 +91,43 @@ class Study:
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)
+        graph = build_graph(cell.model, cell.config)
         folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
-            run = self._launch(cell, folder, environment)
+            run = self._launch(cell, folder, environment, graph)
         except KeyboardInterrupt:  # before the worker was there, or a second one
             self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
         run = dataclasses.replace(
-            run, log_path=log, trace_path=trace, parameters=self._parameters(cell), warnings=_warnings(cell, run)
+            run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
         )
         self.store.record(run_id, run)
         store_figures(self.store, run_id, run)
         return run
 
-    def _launch(self, cell: Cell, folder: Path, environment: Environment) -> Run:
-        framework = registry.framework(cell.framework)
-        job = {
-            "config": cell.config.to_dict(),
-            "trainer": staging.trainer_target(framework),
-            "graph": build_graph(cell.model, cell.config).to_dict(),
-            "pictures": str(pictures_path(self.folder, cell.dataset)),
-            "weights": str(self._weights(cell)),
-            "profile": self.options.profile,
-        }
-        what = Launch(
-            python=environment.python,
-            source=staging.stage(framework),
-            folder=self.folder / folder,
-            job=job,
-            device=cell.device,
-            managed=environment.managed,
-            hz=self.options.hz,
-            limits=self.options.limits,
+    def _launch(self, cell: Cell, folder: Path, environment: Environment, graph: Graph) -> Run:
+        job = Job(
+            cell.config,
+            graph=graph.to_dict(),
+            pictures=str(pictures_path(self.folder, cell.dataset)),
+            weights=str(self._weights(graph, cell.config.seed)),
+            profile=self.options.profile,
         )
-        return launch(what, lambda event: self.watcher.event(cell, event))
+        return run_or_interrupted(
+            registry.framework(cell.framework),
+            environment,
+            job,
+            self.folder / folder,
+            limits=self.options.limits,
+            hz=self.options.hz,
+            on_event=lambda event: self.watcher.event(cell, event),
+        )
 
-    def _weights(self, cell: Cell) -> Path:
+    def _weights(self, graph: Graph, seed: int) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""
-        graph = build_graph(cell.model, cell.config)
-        name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{cell.config.seed}.npy"
+        name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{seed}.npy"
         path = self.folder / "weights" / name
         if not path.exists():
             half = path.with_suffix(".half")
@@ -139,13 +135,10 @@ class Study:
                 path.parent.mkdir(exist_ok=True)
                 flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
                 _reserve(half)
-                initial_weights(graph, cell.config.seed, flat)
+                initial_weights(graph, seed, flat)
                 flat.flush()
                 half.rename(path)
         return path
-
-    def _parameters(self, cell: Cell) -> int:
-        return build_graph(cell.model, cell.config).parameter_count()
 
 
 def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:

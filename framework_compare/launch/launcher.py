@@ -43,7 +43,7 @@ OnEvent = Callable[[Dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Launch:
+class WorkerSpec:
     """All that one run of a worker needs."""
 
     python: Path
@@ -64,7 +64,7 @@ class Launch:
         return self.folder / "events.jsonl"
 
 
-def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
+def run_worker(what: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
@@ -72,7 +72,7 @@ def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
     """
     job = _prepare_folder(what)
     with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
-        attempt = Attempt(what, holder, temporary)
+        attempt = WorkerRun(what, holder, temporary)
         try:
             attempt.go(job, on_event)
         except SupervisionError as error:
@@ -82,9 +82,9 @@ def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
         return attempt.run()
 
 
-def _prepare_folder(what: Launch) -> Path:
+def _prepare_folder(what: WorkerSpec) -> Path:
     job = what.folder / "job.json"
-    with schema.told(what.folder):
+    with schema.study_errors(what.folder):
         what.folder.mkdir(parents=True, exist_ok=True)
         for path in (job, what.log, what.events):
             make_way(path)
@@ -104,7 +104,12 @@ def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
 
 
 def _listen(
-    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent, record: BinaryIO
+    worker: SupervisedWorker,
+    transcript: Transcript,
+    clock: Clock,
+    holder: MemoryLimit,
+    on_event: OnEvent,
+    record: BinaryIO,
 ) -> Optional[Verdict]:
     """Block until the worker is gone; returns why it had to be ended, None if it ended by itself.
 
@@ -152,10 +157,10 @@ def _read(descriptor: int) -> Optional[bytes]:
         return None
 
 
-class Attempt:
+class WorkerRun:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, what: Launch, holder: MemoryLimit, temporary: Path) -> None:
+    def __init__(self, what: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
         self.what, self.holder, self.temporary = what, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
@@ -170,14 +175,18 @@ class Attempt:
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
         environment = worker_environment(managed=what.managed, temporary=self.temporary)
-        with open(what.events, "ab", buffering=0) as record, open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
-            command,
-            log=what.log,
-            folder=what.folder,
-            environment=environment,
-            group=self.holder.group,
-            temporary=self.temporary,
-        ) as self.worker:
+        with (
+            open(what.events, "ab", buffering=0) as record,
+            open_gpu(what.device, what.hz) as gpu,
+            SupervisedWorker(
+                command,
+                log=what.log,
+                folder=what.folder,
+                environment=environment,
+                group=self.holder.group,
+                temporary=self.temporary,
+            ) as self.worker,
+        ):
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
             with Recorder(self.worker.pid, device=what.device, hz=what.hz, gpu=gpu) as recorder:

@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
 from framework_compare.protocol import TrainConfig
+from framework_compare.samplers.energy import Energy
+from framework_compare.samplers.samplers import Sample
 
 STATUSES = (
     "planned",
@@ -101,44 +103,6 @@ class ProfileRow:
     name: str
     calls: int
     self_s: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """One reading of the samplers; a reading that could not be had is None, never 0.
-
-    cpu_percent is of one core, summed over the worker's process tree since the reading before; machine_* is the
-    whole machine, 0 to 100. gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle
-    is NVML's mask of the reasons for which clocks are held down, 0 where there are none.
-    """
-
-    t_ns: int
-    cpu_percent: Optional[float] = None
-    rss_bytes: Optional[int] = None
-    threads: Optional[int] = None
-    processes: Optional[int] = None
-    machine_cpu_percent: Optional[float] = None
-    machine_ram_percent: Optional[float] = None
-    gpu_percent: Optional[float] = None
-    gpu_memory_bytes: Optional[int] = None
-    gpu_power_w: Optional[float] = None
-    gpu_process_memory_bytes: Optional[int] = None
-    gpu_temperature_c: Optional[float] = None
-    gpu_sm_clock_mhz: Optional[float] = None
-    gpu_throttle: Optional[int] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Energy:
-    """Joules that a device ("gpu", "host-package-0") had taken at a moment, from an origin of its own.
-
-    Two readings make a figure, by difference. source is "counter" or "power integral".
-    """
-
-    device: str
-    t_ns: int
-    energy_j: float
-    source: str
 
 
 @dataclasses.dataclass(frozen=True)

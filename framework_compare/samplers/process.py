@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Type
 
-import psutil
-
-from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, Source, Usage, best_source
+from framework_compare.samplers.sources import ProcfsProcess, Usage
 
 SCAN_NS = 1_000_000_000  # a thorough search for children costs about 8 us a thread
 MAX_READS = 3
-
-Process = Union[ProcfsProcess, PsutilProcess]
 
 
 class TreeReading(NamedTuple):
@@ -33,10 +29,10 @@ class ProcessTreeSampler:
     parent ends before them. RSS counts memory shared between processes once for each of them; `pss_bytes` does not.
     """
 
-    def __init__(self, pid: int, *, source: Optional[Source] = None) -> None:
+    def __init__(self, pid: int, *, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
         self._pid = pid
-        self._source = source or best_source()
-        self._processes: Dict[int, Process] = {}  # parents before their children
+        self._source = source
+        self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
         self._scanned_ns: Optional[int] = None
         self._before: Optional[Tuple[int, int]] = None
         self._open(pid)
@@ -68,19 +64,14 @@ class ProcessTreeSampler:
         """Of all processes of the tree, as last read."""
         return self._processes.keys()
 
-    def pss_bytes(self) -> Optional[int]:
-        """Memory of the tree now, shared pages divided among their users; None where it cannot be read.
+    def pss_bytes(self, *, without_root: bool = False) -> Optional[int]:
+        """Memory of the processes last read, shared pages divided among their users; None when all of them ended.
 
-        Costs milliseconds a gigabyte and holds up the processes' own memory calls: for phase ends, not for ticks.
+        A process whose PSS may not be read counts with its RSS. Costs milliseconds a gigabyte and holds up the
+        processes' own memory calls: not for every tick.
         """
-        if not psutil.LINUX:
-            return None
-        try:
-            root = psutil.Process(self._pid)
-            sizes = [_pss_bytes(process) for process in [root, *root.children(recursive=True)]]
-        except psutil.Error:
-            return None
-        return sum(sizes) or None  # 0 when all of them ended meanwhile
+        processes = [process for pid, process in self._processes.items() if not (without_root and pid == self._pid)]
+        return sum(process.pss_bytes() or _rss_bytes(process) for process in processes) or None
 
     def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
         """Usages by pid, and whether no process ended during the reading.
@@ -104,18 +95,18 @@ class ProcessTreeSampler:
         usages: Dict[int, Usage] = {}
         fresh = list(self._processes.values())
         while fresh:
-            pids = self._source.children_of(fresh, thorough=thorough)  # type: ignore[arg-type]
+            pids = self._source.children_of(fresh, thorough=thorough)
             fresh = [process for process in map(self._open, pids) if process]
             usages.update((process.pid, usage) for process in fresh if (usage := process.usage()))
         return usages
 
-    def _open(self, pid: int) -> Optional[Process]:
+    def _open(self, pid: int) -> Optional[ProcfsProcess]:
         """Start following `pid`; None when it is followed already, gone, or not ours to read."""
         if pid in self._processes:
             return None
         try:
             process = self._processes[pid] = self._source(pid)
-        except (OSError, psutil.Error):
+        except OSError:
             return None
         return process
 
@@ -134,8 +125,6 @@ class ProcessTreeSampler:
         return 100.0 * max(0, total_ns - before_total_ns) / (t_ns - before_ns)
 
 
-def _pss_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.NoSuchProcess:  # it ended since it was listed
-        return 0
+def _rss_bytes(process: ProcfsProcess) -> int:
+    usage = process.usage()
+    return 0 if usage is None else usage.rss_bytes

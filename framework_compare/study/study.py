@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple, Union
 
@@ -168,6 +167,5 @@ def _trace_path(study: Path, run: Path) -> Optional[str]:
 
 def _reserve(path: Path) -> None:
     """Have the disk hold the whole of a sparse file: to write a mapping that a full disk has no room for is fatal."""
-    if sys.platform == "linux":
-        with open(path, "r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
+    with open(path, "r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))

@@ -18,11 +18,13 @@ from typing import Any, Callable, Dict, List
 
 import psutil
 
+from framework_compare.samplers.disturbance import CoreCounter, SlowCounters
 from framework_compare.samplers.host import describe
 from framework_compare.samplers.machine_load import MachineSampler
 from framework_compare.samplers.nvml import NvmlSampler, gpu_index
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import MAX_SAMPLES, Recorder, SampleLog
+from framework_compare.samplers.sampler import Watched
 from framework_compare.samplers.samplers import COLUMNS
 from framework_compare.samplers.sources import ProcfsProcess
 
@@ -90,9 +92,12 @@ def time_us(call: Callable[[], Any], repeats: int) -> float:
 
 def measure_parts(pid: int, device: str) -> Dict[str, float]:
     """Median CPU microseconds of each thing the sampler does, or could have done instead."""
-    machine, root = MachineSampler(), psutil.Process(pid)
-    parts = {"machine": time_us(machine.read, 200)}
+    root = psutil.Process(pid)
+    cores, slow = CoreCounter(), SlowCounters()
+    parts = {"cores": time_us(cores.read, 200), "swap_and_heat": time_us(slow.read, 200)}
+    cores.close()
     with ProcessTreeSampler(pid) as sampler:
+        parts["machine"] = time_us(MachineSampler(Watched(sampler)).read, 200)
         parts["tree"] = time_us(sampler.read, 200)
         parts["pss"] = time_us(sampler.pss_bytes, 10)
     parts["find_children_psutil"] = time_us(lambda: root.children(recursive=True), 30)

@@ -69,6 +69,9 @@ class Phase:
 class Epoch:
     """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included.
 
+    disturbed_share: what other programs and the hypervisor took meanwhile, 1 being one core; steal_share is the
+    hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
+    0 where it is not; None where nobody knows.
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
     on a CPU.
     """
@@ -85,6 +88,12 @@ class Epoch:
     step_s_p95: float
     copy_s: Optional[float] = None
     compute_s: Optional[float] = None
+    disturbed_share: Optional[float] = None
+    steal_share: Optional[float] = None
+    parent_share: Optional[float] = None
+    swap_in_bytes: Optional[int] = None
+    cpu_throttles: Optional[int] = None
+    disturbed: Optional[int] = None
 
     @property
     def seconds(self) -> float:
@@ -128,6 +137,9 @@ class Run:
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
     log_tail: Optional[str] = None  # the last lines of the log, None when it ended well
     gauges: Dict[str, Any] = dataclasses.field(default_factory=dict)  # how the samplers got their readings
+    disturbed_epochs: Optional[int] = None  # None where nobody knows
+    disturbed_s: Optional[float] = None  # their seconds, and the mean of what others took of a core in them
+    disturbed_share: Optional[float] = None
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
     samples: Tuple[Sample, ...] = ()

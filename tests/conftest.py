@@ -18,6 +18,7 @@ from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
+from framework_compare.samplers.disturbance import DisturbanceLog
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
@@ -35,6 +36,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: "list[pytest.Ite
     if slow:
         items[:] = [item for item in items if item not in slow]
         config.hook.pytest_deselected(items=slow)
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is told of what others take of the CPU, so that no run is repeated for them; test_disturbances is of that."""
+    monkeypatch.setattr(DisturbanceLog, "shares", lambda *_: None)
 
 
 @pytest.fixture

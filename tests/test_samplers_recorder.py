@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from array import array
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,7 +19,8 @@ import pytest
 from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
-from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo, parse_stat
+from framework_compare.samplers.disturbance import CoreCounter, parse_cores
+from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
 from framework_compare.samplers.sampler import Column, Sampler, Watched
@@ -151,7 +154,7 @@ def test_a_sampler_reads_only_columns_of_its_own(sampler, process):
     watched.reading = watched.tree.read()
     with contextlib.closing(watched.tree), contextlib.closing(sampler(watched)) as made:
         made.read()
-        assert {name for name, reading in made.read().items() if reading is not None} <= {"t_ns", *sampler.columns}
+        assert {name for name, reading in made.read().items() if reading is not None} <= {"t_ns", "spent_ns", *sampler.columns}
     others = [name for other in SAMPLERS if other is not sampler for name in other.columns]
     assert not set(sampler.columns) & set(others)
 
@@ -174,25 +177,50 @@ def test_a_sampler_that_cannot_read_gives_none_and_disturbs_no_other(process, mo
     assert all(value > 0 for value in recorder._log._columns["rss_bytes"])
 
 
-def test_machine_reads_percent_and_no_cpu_at_first():
-    with MachineSampler() as sampler:
-        first = sampler.read()
-        time.sleep(0.3)
-        second = sampler.read()
-    assert first["machine_cpu_percent"] is None and 0 <= second["machine_cpu_percent"] <= 100
+def test_machine_reads_percent_and_no_cpu_at_first(process):
+    watched = Watched(ProcessTreeSampler(process.pid))
+    with contextlib.closing(watched.tree), contextlib.closing(CoreCounter()) as cores:
+        with contextlib.closing(MachineSampler(watched)) as sampler:
+            watched.cores = cores.read()
+            first = sampler.read()
+            time.sleep(0.3)
+            watched.cores = cores.read()
+            second = sampler.read()
+            watched.cores = None
+            assert sampler.read()["machine_cpu_percent"] is None
+    assert first["machine_cpu_percent"] is None and 0 < second["machine_cpu_percent"] <= 100
     assert first["machine_ram_percent"] == pytest.approx(psutil.virtual_memory().percent, abs=5)
 
 
-def test_machine_counts_busy_time_as_psutil_does():
+def test_cores_count_busy_time_as_psutil_does():
     with open("/proc/stat", "rb") as file:
-        busy, total = parse_stat(file.readline())
+        found = parse_cores(file.read(), {b"cpu"})
     times = psutil.cpu_times()
     idle_s = times.idle + times.iowait
     ticks = os.sysconf("SC_CLK_TCK")
-    assert (total - busy) / ticks == pytest.approx(idle_s, rel=0.01)
-    assert busy / ticks == pytest.approx(sum(times) - idle_s - times.guest - times.guest_nice, rel=0.01)
+    assert found.idle / ticks == (found.total - found.busy) / ticks == pytest.approx(idle_s, rel=0.01)
+    assert found.busy / ticks == pytest.approx(sum(times) - idle_s - times.guest - times.guest_nice, rel=0.01)
 
 
 def test_memory_of_a_kernel_that_does_not_tell_what_is_available_reads_none():
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nMemAvailable: 75 kB\nBuffers: 1 kB\n") == 25.0
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nBuffers: 7 kB\nCached: 1 kB\n") is None
+
+
+def test_every_column_of_the_samples_is_in_the_docs():
+    page = (Path(__file__).parents[1] / "docs" / "columns.md").read_text()
+    assert not [name for name in COLUMNS if not re.search(rf"\b{name}\b", page)]
+
+
+def test_the_edges_of_epochs_are_read_between_two_samples(process):
+    with Recorder(process.pid, hz=0.5) as recorder:
+        wait_until(recorder.latest, "a sample")
+        times = []
+        for event in ({"event": "phase", "name": "epochs", "edge": "start"}, {"event": "epoch"}):
+            time.sleep(0.3)
+            times.append(time.monotonic_ns())
+            recorder.note(event)
+            wait_until(lambda: recorder._disturbance.last_ns() >= times[-1], "a reading of the counters")
+            time.sleep(0.5)
+        taken = len(recorder.samples())
+    assert taken <= 2 and len(recorder._disturbance._columns["t_ns"]) >= taken + 2

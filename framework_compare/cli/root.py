@@ -133,6 +133,10 @@ def run(
     profile: Annotated[
         bool, typer.Option("--profile", help="A few more steps under the framework's profiler: `show --table profile`.")
     ] = False,
+    disturbance_threshold: Annotated[
+        float, typer.Option(help="Share of a core that others may take of an epoch; more marks it.")
+    ] = 0.1,
+    retries_when_disturbed: Annotated[int, typer.Option(help="Repeats of a run with marked epochs, at the end.")] = 1,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
@@ -175,6 +179,8 @@ def run(
         sampling_hz=sampling_hz,
         verify=verify,
         profile=profile,
+        disturbance_threshold=disturbance_threshold,
+        retries_when_disturbed=retries_when_disturbed,
     )
 
 

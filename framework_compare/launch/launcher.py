@@ -15,6 +15,8 @@ from typing import Any, Callable, Dict, List, Optional
 from framework_compare.errors import ProtocolError
 from framework_compare.events import EventReader
 from framework_compare.launch import memory_limit
+from framework_compare.launch.disturbances import THRESHOLD, marked, summary
+from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.regular_files import make_way
@@ -49,6 +51,7 @@ class Launch:
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
     limits: Limits = Limits()
+    disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
 
     @property
     def log(self) -> Path:
@@ -144,6 +147,7 @@ class Attempt:
         self.what, self.holder = what, holder
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
+        self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
         self.transcript = Transcript(time.monotonic_ns(), int(what.job["config"]["epochs"]))
         self.worker: Optional[SupervisedWorker] = None
@@ -177,6 +181,7 @@ class Attempt:
         seen, told = self._evidence(), self.transcript
         final = self._judge(seen)
         code = seen.returncode
+        epochs = marked(told.epochs, self.recorder.shares, self.what.disturbance_threshold) if self.recorder else ()
         return Run(
             status=final.status,
             reason=final.reason,
@@ -190,12 +195,13 @@ class Attempt:
             interpreter=told.python,
             settings=told.framework.get("settings", {}),
             peak_rss_bytes=seen.peak_bytes,
-            warnings=(*told.warnings, *self._complaints()),
-            gauges=self.recorder.gauges() if self.recorder else {},
+            warnings=(*told.warnings, *self._complaints(), *disturbance_warnings(epochs)),
+            gauges={**(self.recorder.gauges() if self.recorder else {}), "load": {"before": self.load}},
+            **summary(epochs),
             limits={**self.what.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
-            epochs=tuple(told.epochs),
+            epochs=epochs,
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
             profile=tuple(told.profile),

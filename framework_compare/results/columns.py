@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from framework_compare.protocol import TrainConfig
-from framework_compare.results import reading_sources, verdicts
+from framework_compare.results import reading_sources, repeats, verdicts
 from framework_compare.results.metrics import METRICS
 
 SETTINGS = (
@@ -19,7 +19,7 @@ SETTINGS = (
     "threads",
     "loader_workers",
 )
-RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat")
+RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "counts")
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 # What is left of the TrainConfig; `loss` there is a name, and would hide nothing but surprise beside the figures.
@@ -28,7 +28,7 @@ OTHER_SETTINGS = tuple(
     for field in dataclasses.fields(TrainConfig)
     if field.name not in SETTINGS
 )
-_EVIDENCE = (*reading_sources.COLUMNS, "warnings", "pictures", "skipped_pictures", "trace_path", "log_path")
+_EVIDENCE = (*reading_sources.COLUMNS, *repeats.COLUMNS, "warnings", "pictures", "skipped_pictures", "trace_path", "log_path")
 CELL_COLUMNS = (*_FIXED, *verdicts.COLUMNS, *_EVIDENCE, *OTHER_SETTINGS)
 NAMES = ("framework", "model", "dataset")
 # Two cells are the same when these are: all that was asked for.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Tuple
+from typing import Optional
 
+from framework_compare.samplers.disturbance import Cores
 from framework_compare.samplers.sampler import Column, Reading, Readings, Sampler, Watched
 
 
@@ -13,40 +14,26 @@ class MachineSampler(Sampler):
 
     columns = {"machine_cpu_percent": Column(since_before=True), "machine_ram_percent": Column()}
 
-    def __init__(self, watched: Optional[Watched] = None) -> None:
-        self._before: Optional[Tuple[int, int]] = None
-        # Kept open: opening them at each reading would cost more than reading the process tree.
-        self._files: List[int] = [os.open(f"/proc/{name}", os.O_RDONLY) for name in ("stat", "meminfo")]
-
-    def __enter__(self) -> "MachineSampler":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __init__(self, watched: Watched) -> None:
+        super().__init__(watched)
+        self._before: Optional[Cores] = None
+        # Kept open: opening it at each reading would cost more than reading the process tree.
+        self._meminfo = os.open("/proc/meminfo", os.O_RDONLY)
 
     def close(self) -> None:
-        while self._files:
-            os.close(self._files.pop())
+        os.close(self._meminfo)
 
     def read(self) -> Readings:
-        stat, meminfo = (os.pread(file, 256, 0) for file in self._files)
-        return {"machine_cpu_percent": self._cpu_percent(stat), "machine_ram_percent": parse_meminfo(meminfo)}
+        ram_percent = parse_meminfo(os.pread(self._meminfo, 256, 0))
+        return {"machine_cpu_percent": self._cpu_percent(), "machine_ram_percent": ram_percent}
 
-    def _cpu_percent(self, stat: bytes) -> Reading:
-        now = parse_stat(stat)
-        before, self._before = self._before, now
-        if before is None or now[1] <= before[1]:
+    def _cpu_percent(self) -> Reading:
+        now, before = self._watched.cores, self._before
+        self._before = now
+        if now is None or before is None or now.total <= before.total:
             return None
         # Idle time can step back by a tick (proc_stat(5)), which would read below 0 or above 100.
-        return min(100.0, max(0.0, 100.0 * (now[0] - before[0]) / (now[1] - before[1])))
-
-
-def parse_stat(text: bytes) -> Tuple[int, int]:
-    """Busy and total time, in ticks, from /proc/stat's first line: user nice system idle iowait irq softirq steal."""
-    # A guest's time, ninth and tenth, is in user and nice already.
-    ticks = [int(field) for field in text.split(None, 9)[1:9]]
-    total = sum(ticks)
-    return total - ticks[3] - ticks[4], total
+        return min(100.0, max(0.0, 100.0 * (now.busy - before.busy) / (now.total - before.total)))
 
 
 def parse_meminfo(text: bytes) -> Optional[float]:

@@ -12,13 +12,17 @@ MAX_READS = 3
 
 
 class TreeReading(NamedTuple):
-    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before."""
+    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before.
+
+    spent_ns is its CPU time since the first reading.
+    """
 
     t_ns: int
     cpu_percent: Optional[float]
     rss_bytes: int
     threads: int
     processes: int
+    spent_ns: int = 0
 
 
 class ProcessTreeSampler:
@@ -34,6 +38,8 @@ class ProcessTreeSampler:
         self._source = source
         self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
         self._scanned_ns: Optional[int] = None
+        self._total_ns: Optional[int] = None
+        self._spent_ns = 0
         self._before: Optional[Tuple[int, int]] = None
         self._open(pid)
 
@@ -51,14 +57,27 @@ class ProcessTreeSampler:
     def read(self) -> Optional[TreeReading]:
         """Read the whole tree once, or None when its root has ended (a zombie has)."""
         t_ns = time.monotonic_ns()
+        usages = self._read_usages(t_ns)
+        if usages is None:
+            return None
+        cpu_percent = self._cpu_percent(t_ns)
+        living = [usage for usage in usages.values() if usage.threads]
+        rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
+        return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
+
+    def spent_ns(self) -> int:
+        """CPU time since the first reading, read now; it leaves `cpu_percent` of the next reading as it would be."""
+        self._read_usages(time.monotonic_ns())
+        return self._spent_ns
+
+    def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
+        """Of every process of the tree, their CPU time added to what is spent; None when the root has ended."""
         usages, settled = self._read_known()
         if self._pid not in usages or not usages[self._pid].threads:
             return None
         usages.update(self._read_new(t_ns))
-        cpu_percent = self._cpu_percent(t_ns, sum(usage.cpu_ns for usage in usages.values()), settled)
-        living = [usage for usage in usages.values() if usage.threads]
-        rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
-        return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living))
+        self._spend(sum(usage.cpu_ns for usage in usages.values()), settled)
+        return usages
 
     def pids(self) -> Collection[int]:
         """Of all processes of the tree, as last read."""
@@ -115,14 +134,17 @@ class ProcessTreeSampler:
             self._processes.pop(pid).close()
         self._scanned_ns = None
 
-    def _cpu_percent(self, t_ns: int, total_ns: int, settled: bool) -> Optional[float]:
-        before_ns, before_total_ns = self._before or (t_ns, total_ns)
+    def _spend(self, total_ns: int, settled: bool) -> None:
+        before_ns = total_ns if self._total_ns is None else self._total_ns
         # A settled total falls only when a child was reaped by nobody of the tree: go on from what is left. An
         # unsettled one may lack what a parent is about to report: wait for it.
-        self._before = (t_ns, total_ns if settled else max(total_ns, before_total_ns))
-        if t_ns == before_ns:
-            return None
-        return 100.0 * max(0, total_ns - before_total_ns) / (t_ns - before_ns)
+        self._total_ns = total_ns if settled else max(total_ns, before_ns)
+        self._spent_ns += max(0, total_ns - before_ns)
+
+    def _cpu_percent(self, t_ns: int) -> Optional[float]:
+        before_ns, spent_ns = self._before or (t_ns, self._spent_ns)
+        self._before = (t_ns, self._spent_ns)
+        return None if t_ns == before_ns else 100.0 * (self._spent_ns - spent_ns) / (t_ns - before_ns)
 
 
 def _rss_bytes(process: ProcfsProcess) -> int:

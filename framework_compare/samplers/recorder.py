@@ -11,6 +11,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
+from framework_compare.samplers.disturbance import (
+    SLOW_EVERY_NS,
+    TICK_NS,
+    CoreCounter,
+    Counters,
+    DisturbanceLog,
+    Shares,
+    SlowCounters,
+    others_ns,
+)
 from framework_compare.samplers.energy import (
     COUNTER,
     GPU,
@@ -27,8 +37,8 @@ from framework_compare.samplers.sampler import Readings, Sampler, Watched
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Sample
 
 MAX_HZ = 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
-MAX_SAMPLES = 72_000  # two hours at 10 Hz, 9 MB
-
+MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB
+LEAST_GAP_NS = 50_000_000  # between a reading and one at the edge of an epoch: epochs may be shorter than a tick
 NOTED = ("phase", "epoch")
 
 
@@ -50,8 +60,10 @@ class Recorder:
         self._tree = ProcessTreeSampler(pid)
         self._log = SampleLog()
         self._lock = threading.Lock()
-        # A bare lock, held until the end: waiting for it with a time limit costs half of what an Event does.
+        # A bare lock, let go to wake the thread: waiting for it with a time limit costs half of what an Event does.
         self._going = threading.Lock()
+        self._ended = False
+        self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
         self._cpu_s = 0.0
         self._peak_rss_bytes: Optional[int] = None
@@ -68,7 +80,8 @@ class Recorder:
 
     def __exit__(self, *exc_info: object) -> None:
         if self._thread:
-            self._going.release()
+            self._ended = True
+            self._wake()
             self._thread.join()
         self._tree.close()
 
@@ -78,9 +91,21 @@ class Recorder:
             return tuple(self._log[number] for number in range(len(self._log)))
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Have the energy read soon if the worker's event ends something that is measured. Returns at once."""
-        if self._energy and event["event"] in NOTED:
+        """Have energy and counters read soon if the worker's event ends something that is measured. Returns at once."""
+        if event["event"] not in NOTED:
+            return
+        if self._energy:
             self._energy.note(event["event"])
+        if self._thread and (event["event"] == "epoch" or event.get("name") == "epochs"):
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._going.locked():  # only the thread takes it, so nobody else lets it go meanwhile
+            self._going.release()
+
+    def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
+        """What a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
+        return self._disturbance.shares(*epoch, within)
 
     def energy(self) -> Tuple[Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
@@ -129,17 +154,48 @@ class Recorder:
                 gpu = stack.enter_context(NvmlSampler(self._gpu_index))
             self._meter(gpu, stack)
             watched = Watched(self._tree, gpu)
+            cores, slow = self._open_cores(stack), SlowCounters()
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
             start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
             while reading := self._tree.read():
                 watched.reading = reading
+                self._count(watched, cores, reading.spent_ns)
                 self._peak_rss_bytes = max(self._peak_rss_bytes or 0, reading.rss_bytes)
                 if self._append(reading.t_ns, samplers):
                     period_ns *= 2
                 self._cpu_s = time.thread_time()
                 now_ns = time.monotonic_ns()
-                if self._going.acquire(timeout=(next_tick_ns(start_ns, now_ns, period_ns) - now_ns) / 1e9):
-                    break
+                if now_ns - self._disturbance.last_ns(slow=True) >= SLOW_EVERY_NS:
+                    self._disturbance.add_slow(now_ns, *slow.read())
+                due_ns = next_tick_ns(start_ns, now_ns, period_ns)
+                while self._going.acquire(timeout=max(0, due_ns - time.monotonic_ns()) / 1e9):
+                    if self._ended:
+                        return
+                    self._count_at_edge(cores, slow)
+
+    def _open_cores(self, stack: ExitStack) -> Optional[CoreCounter]:
+        with contextlib.suppress(OSError):
+            return stack.enter_context(contextlib.closing(CoreCounter()))
+        return None
+
+    def _count(self, watched: Watched, cores: Optional[CoreCounter], worker_ns: int) -> None:
+        """Read the cores for the samplers of this tick, and for the log of disturbances."""
+        watched.cores = watched.counters = None
+        if cores is None:
+            return
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            t_ns, parent_ns, watched.cores = time.monotonic_ns(), time.process_time_ns(), cores.read()
+            others = others_ns(watched.cores, cores.count, t_ns, worker_ns, parent_ns)
+            watched.counters = Counters(t_ns, others, watched.cores.stolen * TICK_NS, parent_ns)
+            self._disturbance.add(watched.counters)
+
+    def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:
+        """The same for the log alone, as an epoch begins or ends."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
+            self._count(Watched(self._tree), cores, self._tree.spent_ns())
+            self._disturbance.add_slow(now_ns, *slow.read())
+        self._cpu_s = time.thread_time()
 
     def _meter(self, gpu: Optional[NvmlSampler], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read, and have all facts told at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Mapping, NamedTuple, Optional, Union
 
+from framework_compare.samplers.disturbance import Cores, Counters
 from framework_compare.samplers.nvml import NvmlSampler
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 
@@ -23,12 +24,14 @@ class Column(NamedTuple):
 
 
 class Watched:
-    """The worker that is sampled: its process tree with the reading of this tick, and its GPU where it has one."""
+    """The worker that is sampled: its process tree and the cores, read anew at each tick, and its GPU if it has one."""
 
     def __init__(self, tree: ProcessTreeSampler, gpu: Optional[NvmlSampler] = None) -> None:
         self.tree = tree
         self.gpu = gpu
         self.reading: Optional[TreeReading] = None
+        self.cores: Optional[Cores] = None  # None where /proc/stat cannot be read
+        self.counters: Optional[Counters] = None
 
 
 class Sampler:

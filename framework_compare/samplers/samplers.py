@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, Tuple, Type
 
+from framework_compare.samplers.cpu_clock import CpuClockSampler
 from framework_compare.samplers.gpu import GpuSampler
 from framework_compare.samplers.machine_load import MachineSampler
+from framework_compare.samplers.others import OthersSampler
 from framework_compare.samplers.sampler import Column, Sampler
 from framework_compare.samplers.worker_load import WorkerSampler
 
-SAMPLERS: Tuple[Type[Sampler], ...] = (WorkerSampler, MachineSampler, GpuSampler)
+SAMPLERS: Tuple[Type[Sampler], ...] = (WorkerSampler, MachineSampler, OthersSampler, CpuClockSampler, GpuSampler)
 
 COLUMNS: Dict[str, Column] = {name: column for sampler in SAMPLERS for name, column in sampler.columns.items()}
 

@@ -124,7 +124,20 @@ CREATE TABLE profile (
 );
 CREATE INDEX profile_run ON profile (run_id);
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
+# retry_of: the run that this one repeats, as others took too much of the CPU then.
+_DISTURBANCES = """
+ALTER TABLE run ADD COLUMN retry_of INTEGER REFERENCES run;
+ALTER TABLE run ADD COLUMN disturbed_epochs INTEGER;
+ALTER TABLE run ADD COLUMN disturbed_s REAL;
+ALTER TABLE run ADD COLUMN disturbed_share REAL;
+ALTER TABLE epoch ADD COLUMN disturbed_share REAL;
+ALTER TABLE epoch ADD COLUMN steal_share REAL;
+ALTER TABLE epoch ADD COLUMN parent_share REAL;
+ALTER TABLE epoch ADD COLUMN swap_in_bytes INTEGER;
+ALTER TABLE epoch ADD COLUMN cpu_throttles INTEGER;
+ALTER TABLE epoch ADD COLUMN disturbed INTEGER;
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.

@@ -48,13 +48,25 @@ class Study:
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
 
+        Runs that others disturbed are repeated once all others are done.
+
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
         self._run_planned(retry)
-        while following := self.strategy.next(self.store.outcomes()):
-            for cell in following:
-                self.store.extend(cell)
+        while self._plan_more():
             self._run_planned()
+
+    def _plan_more(self) -> bool:
+        following = self.strategy.next(self.store.outcomes())
+        for cell in following:
+            self.store.extend(cell)
+        if following:
+            return True
+        repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed)
+        if repeated:
+            runs = "1 run is" if repeated == 1 else f"{repeated} runs are"
+            self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
+        return repeated > 0
 
     def _run_planned(self, retry: Sequence[str] = ()) -> None:
         planned = self.store.plan(retry)
@@ -126,6 +138,7 @@ class Study:
             managed=environment.managed,
             hz=self.options.hz,
             limits=self.options.limits,
+            disturbance_threshold=self.options.disturbance_threshold,
         )
         return launch(what, lambda event: self.watcher.event(cell, event), keeper.take)
 

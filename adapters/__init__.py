@@ -1,1 +1,1 @@
-"""One file a framework: a Trainer, with its pinned requirements beside it."""
+"""One folder a framework: trainer, network, pipeline, profile, and its pinned requirements. `common` has what all repeat."""

@@ -33,9 +33,11 @@ def main(source, job_path, loops):
 def make_ours(job, config, trainer_class):
     """The runner's own epoch loop over the held batch."""
     from framework_compare.events import EventWriter
+    from framework_compare.protocol import Job
     from framework_compare.worker.runner import Runner, open_source
 
-    runner = Runner(job, config, trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))
+    document = {name: value for name, value in job.items() if name != "zoo_model"}
+    runner = Runner(Job.from_dict(document), trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))
     runner.trainer = trainer_class(config)
     runner.trainer.build(runner.graph)
     runner.load_weights()
@@ -55,7 +57,7 @@ def make_hand(job, config, trainer_class):
     if trainer_class.name == "torch":
         import torch
 
-        from framework_compare.adapters.torch import import_torchvision
+        from framework_compare.adapters.torch.pipeline import import_torchvision
 
         import_torchvision(torch)
     rng = np.random.default_rng(0)

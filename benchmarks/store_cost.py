@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import resource
 import subprocess
@@ -22,7 +21,6 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import PHASES, Cell, Epoch, Phase, Run, Sample
 from framework_compare.results.runs import store_figures
 from framework_compare.samplers.host import describe
-from framework_compare.store import epoch_keeper
 from framework_compare.store.study_file import FILE, Store
 
 SECOND = 1_000_000_000
@@ -94,11 +92,6 @@ def measure_recording(folder: Path, *, epochs: int, hz: int, seconds: int) -> Di
                 transcript.add(event)
         listened = time.process_time()
         store.begin(1)
-        # One transaction an epoch, the most that there can be: in a run they are gathered for a second.
-        with contextlib.closing(epoch_keeper.connect(store.path)) as connection:
-            for epoch in run.epochs:
-                epoch_keeper.store_epochs(connection, 1, [epoch])
-        kept = time.process_time()
         store.record(1, run)
         stored = time.process_time()
         store_figures(store, 1, run)
@@ -108,8 +101,7 @@ def measure_recording(folder: Path, *, epochs: int, hz: int, seconds: int) -> Di
         "samples": len(run.samples),
         "run_s": seconds,
         "events_cpu_s": round(listened - began, 4),
-        "epochs_cpu_s": round(kept - listened, 4),
-        "record_cpu_s": round(stored - kept, 4),
+        "record_cpu_s": round(stored - listened, 4),
         "figures_cpu_s": round(done - stored, 4),
         "percent_of_one_core": round(100 * (done - began) / seconds, 4),
         "file_bytes": (folder / FILE).stat().st_size,

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 
-from framework_compare.adapters import jax as adapter
+from framework_compare.adapters.jax import trainer as adapter
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 

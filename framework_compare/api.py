@@ -85,8 +85,8 @@ def compare(
         its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts, and the others stay in the study, told as such.
-    settings: fields of TrainConfig (batch_size, epochs, threads, pipeline, execution, ...); batch_size, execution,
-        pipeline, precision and tuning may be lists, and then every combination is a cell.
+    settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
+        lists, and then every combination is a cell.
 
     A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
     and then nothing has been written.

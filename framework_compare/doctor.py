@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -17,7 +18,7 @@ from framework_compare.environments import gpu_builds, managed, venvs
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.environments.managed import Environment
 from framework_compare.environments.support import lack
-from framework_compare.launch.support_question import ask
+from framework_compare.launch.support_question import ask_support
 from framework_compare.paths import cache_dir
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
@@ -46,6 +47,13 @@ class FrameworkCheck:
     remedy: str = ""
     notes: tuple[str, ...] = ()
     device: str = "cpu"
+
+
+class Interpreter(NamedTuple):
+    """A Python to ask, ours or the user's."""
+
+    python: Path
+    managed: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +141,8 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
     """The same check of a usable framework after a worker has imported it and its adapter has said what it lacks."""
     if one.python is None:
         return one
-    run = ask(spec, one.python, one.device, managed=one.state == "ready", timeout_s=_IMPORT_TIMEOUT_S)
+    interpreter = Interpreter(one.python, one.state == "ready")
+    run = ask_support(spec, interpreter, one.device, timeout_s=_IMPORT_TIMEOUT_S)
     if run.status == "ok":
         return one
     if run.status == "unsupported":

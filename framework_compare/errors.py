@@ -37,4 +37,4 @@ class Unsupported(FrameworkCompareError):
 
 
 class ProtocolError(FrameworkCompareError):
-    """A worker sent something that is not an event."""
+    """A worker sent something that is not an event, or an adapter lacks what the protocol asks of its class."""

@@ -1,4 +1,4 @@
-"""The contract between the runner and an adapter: what a Trainer is, and what it is told.
+"""The contract between the runner and an adapter: what a Trainer is, what it declares, and what it is told.
 
 Shared by both sides of the process boundary; standard library and numpy only.
 """
@@ -6,7 +6,20 @@ Shared by both sides of the process boundary; standard library and numpy only.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Tuple,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +67,38 @@ class TrainConfig:
         return cls(**fields)
 
 
+JOB_KINDS = ("train", "verify", "conformance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What one worker is asked to do; a JSON document at the process boundary.
+
+    "train" runs a cell: graph is Graph.to_dict(), pictures and weights are files. "verify" and "conformance" answer
+    `tasks`, each a document of its own.
+    """
+
+    config: TrainConfig
+    kind: str = "train"
+    trainer: str = ""  # "module:Class", as the staged worker finds it
+    graph: Optional[Mapping[str, Any]] = None
+    pictures: str = ""
+    weights: str = ""
+    tasks: Tuple[Mapping[str, Any], ...] = ()
+    profile: bool = False
+
+    def for_trainer(self, trainer: str) -> "Job":
+        return dataclasses.replace(self, trainer=trainer)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Job":
+        tasks = tuple(document.get("tasks", ()))
+        return cls(**{**document, "config": TrainConfig.from_dict(document["config"]), "tasks": tasks})
+
+
 @dataclasses.dataclass(frozen=True)
 class Pictures:
     """The pictures of a data set, in one fixed order, all of them known to decode.
@@ -94,6 +139,20 @@ class ProfileRow(NamedTuple):
     self_ns: int
 
 
+class Declared(NamedTuple):
+    """What an adapter implements. The worker refuses a cell that asks for more, before the framework is imported.
+
+    Executions and precisions are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not declared.
+    """
+
+    ops: FrozenSet[str]  # of the graph
+    losses: FrozenSet[str]
+    optimizers: FrozenSet[str]
+    metrics: FrozenSet[str]
+    executions: Mapping[str, FrozenSet[str]]  # "default" among them
+    precisions: Mapping[str, FrozenSet[str]]
+
+
 class Trainer(Protocol):
     """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
 
@@ -103,6 +162,7 @@ class Trainer(Protocol):
 
     name: str
     layout: str  # of the image batches it adopts without a copy: "NCHW" or "NHWC"
+    declared: Declared  # an attribute of the class: it is read before there is a trainer
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
@@ -115,13 +175,16 @@ class Trainer(Protocol):
         """Version of the framework as it reports it."""
 
     def unsupported(self) -> Optional[str]:
-        """Why this cell cannot run here (device, precision, execution), or None."""
+        """Why this cell cannot run here though it is declared (no such device, GPU, compiler), or None."""
 
     def settings(self) -> Dict[str, Any]:
         """What `default` and `recommended` came to here (layout, allocator, flags), for the result."""
 
     def build(self, graph: "Graph") -> None:
-        """Make the network of native layers, the optimiser and the training step; once more replaces them."""
+        """Make the network of native layers, the optimiser and the training step; once more replaces them.
+
+        A parameter whose `trainable` is False is neither differentiated nor updated.
+        """
 
     def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
         """Copy parameters and running statistics in place, by graph name, and zero the momentum."""

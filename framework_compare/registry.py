@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
+from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import UnknownNameError, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +18,11 @@ class Framework:
     """Where a framework's adapter is, and what its environment needs."""
 
     name: str
-    trainer: str  # "module:Class" or "path/to/file.py:Class", imported in the worker only
-    requirements: str  # file beside the adapter; "" for the parent's own interpreter
+    trainer: str  # "module:Class", "path/to/file.py:Class" or "path/to/folder:Class", imported in the worker only
+    requirements: str  # file in the adapter's folder, or beside its file; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
     python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
-    cuda_requirements: str = ""  # file beside the adapter for NVIDIA GPUs; "" where no build for them is pinned
+    cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
     # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read pictures.
     whole_batches_from: int = 0
 
@@ -36,23 +38,15 @@ def device_kind(device: str) -> str:
 
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
+_PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", "torch.txt", "torch", _PYTHONS, "torch-cuda.txt", 1),
+    "torch": Framework("torch", _A + "torch:TorchTrainer", _PINS, "torch", _PYTHONS, _CUDA_PINS, 1),
     "tensorflow": Framework(
-        "tensorflow",
-        _A + "tensorflow:TensorFlowTrainer",
-        "tensorflow.txt",
-        "tensorflow",
-        _PYTHONS,
-        "tensorflow-cuda.txt",
+        "tensorflow", _A + "tensorflow:TensorFlowTrainer", _PINS, "tensorflow", _PYTHONS, _CUDA_PINS
     ),
-    "mxnet": Framework(
-        "mxnet", _A + "mxnet:MXNetTrainer", "mxnet.txt", "mxnet", ((3, 11), (3, 11)), "mxnet-cuda.txt", 1
-    ),
-    "paddle": Framework(
-        "paddle", _A + "paddle:PaddleTrainer", "paddle.txt", "paddle", _PYTHONS, "paddle-cuda.txt", 1
-    ),
-    "jax": Framework("jax", _A + "jax:JaxTrainer", "jax.txt", "jax", _PYTHONS, "jax-cuda.txt", 3),
+    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", _PINS, "mxnet", ((3, 11), (3, 11)), _CUDA_PINS, 1),
+    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", _PINS, "paddle", _PYTHONS, _CUDA_PINS, 1),
+    "jax": Framework("jax", _A + "jax:JaxTrainer", _PINS, "jax", _PYTHONS, _CUDA_PINS, 3),
 }
 
 _M = "framework_compare.models."
@@ -69,6 +63,21 @@ DATASETS: Dict[str, str] = {
     "fire-smoke-small": _D + "fire_smoke:small",
     "fire-smoke-big": _D + "fire_smoke:big",
     "fire-smoke-tiny": _D + "fire_smoke:tiny",
+}
+
+# Arrays: a function of (path or None, **options) that returns an ArrayData; None generates a stand-in.
+ARRAY_DATASETS: Dict[str, str] = {
+    "cifar10": _D + "image_arrays:cifar10",
+    "diabetes": _D + "diabetes:diabetes",
+    "google-prices": _D + "prices:google",
+    "guava": _D + "image_arrays:guava",
+    "ibm-prices": _D + "prices:ibm",
+    "mnist": _D + "mnist:mnist",
+    "prices": _D + "prices:prices",
+    "tiny-imagenet": _D + "image_arrays:tiny_imagenet",
+    "tweet-ner": _D + "conll:conll",
+    "tweet-span": _D + "tweets:tweet_span",
+    "tweet-words": _D + "next_words:next_words",
 }
 
 ALIASES: Dict[str, str] = {
@@ -100,6 +109,30 @@ def framework(name: str) -> Framework:
     return find("framework", FRAMEWORKS, name)
 
 
+def adapter_path(spec: Framework) -> Path:
+    """The adapter's file or, of one that is a package, its folder; found without importing it.
+
+    It imports a framework that this process does not have. Raises UsageError where there is none.
+    """
+    place = spec.trainer.rpartition(":")[0]
+    path = Path(place) if "/" in place or place.endswith(".py") else _module_file(place)
+    path = path.parent if path.name == "__init__.py" else path
+    if not (path.is_file() or (path / "__init__.py").is_file()):
+        raise UsageError(
+            f"adapter {place!r} is no file; allowed: the name of a module or a package, the path of a .py file or of a"
+            " folder with an __init__.py"
+        )
+    return path
+
+
+def _module_file(name: str) -> Path:
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a package above it is not there, or it is no name
+        found = None
+    return Path(found.origin) if found and found.origin else Path(name)
+
+
 def load(target: str) -> Callable[..., Any]:
     """The object behind "module:name"."""
     module, _, attribute = target.partition(":")
@@ -126,3 +159,8 @@ def register_model(name: str, target: str) -> None:
 def register_dataset(name: str, target: str) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
     DATASETS[name] = target
+
+
+def register_array_dataset(name: str, target: str) -> None:
+    """Add a data set of arrays: "module:function" that takes a path or None, then options, and returns an ArrayData."""
+    ARRAY_DATASETS[name] = target

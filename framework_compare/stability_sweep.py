@@ -12,7 +12,7 @@ from framework_compare.launch.limits import PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.planning import DataSets, Names
-from framework_compare.results.columns import IDENTITY
+from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import strategies
 from framework_compare.study.conditions import run_options
@@ -67,7 +67,7 @@ class Stability:
     def varying(self) -> Tuple[str, ...]:
         """What tells the cells of the sweep apart: framework, model, and every other setting that they differ in."""
         frame = self.comparison.frame
-        others = (name for name in IDENTITY if name not in ("batch_size", "num_classes"))  # these go with size and data set
+        others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
         found = (name for name in others if frame[name].nunique(dropna=False) > 1)
         return tuple(dict.fromkeys(("framework", "model", *found)))
 

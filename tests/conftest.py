@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib
+import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -13,7 +17,10 @@ from PIL import Image
 
 from framework_compare import registry
 from framework_compare.datasets import fire_smoke
-from framework_compare.parity.network import oracle
+from framework_compare.launch import supervised_worker
+from framework_compare.parity import verify as ladder
+from framework_compare.parity.network import oracle, reference, rounding
+from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
@@ -26,16 +33,102 @@ REAL_PICTURES = HERE.parent.parent / "shared" / "data" / "fire_smoke_791"
 COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130, 60)}
 
 sys.path.insert(0, str(HERE / "plugins"))
+import warm_workers  # noqa: E402
+
+# Files whose tests share nothing that takes long to make: any process may run any of them.
+APART = (
+    "test_cells.py",
+    "test_conformance.py",
+    "test_faults.py",
+    "test_parity.py",
+    "test_parity_pipelines.py",
+    "test_parity_practice.py",
+    "test_parity_precisions.py",
+    "test_resume.py",
+)
+TOGETHER = {"test_networks.py": "answers", "test_model_zoos.py": "answers", "test_reading_ahead.py": "answers"}
+LONG = ("tests/real/", "answers", "tests/test_real_limits", "tests/test_interrupts", "tests/test_environments")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: "list[pytest.Item]") -> None:
-    """Tests marked `slow` run only where `-m` names them."""
-    if "slow" in config.option.markexpr:
+def pytest_configure(config: pytest.Config) -> None:
+    """A lock that all processes of this run of the suite know."""
+    if hasattr(config, "workerinput"):
+        name = f"framework-compare-tests-{os.getuid()}-{config.workerinput['testrunuid']}"
+        config.stash[LOCKS] = tuple(Path(tempfile.gettempdir()) / f"{name}.{kind}" for kind in ("turn", "lock"))
+
+
+LOCKS = pytest.StashKey["tuple[Path, ...]"]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: "List[pytest.Item]") -> None:
+    """Tests marked `nightly` run only where `-m` names them or is empty; of several processes each begins with LONG."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _unit(item.nodeid).startswith(LONG), reverse=True)
+    wanted = config.option.markexpr
+    if not wanted or "nightly" in wanted:
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        items[:] = [item for item in items if item not in slow]
-        config.hook.pytest_deselected(items=slow)
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+
+
+def _unit(nodeid: str) -> str:
+    """Tests of the same unit run in the same process."""
+    path = nodeid.partition("::")[0]
+    name = path.rpartition("/")[2]
+    return nodeid if name in APART else TOGETHER.get(name, path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests run in one process, which makes what they share once; those of APART run in any."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid)
+
+    config.option.loadscopereorder = False  # those with most tests are not the longest
+    return ByUnit(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Beside a test marked `alone` none runs, of all the processes that share this run of the suite."""
+    with _turn(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _turn(item: pytest.Item) -> Iterator[None]:
+    """Many tests hold the lock at once, one that is to be alone holds it by itself, and none overtakes it."""
+    if LOCKS not in item.config.stash:
+        yield
+        return
+    alone = item.get_closest_marker("alone") is not None
+    turn, lock = (os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600) for path in item.config.stash[LOCKS])
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        yield
+    finally:
+        os.close(turn)
+        os.close(lock)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for path in config.stash.get(LOCKS, ()):
+        path.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def worker_server() -> Iterator[warm_workers.Server]:
+    server = warm_workers.Server()
+    yield server
+    server.close()
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +138,17 @@ def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
+def warm(request: pytest.FixtureRequest, worker_server: warm_workers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers in this interpreter are forked from one that has started: see plugins/warm_workers.py.
+
+    In a test marked `cold` they start as a user's do.
+    """
+    if not request.node.get_closest_marker("cold"):
+        monkeypatch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
     entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
@@ -54,7 +157,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch) -> str:
+def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `faulty`, and a model named after each of its faults; the framework's name."""
     from faulty import FAULTS
 
@@ -86,12 +189,45 @@ def real_pictures() -> Path:
 
 
 @pytest.fixture(scope="session")
+def some_pictures() -> Path:
+    """48 rendered pictures, 16 of each of three classes."""
+    return fire_smoke.tiny()
+
+
+@pytest.fixture(scope="session")
 def benchmark() -> Iterator[Callable[[str], Any]]:
     """Imports a script of benchmarks/ by its name."""
     folder = str(HERE.parent / "benchmarks")
     sys.path.append(folder)
     yield importlib.import_module
     sys.path.remove(folder)
+
+
+@pytest.fixture(scope="session")
+def made_references() -> "Dict[Tuple[Any, ...], reference.Reference]":
+    return {}
+
+
+@pytest.fixture
+def references(made_references: "Dict[Tuple[Any, ...], reference.Reference]", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ladder's references are made once a process: they depend on no framework."""
+    make = ladder.make_reference
+
+    def make_once(graph: Any, questions: Any, precision: str) -> reference.Reference:
+        key = (repr(graph.to_dict()), questions, precision, rounding.LOSS_SCALE)
+        if key not in made_references:
+            made_references[key] = make(graph, questions, precision)
+        return made_references[key]
+
+    monkeypatch.setattr(ladder, "make_reference", make_once)
+
+
+@pytest.fixture
+def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level 4 has its two shortest parts only: for tests of what becomes of its verdict."""
+    parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
+    assert len(parts) == 2
+    monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
 
 
 @pytest.fixture
@@ -102,7 +238,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def register_mutated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Callable[[str], None]:
+def register_mutated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path, warm: None
+) -> Callable[[str], None]:
     """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
 
     def register(source: str) -> None:

@@ -127,7 +127,7 @@ def test_a_wrong_request_is_one_clear_line_and_writes_nothing(change, said, tiny
 
 def test_an_unsupported_device_is_a_row(tiny, pictures, own_cache, tmp_path):
     row = compare(tiny, "linear", "cuda", dataset=pictures, out=tmp_path / "s", **QUICK).frame.iloc[0]
-    assert (row.status, row.reason) == ("unsupported", "device 'cuda': tiny has a CPU only")
+    assert (row.status, row.reason) == ("unsupported", "tiny declares no device 'cuda'; declared: cpu")
 
 
 def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
@@ -146,10 +146,10 @@ def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
 
 
 def test_a_worker_that_raises_is_a_failed_row_with_its_phase_and_the_next_cell_runs(
-    tiny, pictures, own_cache, tmp_path
+    tiny, pictures, own_cache, tmp_path, monkeypatch
 ):
-    settings = {**QUICK, "image_size": 64}
-    frame = compare(tiny, ["alexnet", "linear"], dataset=pictures, out=tmp_path / "s", **settings).frame
+    monkeypatch.setitem(registry.MODELS, "deeper", "linear:build_deeper")
+    frame = compare(tiny, ["deeper", "linear"], dataset=pictures, out=tmp_path / "s", **QUICK).frame
     assert list(frame.status) == ["failed", "ok"]
     assert "tiny trains the linear test model only" in frame.reason[0]
 

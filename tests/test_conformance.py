@@ -10,17 +10,23 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from nightly import some_nightly
 
 from framework_compare.parity.network import oracle
 from framework_compare.worker import processes
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
+PLUGINS = Path(__file__).parent / "plugins"
+TRAINER = PLUGINS / "reference_trainer.py"
 SUITE = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance")
 
 
 @pytest.fixture
-def conform(pytester, own_cache):
-    """Runs the suite on an adapter file of the float32 reference with the methods given; what failed, by test name."""
+def conform(pytester, own_cache, monkeypatch):
+    """Runs the suite on an adapter file of the float32 reference with the methods given; what failed, by test name.
+
+    Its workers are forked from an interpreter that has started: plugins/warm_workers.py.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
 
     def run(body: str = "", *options: str, least: int = 40) -> "dict[str, str]":
         source = Path(oracle.__file__).read_text() + TRAINER.read_text()
@@ -28,7 +34,7 @@ def conform(pytester, own_cache):
         pytester.path.joinpath("mine.py").write_text(source)
         report = pytester.path / "report.xml"
         given = ("--framework", "mine.py:Mine", f"--junitxml={report}", *options)
-        pytester.runpytest_subprocess(*SUITE, *given, timeout=300)
+        pytester.runpytest_subprocess("-p", "start_warm", *SUITE, *given, timeout=300)
         cases = list(ElementTree.parse(report).iter("testcase"))
         assert len(cases) > least
         failed = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.iter(kind)]
@@ -37,8 +43,13 @@ def conform(pytester, own_cache):
     return run
 
 
-def test_a_correct_adapter_passes(conform):
-    assert conform() == {}
+# Of level 4 the crops of hundreds of pictures, whose judges have tests of their own.
+WITHOUT_CROPS = ("-k", "not level_4 or still")
+
+
+@pytest.mark.parametrize("which", [WITHOUT_CROPS, pytest.param((), marks=pytest.mark.nightly)], ids=["fast", "all"])
+def test_a_correct_adapter_passes(conform, which):
+    assert conform("", *which) == {}
 
 
 MISTAKES = {
@@ -122,8 +133,13 @@ MISTAKES = {
     ),
     "no reason why not": (
         """
+    declared = ReferenceTrainer.declared._replace(
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(("default",))),
+        precisions=dict.fromkeys(("cpu", "cuda"), frozenset(("fp32",))),
+    )
+
     def unsupported(self):
-        return super().unsupported() and ""
+        return "" if self.config.device != "cpu" else None
 """,
         {"test_a_device_that_is_not_there_is_unsupported": "unsupported() must return a sentence"},
     ),
@@ -173,6 +189,22 @@ MISTAKES = {
 """,
         {"test_the_same_seed_has_the_same_losses": "__init__() must seed the generators"},
     ),
+    "nothing declared": (
+        """
+    declared = None
+""",
+        {"test_declares_what_it_implements": "`declared` is missing; add to the class what it implements: declared ="},
+    ),
+    "everything declared": (
+        """
+    class Everything(frozenset):
+        def __contains__(self, name):
+            return True
+
+    declared = ReferenceTrainer.declared._replace(ops=Everything(ReferenceTrainer.declared.ops))
+""",
+        {"test_an_undeclared_op_is_unsupported": "`declared` may hold only what the adapter implements"},
+    ),
     "a method that takes too little": (
         """
     def forward(self, batch):
@@ -183,10 +215,25 @@ MISTAKES = {
 }
 
 
+SOUND = "test_memory_batch_stays_as_it_is", "test_weights_are_copies"  # one of them, whatever the mistake
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_fails_its_own_test_with_a_sentence(conform, mistake):
     body, wanted = MISTAKES[mistake]
-    found = conform(body, "-k", "not setting and not level_4")
+    asked = " or ".join({*wanted, *SOUND})
+    check_sentences(conform(body, "-k", f"({asked}) and not level_4", least=len(wanted)), wanted)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_fails_no_other_test(conform, mistake):
+    body, wanted = MISTAKES[mistake]
+    check_sentences(conform(body, "-k", "not setting and not level_4"), wanted)
+
+
+def check_sentences(found, wanted):
+    """The tests that failed, with what they said, are those that are wanted, with words of theirs."""
     assert set(found) == set(wanted), found
     for name, words in wanted.items():
         assert words in found[name], found[name]
@@ -222,7 +269,7 @@ OF_THE_PIPELINE = {
     "crops point-sampled, whole pictures antialiased": (
         """
     def open_pipeline(self, pictures):
-        from framework_compare.datasets import preprocess
+        from framework_compare.batches import preprocess
         from PIL import Image
         import io
 
@@ -243,7 +290,10 @@ OF_THE_PIPELINE = {
 }
 
 
-@pytest.mark.parametrize("mistake", OF_THE_PIPELINE)
+ALL_PARTS = "crops point-sampled, whole pictures antialiased"  # which asks for every part of level 4
+
+
+@pytest.mark.parametrize("mistake", some_nightly(OF_THE_PIPELINE, nightly=[ALL_PARTS]))
 def test_a_mistake_of_the_pipeline_fails_level_4_with_a_sentence(conform, mistake):
     body, part, words = OF_THE_PIPELINE[mistake]
     (said,) = conform(body, "-k", f"level_4 and {part}", least=0).values()

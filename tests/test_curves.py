@@ -33,7 +33,7 @@ BROKEN = "    def train_step(self, batch):\n        raise RuntimeError('no kerne
 
 
 @pytest.fixture
-def framework(tmp_path, monkeypatch, own_cache):
+def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """Registers a framework: the float32 reference with the body given; and the model `small`."""
 
     def make(name: str, body: str) -> None:
@@ -85,7 +85,7 @@ def test_an_execution_that_a_framework_has_not_is_no_failure(framework, pictures
     framework("honest", HONEST)
     found = train(["honest"], pictures, execution=["default", "graph"])
     assert found.hold and list(found.losses) == ["honest default"]
-    assert "one only" in found.unsupported["honest graph"]
+    assert "declares no execution 'graph'" in found.unsupported["honest graph"]
 
 
 def test_other_batches_than_the_references_are_noticed(framework, pictures, monkeypatch):
@@ -157,3 +157,8 @@ def test_a_network_that_cannot_be_is_refused_before_an_environment_is_sought(own
     monkeypatch.setattr(Where, "environment", lambda *asked: pytest.fail("an environment was sought"))
     with pytest.raises(UsageError, match="alexnet does not allow image_size 8: .*; use a larger one"):
         curves.train_curves(["torch"], ["alexnet"], pictures, image_size=8)
+
+
+def test_curves_refuse_settings_that_would_train_on_other_batches():
+    with pytest.raises(UsageError, match="only execution may be a list"):
+        curves.train_curves("torch", "alexnet", "fire-smoke-tiny", batch_size=[2, 4])

@@ -10,13 +10,16 @@ import numpy
 import pytest
 
 from framework_compare import doctor, registry
-from framework_compare.environments import installers, managed, venvs
+from framework_compare.environments import gpu_builds, installers, managed, venvs
 from framework_compare.registry import Framework
 
 ANY_PYTHON = ((3, 10), (3, 99))
 TRAINER = """
 import importlib
+from framework_compare.protocol import Declared
+ONE, BOTH = frozenset(("default", "fp32")), ("cpu", "cuda")
 class T:
+    declared = Declared(ONE, frozenset(("cross_entropy",)), frozenset(("sgd",)), ONE, dict.fromkeys(BOTH, ONE), dict.fromkeys(BOTH, ONE))
     environment = staticmethod(lambda config: {})
     def __init__(self, config):
         self.framework, self.config = importlib.import_module("IMPORTS"), config
@@ -152,7 +155,7 @@ def test_an_external_interpreter_is_unsupported_where_no_gpu_answers(framework):
 @pytest.mark.parametrize("deep", [True, False], ids=["deep", "beside a GPU"])
 def test_an_external_build_for_cpus_is_unsupported_on_a_gpu_as_its_adapter_says(framework, deep, monkeypatch):
     if not deep:  # without a GPU there would be nothing to ask
-        monkeypatch.setattr(doctor.gpu_support, "lack", lambda framework, device: None)
+        monkeypatch.setattr(gpu_builds, "lack", lambda framework, device: None)
     framework("pytest")
     found = diagnose(python=sys.executable, deep=deep, device="cuda")
     assert (found.state, found.usable) == ("unsupported", False)

@@ -179,9 +179,10 @@ def test_an_environment_made_without_the_index_asked_for_is_faulty(tiny):
 
 TWO_AT_ONCE = """
 import sys
-from framework_compare import environments, registry
+from framework_compare import registry
+from framework_compare.environments import managed
 registry.FRAMEWORKS["tiny"] = registry.Framework("tiny", "tiny:T", sys.argv[1], "tinyfw", ((3, 10), (3, 99)))
-print(environments.ensure("tiny", report=print).python)
+print(managed.ensure("tiny", report=print).python)
 """
 
 

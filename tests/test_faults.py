@@ -10,6 +10,7 @@ from typing import Any, Dict
 import psutil
 import pytest
 from faulty import FAULTS
+from nightly import some_nightly
 
 from framework_compare import compare, resume
 from framework_compare.launch.limits import KEPT_LOG_BYTES
@@ -97,8 +98,22 @@ def test_every_fault_has_its_ending():
     assert set(ENDINGS) == set(FAULTS) - elsewhere - {"fine", "slow", "at-most-25"}
 
 
-@pytest.mark.parametrize("fault", ENDINGS)
+# Faults whose worker's start could matter: of each way to end one by day in an interpreter of its own, all by night.
+COLD = ("segfault", "exit-3", "sys-exit", "hang-silent", "leak", "daemon", "kill-the-supervisor", "garbage", "bad-alloc")
+
+
+@pytest.mark.cold
+@pytest.mark.parametrize("fault", some_nightly(ENDINGS, set(ENDINGS) - set(COLD)))
+def test_a_fault_of_a_worker_in_an_interpreter_of_its_own_is_a_row(fault, study):
+    check_fault(fault, study)
+
+
+@pytest.mark.parametrize("fault", [fault for fault in ENDINGS if fault not in COLD])
 def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
+    check_fault(fault, study)
+
+
+def check_fault(fault, study):
     limits, status, reason, phase = ENDINGS[fault]
     result = study(fault, "fine", **limits)
     run = row_of(result, 0)
@@ -111,12 +126,14 @@ def test_a_fault_is_a_row_and_the_next_cell_runs_unharmed(fault, study):
     assert not left and len(pids(result.folder)) >= 2, f"processes {left} were left by {fault}"
 
 
+@pytest.mark.cold  # whose stack is shorter
 def test_a_reason_says_what_happened_once_and_where(study):
     result = study("nan", "segfault")
     assert row_of(result, 0)["reason"] == "the mean loss of epoch 1 is nan"
     assert "Fatal Python error: Segmentation fault; File " in row_of(result, 1)["reason"]
 
 
+@pytest.mark.cold  # whose stack is shorter
 def test_a_failure_keeps_its_traceback_a_crash_the_end_of_its_log(study):
     result = study("raise", "segfault")
     failed, crashed = row_of(result, 0), row_of(result, 1)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
-from framework_compare.adapters import torch as torch_adapter
+from framework_compare.adapters.torch import trainer as torch_adapter
 from framework_compare.cli import environments as cli_environments
 from framework_compare.environments import gpu_builds, venvs
 from framework_compare.environments import managed as environments
@@ -199,11 +199,11 @@ def test_an_interpreter_of_the_users_own_is_asked_all_the_same(tiny, pictures, t
     assert frame.status[0] == "unsupported" and "NVIDIA driver" not in frame.reason[0]
 
 
-def test_a_worker_hears_which_gpus_there_are_and_not_how_the_shell_would_have_them_compute(monkeypatch):
+def test_a_worker_hears_which_gpus_there_are_and_not_how_the_shell_would_have_them_compute(monkeypatch, tmp_path):
     for name in ("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    given = worker_environment(managed=False)
+    given = worker_environment(managed=False, temporary=tmp_path)
     told = {name: value for name, value in given.items() if name.startswith(("CUDA_", "NVIDIA_"))}
     assert told == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

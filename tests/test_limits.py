@@ -152,11 +152,13 @@ def watched(code: str, limit_bytes: int, until_bytes: int) -> "tuple[str | None,
         process.wait()
 
 
+@pytest.mark.alone
 def test_a_watchdog_sees_a_tree_grow_beyond_its_limit():
     status, peak = watched("import time; held = b'x' * (200 << 20); time.sleep(60)", 100 * MIB, 1000 * MIB)
     assert status == "out-of-memory" and peak > 100 * MIB
 
 
+@pytest.mark.alone
 def test_memory_that_forked_processes_share_counts_once():
     code = (
         "import os, time; held = b'x' * (60 << 20)\n"

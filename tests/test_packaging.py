@@ -26,7 +26,8 @@ def test_every_package_folder_is_listed():
 
 def test_requirements_travel_with_the_adapters():
     data = configured()["options.package_data"]
-    assert data["framework_compare.adapters"] == "*.txt"
+    assert data["framework_compare.adapters"] == "*/*.txt"
+    assert len(list((ROOT / "adapters").glob("*/*.txt"))) == len(list((ROOT / "adapters").rglob("*.txt")))
 
 
 def test_the_command_answers_a_stop_from_its_first_moment():

@@ -133,12 +133,10 @@ def test_what_computes_is_named_by_the_requirements_of_every_device(framework, s
     assert requirements(registry.framework(framework)) >= {*some, "numpy", "pillow", "simplejpeg"}
 
 
-def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch, tmp_path):
-    before, source = key(environment()), staging._source
-    changed = tmp_path / "order.py"
-    changed.write_text(source("framework_compare.batches.order").read_text() + "# another state\n")
-    name = "framework_compare.batches.order"
-    monkeypatch.setattr(staging, "_source", lambda module: changed if module == name else source(module))
+def test_a_change_of_what_adapters_import_in_the_worker_asks_anew(monkeypatch):
+    before, files = key(environment()), dict(staging._worker_side())
+    files["framework_compare/batches/order.py"] += b"# another state\n"
+    monkeypatch.setattr(staging, "_worker_side", files.items)
     assert key(environment()) != before
 
 
@@ -164,7 +162,7 @@ def test_without_a_gpu_a_key_can_be_made(monkeypatch):
 
 
 @pytest.fixture
-def honest(tmp_path, monkeypatch, own_cache):
+def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """The framework `honest`, which is the reference in float32 and has one execution; what a climb of it says."""
     path = tmp_path / "honest.py"
     path.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())

@@ -21,6 +21,7 @@ CLASS = """
 
 class Rounded(ReferenceTrainer):
     computes = {computes!r}
+    declared = ReferenceTrainer.declared._replace(precisions={{"cpu": frozenset(("fp32", "tf32", "bf16", "fp16"))}})
 
     def unsupported(self):
         return "precision 'tf32': none here" if self.config.precision == "tf32" and {lacks_tf32} else None
@@ -56,7 +57,7 @@ NO_DROPOUT_SCALE = """
 
 
 @pytest.fixture
-def rounded(tmp_path, monkeypatch, own_cache):
+def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """Registers the framework `rounded`: the reference at any precision, with methods given, and the model `small`."""
 
     def make(body: str = "", *, computes: str = "", lacks_tf32: bool = False) -> None:

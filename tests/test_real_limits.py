@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from framework_compare import compare, stability
@@ -17,11 +20,27 @@ def test_torch_vgg16_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures
     assert row.status == "out-of-memory" and "memory_limit of 2.00 GiB" in row.reason
 
 
-def test_a_sweep_of_two_frameworks_ends_at_the_limit(real_pictures, tmp_path):
+@pytest.fixture
+def hundred_pictures(some_pictures, tmp_path):
+    """144 entries of the 48 rendered pictures: enough for the batches of the sweep."""
+    for number in range(3):
+        shutil.copytree(some_pictures, tmp_path / "hundred", copy_function=_copy_as(number), dirs_exist_ok=True)
+    return tmp_path / "hundred"
+
+
+def _copy_as(number):
+    def copy(source, target):
+        path = Path(target)
+        return shutil.copy(source, path.with_name(f"{number}-{path.name}"))
+
+    return copy
+
+
+def test_a_sweep_of_two_frameworks_ends_at_the_limit(hundred_pictures, tmp_path):
     result = stability(
         ["torch", "mxnet"],
         "alexnet",
-        dataset=real_pictures,
+        dataset=hundred_pictures,
         limit=100,
         batch_sizes=[10, 100],
         search="doubling",

@@ -12,6 +12,7 @@ import pytest
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.sources import ProcfsProcess
 
+pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
 
 SPIN = """

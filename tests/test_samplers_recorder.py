@@ -26,6 +26,7 @@ from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_n
 from framework_compare.samplers.sampler import Column, Sampler, Watched
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS
 
+pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
 
 

@@ -16,8 +16,8 @@ from framework_compare.records import Cell
 from framework_compare.report import stability_tables
 from framework_compare.stability_sweep import Stability
 from framework_compare.store.study_file import Store
-from framework_compare.study.strategies import next_size
 from framework_compare.study.progress import PlainWatcher
+from framework_compare.study.strategies import next_size
 
 QUICK = dict(threads=1, loader_workers=1, image_size=32)
 

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Dict, List, Optional, Sequence
+from typing import Annotated, Any, Dict, List, Optional, Sequence
 
 import typer
 
 from framework_compare import registry
+from framework_compare.cli.options import FRAMEWORKS, takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
 from framework_compare.environments import gpu_builds, managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.planning import check_device
-from framework_compare.plan.values import pairs, split
+from framework_compare.plan.values import split
 from framework_compare.samplers import busy
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
-ALL = ",".join(registry.FRAMEWORKS)
 
 
 @app.command()
+@takes("device", "index", "installer")
 def create(
-    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = ALL,
-    index: Annotated[
-        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
-    ] = None,
-    installer: Annotated[str, typer.Option(help="pip (with your pip configuration) or uv.")] = "pip",
-    device: Annotated[str, typer.Option(help="cpu, or cuda: the builds for NVIDIA GPUs, several GB each.")] = "cpu",
+    device: Any,
+    index: Dict[str, str],
+    installer: str,
+    frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = FRAMEWORKS,
 ) -> None:
     """Make the environments now rather than when first used; whole ones are kept."""
     check_device(device)
     wanted = split(frameworks)
-    indexes = {registry.framework(name).name: url for name, url in pairs("--index", index).items()}
     for name in wanted:
         registry.framework(name)
-    failed = [name for name in wanted if not _create(registry.framework(name).name, indexes, installer, device)]
+    failed = [name for name in wanted if not _create(registry.framework(name).name, index, installer, device)]
     if failed:
         raise typer.Exit(1)
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any, Dict, List
 
 import typer
 
-from framework_compare.plan.values import by_framework, split
+from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, takes
 
 
+@takes(
+    *("frameworks", "models", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
+    *ENVIRONMENTS,
+    frameworks=FRAMEWORKS,
+    models=MODELS,
+    batch_size="2",
+)
 def fairness(
     out: Annotated[Path, typer.Argument(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")],
-    frameworks: Annotated[str, typer.Option(help="Comma-separated.")] = "torch,tensorflow,mxnet,paddle,jax",
-    models: Annotated[str, typer.Option(help="Comma-separated.")] = "alexnet,mobilenet_v2,resnet50,resnet50_v1_5,vgg16",
+    frameworks: List[str],
+    models: List[str],
+    batch_size: int,
+    learning_rate: float,
+    python: Dict[str, str],
+    index: Dict[str, str],
+    installer: str,
     dataset: Annotated[
         str, typer.Option(help="To train on: a folder of class folders, or a name that `list` shows.")
     ] = "fire-smoke-tiny",
     steps: Annotated[int, typer.Option(help="Of training.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="Pictures a step.")] = 2,
-    image_size: Annotated[int, typer.Option(help="Pixels a side, of the ladder and of training.")] = 224,
-    learning_rate: Annotated[float, typer.Option(help="Of SGD.")] = 0.001,
-    execution: Annotated[str, typer.Option(help="default, eager, graph, compiled; comma-separated.")] = "default",
-    tuning: Annotated[str, typer.Option(help="recommended or none.")] = "recommended",
-    threads: Annotated[Optional[int], typer.Option(help="Size of every compute pool; default: all cores.")] = None,
-    python: Annotated[
-        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter that has it already. Repeatable.")
-    ] = None,
-    index: Annotated[
-        Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")
-    ] = None,
-    installer: Annotated[str, typer.Option(help="pip or uv.")] = "pip",
+    **common: Any,
 ) -> None:
     """Climb the parity ladder, then train all frameworks on the same batches and compare their losses.
 
@@ -46,15 +46,9 @@ def fairness(
     from framework_compare.results import parity
 
     curves_picture.import_matplotlib()
-    common: Dict[str, Any] = {
-        "execution": split(execution),
-        "tuning": tuning,
-        "threads": threads,
-        "image_size": image_size,
-        "where": verify.Where(by_framework("--python", python), by_framework("--index", index), installer),
-        "say": lambda message: print(message, file=sys.stderr, flush=True),
-    }
-    names = split(frameworks), split(models)
+    common["where"] = verify.Where(python, index, installer)
+    common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
+    names = frameworks, models
     found = curves.train_curves(
         *names, dataset, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common
     )

@@ -1,25 +1,73 @@
-"""Options that several commands share, and how their text becomes arguments of the library."""
+"""Every option of the command line, once, and how its text becomes an argument of the library.
+
+Those of settings are made from `plan.settings.SETTINGS`.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Dict, List, Optional
+import dataclasses
+import functools
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, Callable, Dict, List, Optional
 
 import typer
 
+from framework_compare import registry
 from framework_compare.errors import UsageError
-from framework_compare.plan.values import pairs, split
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
+from framework_compare.plan.values import by_framework, pairs, split
 
-Timeout = Annotated[Optional[float], typer.Option(help="Seconds after which a run is ended.")]
-PhaseTimeout = Annotated[
-    Optional[str], typer.Option(help="Seconds a phase may take (all but epochs), or PHASE=SECONDS,... by name.")
-]
-SilenceTimeout = Annotated[Optional[float], typer.Option(help="Seconds without an event or output that end a run.")]
-MemoryLimit = Annotated[Optional[str], typer.Option(help="Of a run with all its processes: bytes, or 4GiB, 1500MB.")]
-Retry = Annotated[Optional[str], typer.Option(help="Statuses to run again, comma-separated: failed,timed-out.")]
-Index = Annotated[Optional[List[str]], typer.Option(help="FRAMEWORK=URL of an extra package index. Repeatable.")]
+Command = Callable[..., None]
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
-def phase_timeout(text: Optional[str]) -> Any:
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option, named in OPTIONS as the library's argument.
+
+    default: Parameter.empty where it has to be given. read: what makes the library's argument of what was given.
+    flag: where it is not the name with dashes, or has no opposite.
+    """
+
+    type: Any
+    help: str
+    default: Any = inspect.Parameter.empty
+    read: Callable[[Any], Any] = lambda given: given
+    flag: str = ""
+    metavar: Optional[str] = None
+
+    def parameter(self, name: str, default: Any) -> inspect.Parameter:
+        """The parameter of a command's function that typer makes the option of."""
+        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar)
+        kind: Any = Optional[self.type] if default is None else self.type
+        return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
+
+
+def _of_setting(name: str) -> Option:
+    setting, default = SETTINGS[name], getattr(DEFAULTS, name)
+    kind, text = type(default), f"{setting.meaning}."
+    if not text.startswith(setting.choices):
+        text = text[0].upper() + text[1:]
+    if setting.all_cores:
+        text, default = f"{text} Default: the cores that a run may use.", None
+    if not setting.may_be_list:
+        return Option(kind, text, default)
+    default = None if default is None else str(default)
+    return Option(str, text, default, functools.partial(_values, kind), metavar=f"<{kind.__name__}>,...")
+
+
+def _values(kind: Callable[[str], Any], text: Optional[str]) -> Any:
+    """The one value of a comma-separated text, or a list of several."""
+    values = None if text is None else split(text, kind)
+    return values[0] if values is not None and len(values) == 1 else values
+
+
+def _listed(text: Optional[str]) -> Optional[List[str]]:
+    return None if text is None else split(text)
+
+
+def _phase_timeout(text: Optional[str]) -> Any:
     """30.0 from "30", {"import": 30.0} from "import=30"; UsageError for anything else."""
     if text is None:
         return None
@@ -31,21 +79,76 @@ def phase_timeout(text: Optional[str]) -> Any:
         raise UsageError(f"--phase-timeout is {text!r}; allowed: seconds, or PHASE=SECONDS,...") from None
 
 
-def statuses(text: Optional[str]) -> List[str]:
-    """The statuses of --retry; UsageError where it is there and names none."""
+def _statuses(text: Optional[str]) -> List[str]:
     found = split(text or "")
     if text is not None and not found:
         raise UsageError(f"--retry is {text!r}; allowed: statuses, comma-separated, such as failed,timed-out")
     return found
 
 
-def limit_options(
-    timeout: Optional[float], phase: Optional[str], silence: Optional[float], memory: Optional[str]
-) -> Dict[str, Any]:
-    """The limits of `compare()` from the options of that name."""
-    return {
-        "timeout_s": timeout,
-        "phase_timeout_s": phase_timeout(phase),
-        "silence_timeout_s": silence,
-        "memory_limit": memory,
-    }
+FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
+_DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+_PYTHON = "FRAMEWORK=PATH of an interpreter that has it already. Repeatable."
+_INDEX = "FRAMEWORK=URL of an extra package index. Repeatable."
+_PHASES = "Seconds a phase may take (all but epochs), or PHASE=SECONDS,... by name."
+_SIZES = "To try, rising, comma-separated; the ends of the range for doubling."
+_PROFILE = "A few more steps under the framework's profiler: `show --table profile`."
+OPTIONS: Dict[str, Option] = {
+    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
+    "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
+    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
+    **{name: _of_setting(name) for name in SETTINGS},
+    "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
+    "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
+    "repeats": Option(int, "Runs of each cell; runs of different cells take turns.", 1),
+    "limit": Option(int, "Use that many images, drawn by class and seed.", None),
+    "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
+    "on_bad_picture": Option(str, "fail, or skip: leave it out and count it.", "fail"),
+    "out": Option(Path, "Study folder; by default one in the cache folder.", None),
+    "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
+    "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
+    "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
+    "timeout_s": Option(float, "Seconds after which a run is ended.", None, flag="--timeout"),
+    "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
+    "silence_timeout_s": Option(
+        float, "Seconds without an event or output that end a run.", None, flag="--silence-timeout"
+    ),
+    "memory_limit": Option(str, "Of a run with all its processes: bytes, or 4GiB, 1500MB.", None),
+    "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
+    "sampling_hz": Option(float, "Readings of CPU, memory and threads a second; 0: none.", 10.0),
+    "verify": Option(str, "Parity: require it, warn (show what is known), or off.", "warn"),
+    "profile": Option(bool, _PROFILE, False, flag="--profile"),
+    "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
+    "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
+    "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
+    "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
+}
+ENVIRONMENTS = ("python", "index", "installer")
+LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
+# What one cell is asked for; its classes are those of the data set.
+SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DATASET))
+
+
+def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
+    """Give a command these options; it gets each, read, as a keyword.
+
+    defaults: what this command takes where an option is not given, as the command line would have it.
+    """
+
+    def wrap(command: Command) -> Command:
+        @functools.wraps(command)
+        def read_and_run(**given: Any) -> None:
+            command(**{name: OPTIONS[name].read(value) if name in names else value for name, value in given.items()})
+
+        options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in names]
+        own = [
+            parameter.replace(kind=_KEYWORD)
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in names
+        ]
+        # typer reads both
+        read_and_run.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        read_and_run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+        return read_and_run
+
+    return wrap

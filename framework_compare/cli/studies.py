@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, List, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from framework_compare.cli import console
-from framework_compare.cli.options import (
-    Index,
-    MemoryLimit,
-    PhaseTimeout,
-    Retry,
-    SilenceTimeout,
-    Timeout,
-    limit_options,
-    statuses,
-)
-from framework_compare.plan.values import pairs, split
+from framework_compare.cli.options import LIMITS, SETTINGS_OF_CELLS, takes
 
 
+@takes("retry", "index", *LIMITS, "verify", "strict", verify=None)
 def resume(
     study: Annotated[Path, typer.Argument(help="A study folder.")],
-    retry: Retry = None,
-    index: Index = None,
-    timeout: Timeout = None,
-    phase_timeout: PhaseTimeout = None,
-    silence_timeout: SilenceTimeout = None,
-    memory_limit: MemoryLimit = None,
-    verify: Annotated[
-        Optional[str], typer.Option(help="Parity: require it, warn (show what is known), or off; default: as planned.")
-    ] = None,
-    strict: Annotated[bool, typer.Option(help="Exit with 1 if a cell is not ok.")] = False,
+    strict: bool,
+    **request: Any,
 ) -> None:
     """Run what a study has not finished; finished cells stay, unless --retry names their status.
+
+    Limits and --verify take the place of the study's own.
 
     Example: framework-compare resume STUDY --retry failed,timed-out --timeout 3600
     """
@@ -42,43 +27,19 @@ def resume(
 
     watcher = console.watcher()
     with console.kept_on_interrupt(study, watcher):
-        result = api.resume(
-            study,
-            retry=statuses(retry),
-            index=pairs("--index", index),
-            verify=verify,
-            watcher=watcher,
-            **limit_options(timeout, phase_timeout, silence_timeout, memory_limit),
-        )
+        result = api.resume(study, watcher=watcher, **request)
     console.print_tables(result, "terminal")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
 
 
-def stability(
-    frameworks: Annotated[str, typer.Option(help="Comma-separated: torch,tensorflow,mxnet,paddle,jax.")],
-    models: Annotated[str, typer.Option(help="Comma-separated: alexnet,mobilenet_v2,resnet50,vgg16.")],
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N; several, comma-separated.")] = "cpu",
-    dataset: Annotated[
-        str, typer.Option(help="A folder with one folder of pictures a class, or a name that `list` shows.")
-    ] = "fire-smoke-small",
-    batch_sizes: Annotated[
-        str, typer.Option(help="To try, rising, comma-separated; the ends of the range for doubling.")
-    ] = "10,20,30,40,50,60,70,80,90,100",
-    search: Annotated[str, typer.Option(help="steps: each in turn; doubling: double, then bisect.")] = "steps",
-    epochs: Annotated[int, typer.Option(help="Measured passes over the pictures at each size.")] = 1,
-    limit: Annotated[Optional[int], typer.Option(help="Use that many pictures, drawn by class and seed.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Study folder; by default one in the cache folder.")] = None,
-    index: Index = None,
-    python: Annotated[
-        Optional[List[str]], typer.Option(help="FRAMEWORK=PATH of an interpreter that has it already. Repeatable.")
-    ] = None,
-    timeout: Timeout = None,
-    phase_timeout: PhaseTimeout = None,
-    silence_timeout: SilenceTimeout = None,
-    memory_limit: MemoryLimit = None,
-    style: Annotated[str, typer.Option(help="terminal, markdown, csv or latex.")] = "terminal",
-) -> None:
+@takes(
+    *("frameworks", "models", "dataset", "batch_sizes", "search", "limit", "out"),
+    *(name for name in SETTINGS_OF_CELLS if name != "batch_size"),
+    *("python", "index", *LIMITS, "style"),
+    epochs="1",
+)
+def stability(out: Optional[Path], style: str, **request: Any) -> None:
     """Grow the batch until a cell fails: the largest that works, how the next one ends, the memory at each.
 
     Example: framework-compare stability --frameworks torch,mxnet --models vgg16 --memory-limit 8GiB --out STUDY
@@ -91,21 +52,7 @@ def stability(
     folder = out or new_study_folder()
     watcher = console.watcher()
     with console.kept_on_interrupt(folder, watcher):
-        result = stability_sweep.stability(
-            split(frameworks),
-            split(models),
-            split(device),
-            dataset=dataset,
-            batch_sizes=split(batch_sizes, int),
-            search=search,
-            epochs=epochs,
-            limit=limit,
-            out=folder,
-            index=pairs("--index", index),
-            python=pairs("--python", python),
-            watcher=watcher,
-            **limit_options(timeout, phase_timeout, silence_timeout, memory_limit),
-        )
+        result = stability_sweep.stability(out=folder, watcher=watcher, **request)
     print(result.table(style))
     watcher.say(f"study: {folder}")
 

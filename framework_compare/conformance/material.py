@@ -19,7 +19,7 @@ CLASSES = len(pictures.KINDS)  # each picture is a class of its own, to know it 
 EVEN, FEW = 8, 3  # pictures: whole batches of 4; fewer than one
 STEPS = 4
 THREADS_S = 1.0  # of steps over which threads are watched
-STRANGE = "NoSuchOp"
+STRANGE = "no-such-thing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +72,12 @@ class Material:
         ]
 
     def broken_graph(self) -> Dict[str, Any]:
+        """The network with a BatchNorm in it that does not say of how many channels."""
+        document = self.graph.to_dict()
+        del document["nodes"][1]["attrs"]["channels"]
+        return document
+
+    def strange_graph(self) -> Dict[str, Any]:
         """The network with an op in it that no adapter has."""
         document = self.graph.to_dict()
         document["nodes"][1]["op"] = STRANGE
@@ -119,7 +125,7 @@ def write(folder: Path, config: TrainConfig) -> Material:
 
 
 def _save_batches(path: Path, count: int, shape: "tuple[int, ...]", rng: np.random.Generator) -> None:
-    named = {}
+    named: Dict[str, Any] = {}
     for number in range(count):
         named[f"images{number}"] = rng.standard_normal(shape, dtype=np.float32)
         named[f"labels{number}"] = rng.integers(0, CLASSES, shape[0])

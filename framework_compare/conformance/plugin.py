@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List
 
 import pytest
 
@@ -71,7 +71,8 @@ def _split(given: "List[str] | None") -> List[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config = metafunc.config
     if "adapter" in metafunc.fixturenames:
-        metafunc.parametrize("adapter", list(config.stash[TRIALS]), indirect=True, scope="session")
+        trials: Dict[str, Trial] = config.stash[TRIALS]
+        metafunc.parametrize("adapter", list(trials), indirect=True, scope="session")
     if "network" in metafunc.fixturenames:
         metafunc.parametrize("network", _networks(config), scope="session")
 
@@ -86,9 +87,14 @@ def adapter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield trial
 
 
-def _reporter(config: pytest.Config):
+def _reporter(config: pytest.Config) -> Callable[[str], None]:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    return lambda message: terminal and config.option.verbose > 0 and terminal.write_line(message)
+
+    def report(message: str) -> None:
+        if terminal and config.option.verbose > 0:
+            terminal.write_line(message)
+
+    return report
 
 
 @pytest.fixture(scope="session")

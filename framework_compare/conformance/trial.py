@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -13,13 +13,12 @@ from framework_compare import registry
 from framework_compare.conformance import material
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.training import practice
 from framework_compare.parity.verify import Climb, RunTasks, Where
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.results.parity import Level, Parity
 
@@ -64,7 +63,7 @@ class Trial:
         self.where = where
         self.config = dataclasses.replace(CONFIG, device=device)
         self.folder = Path()  # the session's; set before a worker is asked for
-        self.say: Callable[[str], object] = lambda message: None
+        self.say: Callable[[str], None] = lambda message: None
         self._parities: Dict[str, Parity] = {}
         self._drawn: Dict[str, Level] = {}
         self._rows: Dict[str, Run] = {}
@@ -105,6 +104,8 @@ class Trial:
             return str(error)
         if conduct.said.get("methods"):
             return "a method is missing or takes other arguments; test_has_every_method says which"
+        if conduct.said.get("declared", {}).get("fault"):
+            return "its class does not declare what it implements; test_declares_what_it_implements says how"
         if "interface" not in conduct.said:
             return f"the adapter does not start ({conduct.run.status}: {conduct.run.reason})"
         return ""
@@ -126,37 +127,25 @@ class Trial:
             self._drawn[part] = pipelines.judge(run_tasks, self.config, only=[part])
         return self._drawn[part]
 
-    def row(self, name: str, *, broken: bool = False, listed: str = "", **changed: Any) -> Run:
+    def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
         """What becomes of a cell as `compare` runs it: a network, a list of pictures, settings of its own."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
             material = self.material
-            job = {
-                "config": config.to_dict(),
-                "trainer": staging.trainer_target(registry.framework(self.framework)),
-                "graph": material.broken_graph() if broken else material.graph.to_dict(),
-                "pictures": listed or str(material.pictures),
-                "weights": str(material.weights),
-            }
-            self._rows[name] = self._launch(name, job, config)
-        return self._rows[name]
-
-    def _launch(self, name: str, job: Dict[str, Any], config: TrainConfig) -> Run:
-        run = launch(
-            Launch(
-                python=self.environment.python,
-                source=staging.stage(registry.framework(self.framework)),
-                folder=self.folder / name,
-                job=job,
-                device=config.device,
-                managed=self.environment.managed,
-                hz=0,
+            job = Job(
+                config,
+                graph=graph or material.graph.to_dict(),
+                pictures=listed or str(material.pictures),
+                weights=str(material.weights),
+            )
+            self._rows[name] = run_job(
+                registry.framework(self.framework),
+                self.environment,
+                job,
+                self.folder / name,
                 limits=Limits(timeout_s=ROW_TIMEOUT_S),
             )
-        )
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
-        return run
+        return self._rows[name]
 
     def _ask(self, name: str, tasks: List[Dict[str, Any]], **changed: Any) -> Answers:
         self.say(f"{self.framework}: {name}")

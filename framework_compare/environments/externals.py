@@ -84,7 +84,7 @@ def _executable(spec: Framework, python: str | Path) -> Path:
 
 
 def _ask(spec: Framework, path: Path) -> dict[str, Any]:
-    command = [str(path), "-c", _PROBE, spec.imports or _NEEDED[0], *_NEEDED, "simplejpeg"]
+    command = [str(path), "-c", _PROBE, spec.imports or next(iter(_NEEDED)), *_NEEDED, "simplejpeg"]
     try:
         answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

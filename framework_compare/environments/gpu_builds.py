@@ -101,7 +101,7 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         handle = find_handle(gpu_index(device) or 0, nvml=nvml, visible=os.environ.get("CUDA_VISIBLE_DEVICES"))
         return Gpu(
             _ask(nvml, "nvmlDeviceGetName", handle),
-            _ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
+            _capability(nvml, handle),
             _ask(nvml, "nvmlSystemGetDriverVersion"),
         )
     except LookupError as error:
@@ -113,6 +113,11 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         _ask(nvml, "nvmlShutdown")
 
 
+def _capability(nvml: Any, handle: Any) -> Optional[Capability]:
+    pair = _ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    return None if pair is None else (pair[0], pair[1])
+
+
 def unfit(build: Optional[Build], gpu: Gpu, framework: str = "") -> Optional[Lack]:
     """Why a build does not run on a GPU, or None; a build or a reading that is not known speaks against nothing."""
     if build is None:
@@ -121,7 +126,7 @@ def unfit(build: Optional[Build], gpu: Gpu, framework: str = "") -> Optional[Lac
     if gpu.driver and _numbers(gpu.driver) < _numbers(build.driver):
         needs = f"is built for CUDA {build.cuda}, which needs driver {build.driver} or newer"
         return Lack(f"{build.name} {needs}; here is {gpu.driver}", f"install a newer driver, or {other}")
-    if gpu.capability and build.kernels and not runs_on(build, tuple(gpu.capability)):
+    if gpu.capability and build.kernels and not runs_on(build, gpu.capability):
         has = f"{build.name} has kernels for compute capability {_listed(build.kernels)}{_no_ptx(build)}"
         return Lack(f"{has}; this GPU ({gpu.name or 'unnamed'}) has {_text(gpu.capability)}", other)
     return None

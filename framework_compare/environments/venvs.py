@@ -6,7 +6,6 @@ import dataclasses
 import datetime
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -17,8 +16,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from framework_compare import registry
 from framework_compare.environments import gpu_builds, installers, interpreters
 from framework_compare.environments.interpreters import Interpreter, Unavailable
+from framework_compare.errors import UsageError
 from framework_compare.registry import Framework, device_kind
 
 MARKER = "environment.json"  # written last: an environment without it was never finished
@@ -66,20 +67,15 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
 
 
 def requirements_path(spec: Framework, device: str = "cpu") -> Path:
-    """The requirements file of a framework for a device: absolute as given, or beside its adapter."""
+    """The requirements file of a framework for a device: absolute as given, in its adapter's folder or beside its file."""
     given = Path(spec.requirements_on(device))
     if given.is_absolute():
         return given
-    module = spec.trainer.partition(":")[0]
-    # the adapter itself is never imported here: it imports a framework that the parent does not have
     try:
-        found = importlib.util.find_spec(module.rpartition(".")[0] or module)
-    except ImportError:
-        found = None
-    if found is None:
+        adapter = registry.adapter_path(spec)
+    except UsageError:
         return given
-    folder = (found.submodule_search_locations or [os.path.dirname(found.origin or "")])[0]
-    return Path(folder, given)
+    return (adapter if adapter.is_dir() else adapter.parent) / given
 
 
 def read_pins(path: Path) -> tuple[str, ...]:

@@ -1,73 +1,150 @@
 """A network as a framework-neutral graph of layers, and what follows from it: shapes, parameters, MACs.
 
-Shapes leave the batch out: images and feature maps are (channels, height, width), vectors are (features,).
+Shapes leave the batch out: images and feature maps are (channels, height, width), sequences are (steps, features),
+vectors are (features,).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
+from framework_compare.errors import UsageError
 from framework_compare.graph.ops import OPS, Node, Parameter, Shape
+from framework_compare.graph.task import Field, Task, image_classification
 
 INPUT = "input"
 
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A network: nodes in an order in which each reads only what stands before it; the last one gives the logits."""
+    """A network for a task: nodes in an order in which each reads only what stands before it.
+
+    The last node gives the output: logits, or the numbers that an mse compares. Nodes read a task's only input as
+    "input", several inputs by the names of their fields. A node whose name starts with one of `frozen_prefixes` is
+    frozen: a step does not change its parameters, and it runs in evaluation mode (no dropout, BatchNorm by its running
+    statistics, which stay as they are).
+    """
 
     name: str
-    num_classes: int
-    image_size: int
+    task: Task
     nodes: Tuple[Node, ...]
+    frozen_prefixes: Tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> Dict[str, Field]:
+        """The fields of a sample by the names under which nodes read them, in the task's order."""
+        fields = self.task.inputs
+        return {INPUT if len(fields) == 1 else field.name: field for field in fields}
 
     @property
     def input_shape(self) -> Shape:
-        return (3, self.image_size, self.image_size)
+        """Shape of the first input, the only one of most networks."""
+        return self.task.inputs[0].shape
+
+    @property
+    def num_classes(self) -> int:
+        return self.task.outputs
+
+    @property
+    def image_size(self) -> int:
+        """Pixels a side of the first input; 0 where that is no image."""
+        return self.input_shape[-1] if len(self.input_shape) == 3 else 0
 
     def shapes(self) -> Dict[str, Shape]:
         """Output shape of every node, without the batch; raises UsageError where a layer does not fit."""
-        shapes = {INPUT: self.input_shape}
+        shapes = {name: field.shape for name, field in self.inputs.items()}
         for node in self.nodes:
             shapes[node.name] = OPS[node.op].shape(node, *(shapes[name] for name in node.inputs))
         return shapes
 
+    def frozen(self, *prefixes: str) -> "Graph":
+        """The same network with the parameters of every node frozen whose name starts with one of the prefixes."""
+        for prefix in prefixes:
+            if not any(self.parameters_of(node) for node in self.nodes if node.name.startswith(prefix)):
+                raise UsageError(f"{self.name}: no layer with parameters starts with {prefix!r}; nothing to freeze")
+        return dataclasses.replace(self, frozen_prefixes=(*self.frozen_prefixes, *prefixes))
+
+    def is_frozen(self, node: Node) -> bool:
+        return node.name.startswith(self.frozen_prefixes)
+
     def parameters(self) -> List[Parameter]:
-        """Every array the network holds, running statistics included, in graph order."""
-        return [parameter for node in self.nodes for parameter in OPS[node.op].parameters(node)]
+        """Every array the network has, running statistics and frozen ones included, in graph order."""
+        return [parameter for node in self.nodes for parameter in self.parameters_of(node)]
+
+    def parameters_of(self, node: Node) -> List[Parameter]:
+        parameters = OPS[node.op].parameters(node)
+        if not self.is_frozen(node):
+            return parameters
+        return [dataclasses.replace(p, trainable=False, frozen=True) if p.trainable else p for p in parameters]
 
     def parameter_count(self) -> int:
         """Number of trainable scalars."""
         return sum(parameter.size for parameter in self.parameters() if parameter.trainable)
 
+    def backward_nodes(self) -> FrozenSet[str]:
+        """Names of the nodes that a backward pass runs through: those with trained parameters, and all behind them."""
+        names: Set[str] = set()
+        for node in self.nodes:
+            if names.intersection(node.inputs) or any(p.trainable for p in self.parameters_of(node)):
+                names.add(node.name)
+        return frozenset(names)
+
     def macs(self) -> int:
-        """Multiply-accumulates of one picture's forward pass, convolutions and linear layers, biases left out."""
+        """Multiply-accumulates of one sample's forward pass: products with weights, biases left out."""
         shapes = self.shapes()
         return sum(OPS[node.op].macs(node, shapes[node.name]) for node in self.nodes)
 
+    def backward_macs(self) -> int:
+        """Multiply-accumulates of one sample's backward pass, which stops where nothing in front is trained.
+
+        A product is done twice more, for the gradients of its weights and of its input; either is left out where
+        nothing needs it.
+        """
+        shapes, through, total = self.shapes(), self.backward_nodes(), 0
+        for node in self.nodes:
+            if node.name not in through:
+                continue
+            op, out = OPS[node.op], shapes[node.name]
+            macs = op.macs(node, out)
+            input_macs = macs if op.input_macs is None else op.input_macs(node, out)
+            total += 2 * macs
+            if not through.intersection(node.inputs):
+                total -= input_macs
+            if self.is_frozen(node):
+                total -= macs
+        return total
+
     def to_dict(self) -> Dict[str, Any]:
         nodes = [{"name": n.name, "op": n.op, "inputs": list(n.inputs), "attrs": dict(n.attrs)} for n in self.nodes]
-        return {"name": self.name, "num_classes": self.num_classes, "image_size": self.image_size, "nodes": nodes}
+        if self.task == image_classification(self.num_classes, self.image_size) and not self.frozen_prefixes:
+            return {"name": self.name, "num_classes": self.num_classes, "image_size": self.image_size, "nodes": nodes}
+        frozen = {"frozen_prefixes": list(self.frozen_prefixes)} if self.frozen_prefixes else {}
+        return {"name": self.name, "task": self.task.to_dict(), "nodes": nodes, **frozen}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Graph":
         nodes = tuple(Node(n["name"], n["op"], tuple(n["inputs"]), n["attrs"]) for n in document["nodes"])
-        return cls(document["name"], document["num_classes"], document["image_size"], nodes)
+        if "task" in document:
+            task = Task.from_dict(document["task"])
+        else:
+            task = image_classification(document["num_classes"], document["image_size"])
+        return cls(document["name"], task, nodes, tuple(document.get("frozen_prefixes", ())))
 
 
 def trainable_names(graph: Graph) -> Sequence[str]:
-    """Names of the parameters that SGD updates, in graph order."""
+    """Names of the parameters that a step updates, in graph order."""
     return [parameter.name for parameter in graph.parameters() if parameter.trainable]
 
 
 def evaluate(graph: Graph, apply: Callable[..., Any], source: Any) -> Any:
     """Run the nodes in order through `apply(node, *inputs)` and return the last one's value.
 
-    A value is dropped after its last reader, so that a framework that runs op by op can free it.
+    source: the value of the only input, or a tuple with one value for each input in the task's order. A value is
+    dropped after its last reader, so that a framework that runs op by op can free it.
     """
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
-    values = {INPUT: source}
+    values = dict(zip(graph.inputs, source if isinstance(source, tuple) else (source,)))
     for node in graph.nodes:
         values[node.name] = apply(node, *(values[name] for name in node.inputs))
         for name in set(node.inputs):

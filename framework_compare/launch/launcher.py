@@ -10,7 +10,7 @@ import os
 import selectors
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, BinaryIO, Callable, Dict, List, Optional
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import EventReader
@@ -20,22 +20,27 @@ from framework_compare.launch.disturbances import warnings as disturbance_warnin
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.regular_files import make_way
+from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Transcript
-from framework_compare.records import Epoch, Run
+from framework_compare.protocol import Job
+from framework_compare.records import Run
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 
 # What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
 # PYTHONPATH there would change a figure without a trace.
 INHERITED = (
-    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LD_LIBRARY_PATH"),
+    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LD_LIBRARY_PATH"),
     # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
     *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
     *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
+# How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
+TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
+MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
 OnEvent = Callable[[Dict[str, Any]], None]
 
 
@@ -46,7 +51,7 @@ class Launch:
     python: Path
     source: Path  # staged worker side
     folder: Path  # of this run: job, log
-    job: Dict[str, Any]
+    job: Job
     device: str = "cpu"
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
@@ -57,20 +62,22 @@ class Launch:
     def log(self) -> Path:
         return self.folder / "log.txt"
 
+    @property
+    def events(self) -> Path:
+        return self.folder / "events.jsonl"
 
-def launch(
-    what: Launch, on_event: OnEvent = lambda event: None, on_epoch: Callable[[Epoch], None] = lambda epoch: None
-) -> Run:
-    """Run one worker to its end; never raises for what the worker does. Both callbacks hold up the listening.
+
+def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
+    """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
     """
     job = _prepare_folder(what)
-    with contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
-        attempt = Attempt(what, holder)
+    with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
+        attempt = Attempt(what, holder, temporary)
         try:
-            attempt.go(job, on_event, on_epoch)
+            attempt.go(job, on_event)
         except SupervisionError as error:
             attempt.verdict = Verdict("failed", str(error))
         except KeyboardInterrupt:
@@ -82,25 +89,30 @@ def _prepare_folder(what: Launch) -> Path:
     job = what.folder / "job.json"
     with schema.told(what.folder):
         what.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, what.log):
+        for path in (job, what.log, what.events):
             make_way(path)
-        job.write_text(json.dumps(what.job), encoding="utf-8")
+        job.write_text(json.dumps(what.job.to_dict()), encoding="utf-8")
         what.log.write_bytes(b"")
+        what.events.write_bytes(b"")
     return job
 
 
-def worker_environment(*, managed: bool) -> Dict[str, str]:
-    """The allow-listed part of this process's environment that a worker gets."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
+    """The allow-listed part of this process's environment that a worker gets, and its own temporary folder."""
+    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(TRANSPORTS)}
+    kept["TMPDIR"] = str(temporary)
     # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
     kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
 
 
 def _listen(
-    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent
+    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent, record: BinaryIO
 ) -> Optional[Verdict]:
-    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself."""
+    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself.
+
+    What the worker sends is appended to `record` as it comes: of a run whose parent is killed that is what remains.
+    """
     reader = EventReader()
     try:
         with selectors.DefaultSelector() as selector:
@@ -109,6 +121,9 @@ def _listen(
             while True:
                 ready = {key.fd for key, _ in selector.select(_wait_s(clock, holder))}
                 chunk = _read(worker.events)
+                with contextlib.suppress(OSError):  # a full disk is told when the run is recorded
+                    if chunk and record.tell() < MOST_KEPT_BYTES:
+                        record.write(chunk)
                 for event in reader.feed(chunk or b""):
                     transcript.add(event)
                     on_event(event)
@@ -143,24 +158,29 @@ def _read(descriptor: int) -> Optional[bytes]:
 class Attempt:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, what: Launch, holder: MemoryLimit) -> None:
-        self.what, self.holder = what, holder
+    def __init__(self, what: Launch, holder: MemoryLimit, temporary: Path) -> None:
+        self.what, self.holder, self.temporary = what, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
         self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
-        self.transcript = Transcript(time.monotonic_ns(), int(what.job["config"]["epochs"]))
+        self.transcript = Transcript(time.monotonic_ns(), what.job.config.epochs)
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
 
-    def go(self, job: Path, on_event: OnEvent, on_epoch: Callable[[Epoch], None]) -> None:
+    def go(self, job: Path, on_event: OnEvent) -> None:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
         what = self.what
         command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
-        environment = worker_environment(managed=what.managed)
-        with open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
-            command, log=what.log, folder=what.folder, environment=environment, group=self.holder.group
+        environment = worker_environment(managed=what.managed, temporary=self.temporary)
+        with open(what.events, "ab", buffering=0) as record, open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
+            command,
+            log=what.log,
+            folder=what.folder,
+            environment=environment,
+            group=self.holder.group,
+            temporary=self.temporary,
         ) as self.worker:
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
@@ -171,10 +191,8 @@ class Attempt:
                 def take(event: Dict[str, Any]) -> None:
                     recorder.note(event)
                     on_event(event)
-                    if event["event"] == "epoch":
-                        on_epoch(self.transcript.epochs[-1])
 
-                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take)
+                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take, record)
 
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""

@@ -2,7 +2,8 @@
 
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
-checksum says which source produced a figure.
+checksum says which source produced a figure. Of the adapters it holds the one that is asked for, a file or a folder,
+and what all share.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Iterator, Tuple
 
+from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir
 from framework_compare.registry import Framework
 
 # What a worker may import, and all that is copied for it: whole packages, so that nobody keeps a list of modules.
 WORKER_SIDE = ("errors", "events", "protocol", "graph", "batches", "worker")
+ADAPTERS = "framework_compare.adapters"
 ENTRY = "import sys\n\nfrom framework_compare.worker.main import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
 
 
@@ -46,16 +49,17 @@ def _digest(files: Dict[str, bytes]) -> str:
 
 def trainer_target(framework: Framework) -> str:
     """ "module:Class" under which the staged worker finds the adapter."""
-    module, _, name = framework.trainer.rpartition(":")
-    return f"framework_compare.adapters.{_source(module).stem}:{name}"
+    path = registry.adapter_path(framework)
+    return f"{ADAPTERS}.{path.name if path.is_dir() else path.stem}:{framework.trainer.rpartition(':')[2]}"
 
 
 def _files(framework: Framework) -> Dict[str, bytes]:
-    adapter = _source(framework.trainer.rpartition(":")[0])
-    if adapter.name == "__init__.py":
-        raise UsageError(f"adapter {framework.trainer!r} is a package; an adapter is one file, the only one staged")
+    adapter = registry.adapter_path(framework)
+    if adapter.stem == "common":
+        raise UsageError(f"adapter {framework.trainer!r} is called 'common', as what all adapters share; rename it")
     files = dict(_worker_side())
-    files[f"framework_compare/adapters/{adapter.name}"] = adapter.read_bytes()
+    for path in (_source(f"{ADAPTERS}.common").parent, adapter):
+        files.update(_files_of(path))
     files["run_worker.py"] = ENTRY.encode()
     return files
 
@@ -67,19 +71,20 @@ def _worker_side() -> Iterator[Tuple[str, bytes]]:
         folder = own / name
         for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [own / f"{name}.py"]:
             yield f"framework_compare/{path.relative_to(own).as_posix()}", path.read_bytes()
-    yield "framework_compare/adapters/__init__.py", _source("framework_compare.adapters").read_bytes()
+    yield "framework_compare/adapters/__init__.py", _source(ADAPTERS).read_bytes()
+
+
+def _files_of(adapter: Path) -> Dict[str, bytes]:
+    """An adapter's file, or all modules of its folder, by their places in the staged one."""
+    paths = sorted(adapter.rglob("*.py")) if adapter.is_dir() else [adapter]
+    folder = ADAPTERS.replace(".", "/")
+    return {f"{folder}/{path.relative_to(adapter.parent).as_posix()}": path.read_bytes() for path in paths}
 
 
 def _source(module: str) -> Path:
-    """File of a module, given by its dotted name or, for a plug-in, by its path."""
-    if module.endswith(".py"):
-        path = Path(module)
-    else:
-        spec = importlib.util.find_spec(module)
-        path = Path(spec.origin) if spec and spec.origin else Path()
-    if not path.is_file():
-        raise UsageError(f"adapter {module!r} is no file; allowed: a module name or the path of a .py file")
-    return path
+    """File of a module of this package."""
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin) if spec and spec.origin else Path()
 
 
 def _write(folder: Path, files: Dict[str, bytes]) -> None:

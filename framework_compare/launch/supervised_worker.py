@@ -31,7 +31,14 @@ class SupervisedWorker:
     """
 
     def __init__(
-        self, command: Sequence[str], *, log: Path, folder: Path, environment: Dict[str, str], group: str = ""
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        folder: Path,
+        environment: Dict[str, str],
+        group: str = "",
+        temporary: Optional[Path] = None,
     ) -> None:
         self.returncode: Optional[int] = None
         self.max_rss_bytes: Optional[int] = None
@@ -43,7 +50,7 @@ class SupervisedWorker:
         control, self._control = os.pipe()
         given = (status, control, events)
         # A worker's last argument is the number of the descriptor that it writes events to.
-        arguments = [*map(str, given), str(log), group, *command, str(events)]
+        arguments = [*map(str, given), str(log), group, str(temporary or ""), *command, str(events)]
         try:
             with open(log, "ab") as errors:
                 self._supervisor = subprocess.Popen(

@@ -1,8 +1,9 @@
 """The process between the parent and a worker: nothing that descends from the worker outlives it.
 
-    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP COMMAND...
+    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP TEMPORARY COMMAND...
 
-STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "". Orphans of the worker,
+STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "",
+TEMPORARY a folder to remove in the end or "". Orphans of the worker,
 daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
 when the worker ends or when CONTROL closes, which it does however the parent dies. Two lines go to STATUS:
 "started PID NANOSECONDS" and "ended WAIT_STATUS MAX_RSS_KIB LEFT". It sleeps in between. Standard library only.
@@ -34,7 +35,7 @@ Ended = Tuple[int, int]  # wait status, largest RSS in KiB
 
 def main(arguments: List[str]) -> int:
     status, control, events = map(int, arguments[:3])
-    log, group, command = arguments[3], arguments[4], arguments[5:]
+    log, group, temporary, command = arguments[3], arguments[4], arguments[5], arguments[6:]
     for descriptor in (status, control):
         os.set_inheritable(descriptor, False)
     _adopt_orphans()
@@ -48,6 +49,8 @@ def main(arguments: List[str]) -> int:
     ended = _wait(worker, control, woken)
     left, ended, gone = _end_all(worker, ended)
     _remove_segments(gone - left, began_s)
+    if temporary:
+        _remove_tree(temporary)
     code, max_rss = ended or (-1, 0)
     _tell(status, f"ended {code} {max_rss} {len(left)}")
     return 0
@@ -160,6 +163,21 @@ def _remove_segments(pids: Set[int], since_s: float) -> None:
         number = re.match(r"[a-z]+_(\d+)_", name)
         if number and int(number[1]) in pids:
             _remove_own(os.path.join(SHARED_MEMORY, name), since_s)
+
+
+def _remove_tree(folder: str) -> None:
+    """As shutil.rmtree, whose import takes longer than this process takes to start."""
+    for place, folders, files in os.walk(folder, topdown=False):
+        for name, remove in [*((name, os.unlink) for name in files), *((name, os.rmdir) for name in folders)]:
+            path = os.path.join(place, name)
+            try:
+                os.unlink(path) if os.path.islink(path) else remove(path)
+            except OSError:  # the parent was faster
+                pass
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass
 
 
 def _remove_own(path: str, since_s: float) -> None:

@@ -14,13 +14,14 @@ from filelock import BaseFileLock, FileLock
 
 from framework_compare.graph import Graph
 from framework_compare.paths import cache_dir
+from framework_compare.plan.settings import CODE_PATH, of_verdict
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.results.parity import FAILED, PASSED, Level, Parity
 from framework_compare.worker import parity_answers
 
-# Settings that choose a framework's code path; the others do not change what function is trained.
-PATHS = ("device", "precision", "execution", "tuning")
+# The other settings do not change what function is trained.
+PATHS = of_verdict(CODE_PATH)
 Made = TypeVar("Made")
 State = Any  # of framework and environment, as `parity.state` describes it
 

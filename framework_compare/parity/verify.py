@@ -61,13 +61,12 @@ def verify(
 ) -> List[Parity]:
     """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
 
-    settings are fields of TrainConfig, as for `compare`: device, precision, execution and pipeline (may be lists),
-    tuning, image_size, num_classes, threads, loader_workers. fresh: climb again whatever is cached. folder keeps what workers
-    wrote; by default nothing is.
+    settings are those of SETTINGS that a verdict depends on, and threads. fresh: climb again whatever is cached. folder
+    keeps what workers wrote; by default nothing is.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
-    configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings})
+    configs = planning.expand_configs(settings)
     planning.check_graphs(chosen, configs)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
         climbs: Dict[str, Climb] = {}
@@ -223,7 +222,8 @@ class Climb:
         found, place = self._reference_of(graph, config.precision)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
-        config = dataclasses.replace(config, batch_size=self.questions.batch_size + 1, **found.optimiser)
+        changed: Dict[str, Any] = {"batch_size": self.questions.batch_size + 1, **found.optimiser}
+        config = dataclasses.replace(config, **changed)
         run_tasks = self._launcher(framework, config, environment)
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":

@@ -10,10 +10,9 @@ from typing import Any, Dict, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.worker.parity_answers import ANSWERS
 
@@ -37,26 +36,9 @@ class RunTasks:
         entry = registry.framework(self.framework)
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
-        job = {
-            "kind": self.kind,
-            "config": dataclasses.replace(self.config, **{"epochs": 0, **changed}).to_dict(),
-            "trainer": staging.trainer_target(entry),
-            "tasks": list(tasks),
-        }
-        run = launch(
-            Launch(
-                python=self.environment.python,
-                source=staging.stage(entry),
-                folder=folder,
-                job=job,
-                device=self.config.device,
-                managed=self.environment.managed,
-                hz=0,
-                limits=Limits(timeout_s=WORKER_TIMEOUT_S),
-            )
-        )
-        if run.status == "interrupted":
-            raise KeyboardInterrupt
+        config = dataclasses.replace(self.config, **{"epochs": 0, **changed})
+        job = Job(config, kind=self.kind, tasks=tuple(tasks))
+        run = run_job(entry, self.environment, job, folder, limits=Limits(timeout_s=WORKER_TIMEOUT_S))
         answers = folder / ANSWERS
         said = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else {}
         return run, said, folder

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import os
-import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -15,31 +13,11 @@ from framework_compare.datasets.folder import FolderIndex
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph
-from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.plan.settings import DEFAULTS, SETTINGS
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
-CHOICES = {
-    "execution": EXECUTIONS,
-    "pipeline": PIPELINES,
-    "precision": PRECISIONS,
-    "tuning": TUNINGS,
-    "flip": FLIPS,
-    "crop": CROPS,
-    "optimizer": ("sgd",),
-    "loss": ("cross_entropy",),
-}
-LEAST = {
-    "batch_size": 1,
-    "epochs": 1,
-    "threads": 1,
-    "loader_workers": 0,
-    "warmup_steps": 0,
-    "seed": 0,
-    "image_size": 1,
-    "num_classes": 2,
-}
-DEVICES = ("cpu", "cuda", "cuda:N")
 Names = Union[str, Sequence[str]]
 DataSets = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 CountProgress = Callable[[str, int, int], None]
@@ -67,7 +45,7 @@ def plan(
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
-    settings are fields of TrainConfig; batch_size, execution, pipeline, precision and tuning may be lists.
+    settings are fields of TrainConfig, as SETTINGS has them; most may be lists.
     """
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_all("model", registry.MODELS, models)]
     devices = [check_device(device) for device in _listed("device", devices)]
@@ -112,18 +90,17 @@ def _check_unique(kind: str, names: Iterable[Any]) -> None:
 
 def check_device(device: object) -> str:
     """A device name as given, or UnknownNameError."""
-    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]*))?", device):
-        raise UnknownNameError("device", device, DEVICES)
-    return device
+    check_setting("device", device)
+    return str(device)
 
 
 def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
     """One TrainConfig for each combination of the settings that are lists; threads None is all cores there are."""
-    known = {field.name for field in dataclasses.fields(TrainConfig)}
     for name in settings:
-        if name not in known:
-            raise UnknownNameError("setting", name, sorted(known))
-    settings = {**settings, **_resolve_threads(settings)}
+        if name not in SETTINGS:
+            raise UnknownNameError("setting", name, sorted(SETTINGS))
+    cores = {name: available_cores() for name, setting in SETTINGS.items() if setting.all_cores}
+    settings = {**settings, **{name: cores[name] for name in cores if settings.get(name) is None}}
     axes = {name: _axis(name, value) for name, value in settings.items()}
     configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]
     for config in configs:
@@ -132,31 +109,32 @@ def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
 
 
 def _axis(name: str, value: Any) -> List[Any]:
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    if not values:
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    if not SETTINGS[name].may_be_list:
+        raise UsageError(f"{name} is {value!r}; allowed: one value, not a list")
+    if not value:
         raise UsageError(f"{name} is an empty list; at least one value is needed")
-    _check_unique(name, values)
-    return values
-
-
-def _resolve_threads(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    cores = available_cores()
-    threads = settings.get("threads")
-    workers = settings.get("loader_workers")
-    return {"threads": cores if threads is None else threads, "loader_workers": cores if workers is None else workers}
+    _check_unique(name, value)
+    return list(value)
 
 
 def check_config(config: TrainConfig) -> None:
     """UsageError for the first field whose value is not allowed."""
-    check_device(config.device)
-    for name, allowed in CHOICES.items():
-        if getattr(config, name) not in allowed:
-            raise UnknownNameError(name, getattr(config, name), allowed)
-    for name, least in LEAST.items():
-        check_count(name, getattr(config, name), least)
-    _check_number("learning_rate", config.learning_rate, low=0.0, high=math.inf)
-    _check_number("momentum", config.momentum, low=0.0, high=1.0)
-    _check_number("weight_decay", config.weight_decay, low=0.0, high=math.inf)
+    for name in SETTINGS:
+        check_setting(name, getattr(config, name))
+
+
+def check_setting(name: str, value: Any) -> None:
+    """UsageError for a value that a setting may not have."""
+    setting = SETTINGS[name]
+    if setting.choices:
+        if not setting.chooses(value):
+            raise UnknownNameError(name, value, setting.choices)
+    elif isinstance(getattr(DEFAULTS, name), int):
+        check_count(name, value, int(setting.least))
+    else:
+        _check_number(name, value, low=setting.least, high=setting.below)
 
 
 def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:

@@ -14,7 +14,8 @@ def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
     try:
         return [convert(part) for part in parts]
     except ValueError:
-        raise UsageError(f"{text!r} is not a comma-separated list of whole numbers") from None
+        numbers = "whole numbers" if convert is int else "numbers"
+        raise UsageError(f"{text!r} is not a comma-separated list of {numbers}") from None
 
 
 def pairs(option: str, given: Optional[List[str]]) -> Dict[str, str]:

@@ -6,14 +6,13 @@ import math
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
 from framework_compare.report import tables
 from framework_compare.report.tables import Figure
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
-# Named in a caption only where tables of one study differ in them.
-QUIET = ("learning_rate", "momentum", "weight_decay", "image_size", "seed", "flip", "optimizer", "loss_function")
 MAX_NOTE = 400
 HOW_TO_PROVE = (
     "verdicts are taken when a study runs: run `framework-compare verify` with these settings and then the study anew, "
@@ -111,23 +110,25 @@ def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, .
 
 def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
     """The settings that all the cells share, and their pictures; of the quiet ones those `varied` within the study."""
-    cell = cells[0]
-    said = {
-        "device": str(cell.device),
-        "batch_size": f"batch {cell.batch_size}",
-        **{name: f"{name} {getattr(cell, name)}" for name in ("pipeline", "execution", "precision", "tuning")},
-        "threads": plural(cell.threads, "thread"),
-        "loader_workers": plural(cell.loader_workers, "loader worker"),
-        "epochs": plural(cell.epochs, "epoch"),
-        "runs": plural(cell.runs, "run") + " a cell",
-        **{name: f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in QUIET if name in varied},
-    }
-    parts = [text for name, text in said.items() if not varies(cells, name)]
+    quiet = [name for name in of_role(QUIET) if column(name) in varied]
+    runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " a cell"]
+    parts = [*_values(cells, of_role(IDENTITY, STATED)), *runs, *_values(cells, quiet)]
     datasets: Dict[str, Record] = {}
     for one in cells:
         datasets.setdefault(one.dataset, one)
     pictures = map(_pictures, datasets.values())
     return f"{', '.join(parts)}. {'; '.join(pictures)}."
+
+
+def _values(cells: Sequence[Record], names: Sequence[str]) -> List[str]:
+    """The values of those settings that the cells share."""
+    shared = [name for name in names if not varies(cells, column(name))]
+    return [_value(name, getattr(cells[0], column(name))) for name in shared]
+
+
+def _value(name: str, value: Any) -> str:
+    form = SETTINGS[name].caption or f"{column(name).replace('_', ' ')} {{}}"
+    return plural(value, form[3:]) if form.startswith("{} ") else form.format(value)
 
 
 def varies(cells: Sequence[Record], name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
+from framework_compare.plan.settings import column
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
@@ -36,8 +37,7 @@ def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
 
 
 def _run_row(row: Row) -> Row:
-    config = row.pop("config")
-    config["loss_function"] = config.pop("loss")
+    config = {column(name): value for name, value in row.pop("config").items()}
     # The cell's own device wins: it is what was asked for.
     return {**config, **row}
 

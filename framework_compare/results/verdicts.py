@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping
 
 from framework_compare.errors import UnknownNameError
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import UNVERIFIED
 from framework_compare.store import schema
@@ -14,11 +15,8 @@ from framework_compare.store import schema
 FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
-# What a verdict depends on, of a cell and of a row of its frame.
-_KEY = (
-    *("framework", "model", "device", "execution", "precision", "tuning", "image_size", "num_classes"),
-    *("pipeline", "loader_workers"),  # of level 4
-)
+# What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
+_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
 
 
 def check_mode(mode: str) -> str:
@@ -65,5 +63,5 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
 def _is_sound(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
-    kinds = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
+    kinds: Dict[str, Any] = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
     return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

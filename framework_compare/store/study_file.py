@@ -168,12 +168,6 @@ class Store:
             raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
         self._write(run_id, run)
 
-    def interrupt(self, run_id: int, run: Run) -> None:
-        """Mark a run as interrupted, as `run` says; epochs that were stored of it stay."""
-        values = (run.status, run.reason, run.log_path, run_id)
-        with self._transaction() as connection:
-            connection.execute("UPDATE run SET status = ?, reason = ?, log_path = ? WHERE run_id = ?", values)
-
     def environment(self, framework: str, document: Dict[str, Any]) -> None:
         """Store what a framework's environment holds, in place of what was known of it."""
         with self._transaction() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, Optional, TextIO
 
-from framework_compare.protocol import TrainConfig
+from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.records import Cell, Run
 
 
@@ -34,14 +34,13 @@ class Watcher:
         """The run is over and recorded."""
 
 
-# What cells of one study may differ in beside what their label says; told where it is not as by default.
-_TOLD = ("execution", "pipeline", "precision", "tuning")
+# Settings whose value is a word that explains itself; the cell's label has the device.
+_WORDS = tuple(name for name in of_role(IDENTITY) if SETTINGS[name].choices and name != "device")
 
 
 def described(cell: Cell) -> str:
     """A cell's label, its batch size, and what is unusual about it: "torch-vgg16-cpu, batch 32, bf16"."""
-    usual = TrainConfig()
-    unusual = [getattr(cell.config, name) for name in _TOLD if getattr(cell.config, name) != getattr(usual, name)]
+    unusual = [getattr(cell.config, name) for name in _WORDS if getattr(cell.config, name) != getattr(DEFAULTS, name)]
     return ", ".join([cell.label, f"batch {cell.config.batch_size}", *unusual])
 
 

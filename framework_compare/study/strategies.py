@@ -36,8 +36,8 @@ class Strategy(Protocol):
 class Product:
     """Every combination of what was listed, known from the start."""
 
-    name = "product"
-    limits_decide = False
+    name: ClassVar[str] = "product"
+    limits_decide: ClassVar[bool] = False
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells

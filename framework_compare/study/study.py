@@ -12,17 +12,16 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.graph import initial_weights, weights_size
-from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, launch
+from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan.planning import build_graph
+from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import verdicts
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
-from framework_compare.store.epoch_keeper import EpochKeeper
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import pictures_path, warm_page_cache
@@ -103,49 +102,44 @@ class Study:
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)
+        graph = build_graph(cell.model, cell.config)
         folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
-            with EpochKeeper(self.store.path, run_id) as keeper:
-                run = self._launch(cell, folder, environment, keeper)
+            run = self._launch(cell, folder, environment, graph)
         except KeyboardInterrupt:  # before the worker was there, or a second one
-            self.store.interrupt(run_id, Run("interrupted", "stopped by the user", log_path=log))
+            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
         run = dataclasses.replace(
-            run, log_path=log, trace_path=trace, parameters=self._parameters(cell), warnings=_warnings(cell, run)
+            run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
         )
         self.store.record(run_id, run)
         store_figures(self.store, run_id, run)
         return run
 
-    def _launch(self, cell: Cell, folder: Path, environment: Environment, keeper: EpochKeeper) -> Run:
-        framework = registry.framework(cell.framework)
-        job = {
-            "config": cell.config.to_dict(),
-            "trainer": staging.trainer_target(framework),
-            "graph": build_graph(cell.model, cell.config).to_dict(),
-            "pictures": str(pictures_path(self.folder, cell.dataset)),
-            "weights": str(self._weights(cell)),
-            "profile": self.options.profile,
-        }
-        what = Launch(
-            python=environment.python,
-            source=staging.stage(framework),
-            folder=self.folder / folder,
-            job=job,
-            device=cell.device,
-            managed=environment.managed,
-            hz=self.options.hz,
-            limits=self.options.limits,
-            disturbance_threshold=self.options.disturbance_threshold,
+    def _launch(self, cell: Cell, folder: Path, environment: Environment, graph: Graph) -> Run:
+        job = Job(
+            cell.config,
+            graph=graph.to_dict(),
+            pictures=str(pictures_path(self.folder, cell.dataset)),
+            weights=str(self._weights(graph, cell.config.seed)),
+            profile=self.options.profile,
         )
-        return launch(what, lambda event: self.watcher.event(cell, event), keeper.take)
+        return run_or_interrupted(
+            registry.framework(cell.framework),
+            environment,
+            job,
+            self.folder / folder,
+            limits=self.options.limits,
+            hz=self.options.hz,
+            disturbance_threshold=self.options.disturbance_threshold,
+            on_event=lambda event: self.watcher.event(cell, event),
+        )
 
-    def _weights(self, cell: Cell) -> Path:
+    def _weights(self, graph: Graph, seed: int) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""
-        graph = build_graph(cell.model, cell.config)
-        name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{cell.config.seed}.npy"
+        name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{seed}.npy"
         path = self.folder / "weights" / name
         if not path.exists():
             half = path.with_suffix(".half")
@@ -153,13 +147,10 @@ class Study:
                 path.parent.mkdir(exist_ok=True)
                 flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
                 _reserve(half)
-                initial_weights(graph, cell.config.seed, flat)
+                initial_weights(graph, seed, flat)
                 flat.flush()
                 half.rename(path)
         return path
-
-    def _parameters(self, cell: Cell) -> int:
-        return build_graph(cell.model, cell.config).parameter_count()
 
 
 def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:

@@ -15,9 +15,10 @@ import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch, Job
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.refusal import BY_DEVICE, fault_of
 from framework_compare.worker.runner import Source, open_source, read_pictures, shared_pipeline
 from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
 
@@ -28,8 +29,8 @@ RELEASE_S = 5.0  # that processes have to end after `release`
 class Examination(Probe):
     """A probe that also asks how the trainer behaves."""
 
-    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
-        super().__init__(job, config, trainer, events)
+    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+        super().__init__(job, trainer, events)
         self.loaders: Dict[int, str] = {}  # processes of native pipelines, those of pipelines dropped since included
         self.questions.update(
             {
@@ -45,9 +46,12 @@ class Examination(Probe):
         )
 
     def run(self) -> None:
-        """The methods first, as a trainer that lacks one may not start; then as the probe does."""
+        """The class first, as a trainer that lacks a method may not start; then as the probe does."""
         self.questions["methods"] = self.methods
+        self.questions["declared"] = self.declared
         self._answer({"ask": "methods"})
+        self._answer({"ask": "declared"})
+        self.refuse_undeclared()
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         reason = self.trainer.unsupported()
@@ -60,6 +64,15 @@ class Examination(Probe):
         """What is wrong with each method that cannot be called as the protocol has it."""
         faults = {name: fault(self.trainer_class, name) for name in METHODS}
         return {name: words for name, words in faults.items() if words}
+
+    def declared(self, task: Dict[str, Any]) -> Dict[str, Any]:
+        """What is wrong with the class's attribute of that name, "" if nothing; executions and precisions by device."""
+        declared = getattr(self.trainer_class, "declared", None)
+        fault = fault_of(declared)
+        if fault:
+            return {"fault": fault}
+        fields = {field: getattr(declared, field) for field in BY_DEVICE}
+        return {"fault": "", **{f: {kind: sorted(names) for kind, names in v.items()} for f, v in fields.items()}}
 
     def interface(self, task: Dict[str, Any]) -> Dict[str, Any]:
         trainer = self.trainer
@@ -156,7 +169,8 @@ class Examination(Probe):
         for batch in source.epoch(number):
             self.trainer.read_losses([self.trainer.train_step(batch)])
             self._note_loaders()
-            found.append((*map(np.array, self.trainer.read_batch(batch)), int(batch.size)))
+            images, labels = self.trainer.read_batch(batch)
+            found.append((np.array(images), np.array(labels), int(batch.size)))
         return found
 
     def _is_shared(self, pictures: Any, epoch: Sequence[Tuple[np.ndarray, np.ndarray, int]]) -> bool:

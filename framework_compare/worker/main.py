@@ -13,11 +13,11 @@ import os
 import signal
 import sys
 import traceback
-from typing import Any, Dict, List
+from typing import Any, List
 
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import VERSION, EventWriter
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import Job
 
 PR_SET_PDEATHSIG = 1
 
@@ -31,7 +31,7 @@ def main(arguments: List[str]) -> int:
     events = EventWriter(descriptor)
     events.send("hello", version=VERSION, pid=os.getpid(), python=sys.version.split()[0])
     with open(path, encoding="utf-8") as file:
-        job = json.load(file)
+        job = Job.from_dict(json.load(file))
     _report(job, events)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -39,7 +39,7 @@ def main(arguments: List[str]) -> int:
     os._exit(0)
 
 
-def _report(job: Dict[str, Any], events: EventWriter) -> None:
+def _report(job: Job, events: EventWriter) -> None:
     try:
         _train(job, events)
         events.send("outcome", status="ok", reason="")
@@ -58,24 +58,22 @@ def _send_failure(events: EventWriter, status: str, reason: str) -> None:
     events.send("outcome", status=status, reason=reason, traceback=traceback.format_exc()[-8000:])
 
 
-def _train(job: Dict[str, Any], events: EventWriter) -> None:
-    config = TrainConfig.from_dict(job["config"])
+def _train(job: Job, events: EventWriter) -> None:
     _import_numpy()  # before the adapter, which imports it too
-    trainer_class = _load_trainer(job["trainer"])
-    os.environ.update(trainer_class.environment(config))
-    if job.get("kind") == "verify":
+    trainer = _load_trainer(job.trainer)
+    os.environ.update(trainer.environment(job.config))
+    if job.kind == "verify":
         from framework_compare.worker.parity_answers import Probe
 
-        Probe(job, config, trainer_class, events).run()
-        return
-    if job.get("kind") == "conformance":
+        Probe(job, trainer, events).run()
+    elif job.kind == "conformance":
         from framework_compare.worker.conformance_answers import Examination
 
-        Examination(job, config, trainer_class, events).run()
-        return
-    from framework_compare.worker.runner import Runner
+        Examination(job, trainer, events).run()
+    else:
+        from framework_compare.worker.runner import Runner
 
-    Runner(job, config, trainer_class, events).run()
+        Runner(job, trainer, events).run()
 
 
 def _load_trainer(target: str) -> Any:

@@ -18,7 +18,8 @@ import numpy as np
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, TrainConfig
+from framework_compare.protocol import Batch, Job
+from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.runner import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
@@ -29,9 +30,9 @@ Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 class Probe:
     """One worker's run through its tasks."""
 
-    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Any, events: EventWriter) -> None:
-        self.tasks: List[Dict[str, Any]] = job["tasks"]
-        self.config = config
+    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+        self.tasks: List[Dict[str, Any]] = [dict(task) for task in job.tasks]
+        self.config = job.config
         self.events = events
         self.trainer_class = trainer
         self.answers: Dict[str, Any] = {}
@@ -39,6 +40,7 @@ class Probe:
 
     def run(self) -> None:
         """Import the framework, then answer; Unsupported where it cannot run such a cell."""
+        self.refuse_undeclared()
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         reason = self.trainer.unsupported()
@@ -49,6 +51,12 @@ class Probe:
             self._answer_all()
         with self.phase("release"):
             self.trainer.release()
+
+    def refuse_undeclared(self) -> None:
+        """As the runner does with a cell, of all networks that the tasks name."""
+        tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
+        graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
+        refuse_undeclared(self.trainer_class, self.config, graphs)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -124,7 +132,8 @@ class Probe:
         Saves images<i> and labels<i> of each step, and <name>@<step> of each array after it. `reloaded` names what
         differs from the weights after they were loaded once more.
         """
-        losses, held = [], {}
+        losses: List[float] = []
+        held: Dict[str, np.ndarray] = {}
         sizes: List[int] = []
         for batch in self._epochs(task):
             step = len(losses)
@@ -190,7 +199,7 @@ class Probe:
         """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
         if self.trainer.layout == "NHWC":
             images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        return zlib.crc32(labels, zlib.crc32(images))
+        return zlib.crc32(labels.data, zlib.crc32(images.data))
 
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
         held = np.load(task["batches"])
@@ -210,6 +219,6 @@ def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         yield from pipeline.epoch(number)
 
 
-def _save(task: Dict[str, Any], **arrays: np.ndarray) -> Dict[str, Any]:
+def _save(task: Dict[str, Any], **arrays: Any) -> Dict[str, Any]:
     np.savez(f"{task['name']}.npz", **arrays)
     return {}

@@ -15,8 +15,9 @@ import numpy as np
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Pictures, TrainConfig, Trainer
+from framework_compare.protocol import Batch, Job, Pictures, TrainConfig, Trainer
 from framework_compare.worker.memory import pss_bytes
+from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.timed_alone import TimedAlone
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
@@ -37,17 +38,18 @@ class Diverged(FrameworkCompareError):
 class Runner:
     """One run of one cell, from import to release."""
 
-    def __init__(self, job: Dict[str, Any], config: TrainConfig, trainer: Type[Trainer], events: EventWriter) -> None:
+    def __init__(self, job: Job, trainer: Type[Trainer], events: EventWriter) -> None:
         self.job = job
-        self.config = config
+        self.config = job.config
         self.events = events
         self.trainer_class = trainer
-        self.graph = Graph.from_dict(job["graph"])
-        self.pictures = read_pictures(job["pictures"])
+        self.graph = Graph.from_dict(job.graph or {})
+        self.pictures = read_pictures(job.pictures)
         self._alone: Optional[TimedAlone] = None
 
     def run(self) -> None:
         """All phases in order; the events say when each began and ended."""
+        refuse_undeclared(self.trainer_class, self.config, [self.graph])
         with self.phase("import"):
             self.trainer = self.trainer_class(self.config)
         self._check_support()
@@ -75,7 +77,7 @@ class Runner:
             with self.phase("epochs"):
                 for number in range(1, self.config.epochs + 1):
                     self.events.send("epoch", **self.run_epoch(source.epoch(number), number))
-            if self.job.get("profile"):
+            if self.job.profile:
                 self._profile(source.held[0])
 
     def _profile(self, batch: Batch) -> None:
@@ -85,7 +87,7 @@ class Runner:
             profiling.profile(self.trainer, batch, self.events)
 
     def load_weights(self) -> None:
-        flat = np.load(self.job["weights"], mmap_mode="r")
+        flat = np.load(self.job.weights, mmap_mode="r")
         self.trainer.load_weights(weight_views(self.graph, flat))
 
     def _warm_up(self, held: List[Batch]) -> None:

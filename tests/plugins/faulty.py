@@ -17,7 +17,16 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import (
+    EXECUTIONS,
+    PRECISIONS,
+    Batch,
+    Declared,
+    DeviceTimes,
+    Pictures,
+    ProfileRow,
+    TrainConfig,
+)
 
 LEAK_CAP_BYTES = 3 << 30  # a leak that nothing stops must not take the machine along
 HOSTILE_TEXT = "deliberate; DROP TABLE run; -- <b>bold</b> \x1b[31m \ud800 'quoted' \"twice\"\nand a second line"
@@ -243,6 +252,14 @@ FAULTS.update(dict.fromkeys(PROFILE_FAULTS, lambda: None))
 class FaultyTrainer:
     name = "faulty"
     layout = "NCHW"
+    declared = Declared(
+        ops=frozenset({"GlobalAvgPool", "Linear"}),
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        precisions=dict.fromkeys(("cpu", "cuda"), frozenset(PRECISIONS)),
+    )
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:

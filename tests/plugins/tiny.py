@@ -7,12 +7,20 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import EXECUTIONS, Batch, Declared, DeviceTimes, Pictures, ProfileRow, TrainConfig
 
 
 class TinyTrainer:
     name = "tiny"
     layout = "NCHW"
+    declared = Declared(
+        ops=frozenset({"GlobalAvgPool", "Linear"}),
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        executions={"cpu": frozenset(EXECUTIONS)},
+        precisions={"cpu": frozenset({"fp32"})},
+    )
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
@@ -26,7 +34,7 @@ class TinyTrainer:
         return "1.0"
 
     def unsupported(self) -> Optional[str]:
-        return None if self.config.device == "cpu" else f"device {self.config.device!r}: tiny has a CPU only"
+        return None
 
     def settings(self) -> Dict[str, Any]:
         return {"execution": "eager"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
+import select
+import signal
 import subprocess
-import textwrap
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Iterator
 
 import numpy as np
 import pytest
@@ -22,6 +26,8 @@ from framework_compare.protocol import TrainConfig
 
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
 HERE = Path(__file__).parent
+THREADS = 1  # of each of the processes that run side by side
+SCRIPT_TIMEOUT_S = 300.0
 
 
 def pytest_collection_modifyitems(items: list) -> None:
@@ -31,70 +37,140 @@ def pytest_collection_modifyitems(items: list) -> None:
 
 
 @pytest.fixture(scope="session")
-def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """Runs the body of a script in a framework's environment with a Trainer ready; what it returns is JSON.
 
-    The body sees `trainer`, `graph`, `weights` (views by name), `config`, `pictures`, `np`, and sets `answer`.
+    The body sees `trainer`, `graph`, `weights` (views by name), `config`, `pictures`, `np`, and sets `answer`. One
+    process of a framework answers one script after the other, each with a network of its own; with `build=False`
+    without one.
     """
+    running: Dict[str, Scripts] = {}
+    numbers = itertools.count()
 
-    def run(framework: str, model: str, body: str, *, pictures: Path, **config: Any) -> Any:
-        folder = tmp_path_factory.mktemp(f"{framework}-{model}")
-        script = folder / "script.py"
-        script.write_text("def main():\n" + textwrap.indent(PREFACE + body + EPILOGUE, "    ") + GUARDED)
-        job = write_job(folder, framework, model, pictures, TrainConfig(**{"threads": 2, "image_size": 64, **config}))
-        python = managed.ensure(framework).python
+    def run(framework: str, model: str, body: str, *, pictures: Path, build: bool = True, **config: Any) -> Any:
+        if framework not in running:
+            running[framework] = Scripts(framework, tmp_path_factory.mktemp(framework))
+        scripts = running[framework]
+        folder = scripts.folder / f"{next(numbers)}-{model}"
+        folder.mkdir()
+        settings = TrainConfig(**{"threads": THREADS, "image_size": 64, **config})
+        job = write_job(folder, framework, model, pictures, settings, build)
+        try:
+            return scripts.run(folder, job, body)
+        except BaseException:
+            scripts.close()
+            del running[framework]
+            raise
+
+    yield run
+    for scripts in running.values():
+        scripts.close()
+
+
+class Scripts:
+    """A process in a framework's environment that runs scripts, one after the other."""
+
+    def __init__(self, framework: str, folder: Path) -> None:
+        self.folder = folder
+        script = folder / "scripts.py"
+        script.write_text(SERVER)
         source = staging.stage(registry.framework(framework))
-        command = [str(python), str(script), str(source), str(job), str(folder / "answer.json")]
-        done = subprocess.run(command, capture_output=True, text=True, env=worker_environment(managed=True), timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
+        trainer = staging.trainer_target(registry.framework(framework))
+        command = [str(managed.ensure(framework).python), str(script), str(source), trainer, str(THREADS)]
+        self._answered, answered = os.pipe()
+        with open(folder / "log.txt", "wb") as log:
+            self._process = subprocess.Popen(
+                [*command, str(answered)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=[answered],
+                env=worker_environment(managed=True, temporary=folder),
+                text=True,
+                start_new_session=True,
+            )
+        os.close(answered)
+
+    def run(self, folder: Path, job: Path, body: str) -> Any:
+        (folder / "body.py").write_text(body)
+        self._process.stdin.write(f"{job}\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._answered], [], [], SCRIPT_TIMEOUT_S)
+        said = os.read(self._answered, 1) if ready else b"nothing"
+        assert said == b"1", f"{said!r}: " + (self.folder / "log.txt").read_text(errors="replace")[-3000:]
         return json.loads((folder / "answer.json").read_text())
 
-    return run
+    def close(self) -> None:
+        """End the process and the loader processes that a script may have left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdin.close()
+        os.close(self._answered)
 
 
-def write_job(folder: Path, framework: str, model: str, pictures: Path, config: TrainConfig) -> Path:
+def write_job(folder: Path, framework: str, model: str, pictures: Path, config: TrainConfig, build: bool) -> Path:
     graph = build_graph(model, config)
-    flat = np.empty(weights_size(graph), np.float32)
-    initial_weights(graph, config.seed, flat)
-    np.save(folder / "weights.npy", flat)
-    listing = read_folder(pictures).pictures.__dict__
+    if build:
+        flat = np.empty(weights_size(graph), np.float32)
+        initial_weights(graph, config.seed, flat)
+        np.save(folder / "weights.npy", flat)
     document = {
         "config": config.to_dict(),
-        "trainer": staging.trainer_target(registry.framework(framework)),
         "graph": graph.to_dict(),
-        "pictures": listing,
-        "weights": str(folder / "weights.npy"),
+        "pictures": read_folder(pictures).pictures.__dict__,
+        "weights": str(folder / "weights.npy") if build else None,
     }
     path = folder / "job.json"
     path.write_text(json.dumps(document))
     return path
 
 
-PREFACE = '''
-import importlib, json, os, sys
-source, job_path, answer_path = sys.argv[1:]
-sys.path.insert(0, source)
-job = json.load(open(job_path))
-from framework_compare.protocol import Pictures, TrainConfig
-config = TrainConfig.from_dict(job["config"])
-module, _, name = job["trainer"].partition(":")
-trainer_class = getattr(importlib.import_module(module), name)
-os.environ.update(trainer_class.environment(config))
-import numpy as np
-from framework_compare.graph import Graph, weight_views
-graph = Graph.from_dict(job["graph"])
-pictures = Pictures(**{key: tuple(value) for key, value in job["pictures"].items()})
-weights = weight_views(graph, np.load(job["weights"]))
-trainer = trainer_class(config)
-trainer.build(graph)
-trainer.load_weights(weights)
-'''
-EPILOGUE = '''
-json.dump(answer, open(answer_path, "w"))
-sys.stdout.flush()
-os._exit(0)
-'''
-GUARDED = '''
+# One Trainer a process: some frameworks take their number of threads once. Each script has a copy of it, with its config.
+SERVER = '''
+import copy, gc, importlib, json, os, sys, traceback
+
+def main():
+    source, target, threads, answered = sys.argv[1:]
+    sys.path.insert(0, source)
+    from framework_compare.protocol import TrainConfig
+    module, _, name = target.partition(":")
+    trainer_class = getattr(importlib.import_module(module), name)
+    config = TrainConfig(threads=int(threads))
+    os.environ.update(trainer_class.environment(config))
+    trainer = trainer_class(config)
+    for line in sys.stdin:
+        try:
+            run(copy.copy(trainer), line.strip())
+            told = b"1"
+        except Exception:
+            traceback.print_exc()
+            told = b"0"
+        sys.stdout.flush()
+        gc.collect()
+        os.write(int(answered), told)
+    os._exit(0)
+
+def run(trainer, path):
+    import numpy as np
+    from framework_compare.graph import Graph, weight_views
+    from framework_compare.protocol import Pictures, TrainConfig
+    with open(path) as file:
+        job = json.load(file)
+    trainer.config = config = TrainConfig.from_dict(job["config"])
+    graph = Graph.from_dict(job["graph"])
+    pictures = Pictures(**{key: tuple(value) for key, value in job["pictures"].items()})
+    names = dict(np=np, trainer=trainer, graph=graph, pictures=pictures, config=config)
+    if job["weights"]:
+        names["weights"] = weight_views(graph, np.load(job["weights"]))
+        trainer.build(graph)
+        trainer.load_weights(names["weights"])
+    place = os.path.dirname(path)
+    with open(os.path.join(place, "body.py")) as file:
+        exec(compile(file.read(), "body.py", "exec"), names)
+    with open(os.path.join(place, "answer.json"), "w") as file:
+        json.dump(names["answer"], file)
+
 if __name__ == "__main__":  # loader processes that are spawned import this
     main()
 '''

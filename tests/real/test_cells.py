@@ -1,9 +1,11 @@
 """Cells of the real frameworks through compare(): every network, pipeline and execution."""
 
+import itertools
 import shutil
 
 import numpy as np
 import pytest
+from nightly import some_nightly
 
 from framework_compare import compare
 from framework_compare.environments import managed
@@ -17,63 +19,53 @@ PARAMETERS = {
     "resnet50_v1_5": 23_514_179,
     "vgg16": 134_272_835,
 }
-SMALL = dict(image_size=64, batch_size=8, limit=16, warmup_steps=0, seed=3)
+SMALL = dict(image_size=64, batch_size=8, limit=16, warmup_steps=0, seed=3, threads=1)
+# Each framework with a network, each network but the slowest with a framework; other tests here train others.
+DAILY = {
+    ("torch", "resnet50_v1_5"),
+    ("tensorflow", "mobilenet_v2"),
+    ("mxnet", "resnet50"),
+    ("paddle", "alexnet"),
+    ("jax", "mobilenet_v2"),
+}
+PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
 
 
-@pytest.fixture(scope="module")
-def networks(real_pictures, tmp_path_factory):
-    """All frameworks and models on one held batch."""
-    out = tmp_path_factory.mktemp("networks") / "study"
-    settings = {**SMALL, "pipeline": "memory", "epochs": 6, "learning_rate": 0.003}
-    return compare(FRAMEWORKS, MODELS, dataset=real_pictures, out=out, **settings).frame
+@pytest.fixture
+def train(tmp_path, real_pictures):
+    """Trains one cell through compare(); its row, and the study."""
+
+    def run(framework, model, *device, **settings):
+        settings = {**SMALL, "dataset": real_pictures, "out": tmp_path / "study", **settings}
+        study = compare(framework, model, *device, **settings)
+        assert len(study.frame) == 1
+        return study.frame.iloc[0], study
+
+    return run
 
 
-def cell(frame, **wanted):
-    for column, value in wanted.items():
-        frame = frame[frame[column] == value]
-    assert len(frame) == 1, f"{wanted}: {len(frame)} rows"
-    return frame.iloc[0]
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_network_trains_on_a_held_batch_and_the_loss_falls(networks, framework, model):
-    row = cell(networks, framework=framework, model=model)
+@pytest.mark.parametrize("pair", some_nightly(PAIRS, nightly=[pair for pair in PAIRS if pair not in DAILY]), ids="-".join)
+def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
+    framework, model = pair
+    row, _ = train(framework, model, pipeline="memory", epochs=6, learning_rate=0.003)
     assert row.status == "ok", row.reason
     assert np.isfinite(row.loss_last) and row.loss_last < row.loss_first
     assert row.parameters == PARAMETERS[model]
     assert row.peak_rss_bytes > 1e8 and row.threads_max >= 1
 
 
-@pytest.fixture(scope="module")
-def pipelines(mixed_pictures, tmp_path_factory):
-    out = tmp_path_factory.mktemp("pipelines") / "study"
-    return compare(
-        FRAMEWORKS, "mobilenet_v2", dataset=mixed_pictures, out=out, pipeline=["native", "shared"], epochs=2,
-        image_size=64, batch_size=4, loader_workers=2, warmup_steps=0,
-    )  # fmt: skip
+FEEDS = list(itertools.product(FRAMEWORKS, ["native", "shared"]))
+# What is shared is the same for all but for how a framework adopts it.
+SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "paddle", "jax")]
 
 
-@pytest.mark.parametrize("pipeline", ["native", "shared"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_pipeline_reads_every_kind_of_picture(pipelines, framework, pipeline):
-    row = cell(pipelines.frame, framework=framework, pipeline=pipeline)
-    assert row.status == "ok", f"{row.reason}\n{(pipelines.folder / row.log_path).read_text()[-3000:]}"
-    epochs = pipelines.epochs
-    epochs = epochs[(epochs.framework == framework) & (epochs.pipeline == pipeline)]
-    assert list(epochs.images) == [row.pictures] * 2
-
-
-def test_a_loader_of_paddle_hands_over_arrays(trainer_script, real_pictures):
-    """Batches of tensors stopped or crashed its processes in about one of a hundred epochs (3.3.1)."""
-    kinds = trainer_script(
-        "paddle", "alexnet", """
-loader = trainer.open_pipeline(pictures)
-answer = [type(part).__module__ for part in loader.dataset[0]]
-trainer.release()
-""", pictures=real_pictures, pipeline="native", loader_workers=1,
-    )  # fmt: skip
-    assert kinds == ["numpy", "numpy"]
+@pytest.mark.parametrize("feed", some_nightly(FEEDS, SHARED_NIGHTLY), ids="-".join)
+def test_pipeline_reads_every_kind_of_picture(train, mixed_pictures, feed):
+    framework, pipeline = feed
+    settings = dict(dataset=mixed_pictures, limit=None, pipeline=pipeline, epochs=2, batch_size=4, loader_workers=2)
+    row, study = train(framework, "mobilenet_v2", **settings)
+    assert row.status == "ok", f"{row.reason}\n{(study.folder / row.log_path).read_text()[-3000:]}"
+    assert list(study.epochs.images) == [row.pictures] * 2
 
 
 WORKS = {
@@ -85,17 +77,15 @@ WORKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def executions(real_pictures, tmp_path_factory):
-    out = tmp_path_factory.mktemp("executions") / "study"
-    settings = {**SMALL, "epochs": 2, "pipeline": "memory", "execution": ["eager", "graph", "compiled"]}
-    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, **settings).frame
+EXECUTIONS = list(itertools.product(FRAMEWORKS, ["eager", "graph", "compiled"]))
+COMPILED = [pair for pair in EXECUTIONS if pair[1] == "compiled"]  # minutes of an optimising compiler's
+LACKED = [(framework, execution) for framework, execution in EXECUTIONS if execution not in WORKS[framework]]
 
 
-@pytest.mark.parametrize("execution", ["eager", "graph", "compiled"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_execution_works_or_says_why_not(executions, framework, execution):
-    row = cell(executions, framework=framework, execution=execution)
+@pytest.mark.parametrize("pair", some_nightly(EXECUTIONS, {*COMPILED, *LACKED}), ids="-".join)
+def test_execution_works_or_says_why_not(train, pair):
+    framework, execution = pair
+    row, _ = train(framework, "alexnet", epochs=2, pipeline="memory", execution=execution)
     if execution in WORKS[framework]:
         assert row.status == "ok", row.reason
     else:
@@ -103,9 +93,8 @@ def test_execution_works_or_says_why_not(executions, framework, execution):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_threads_limit_what_a_framework_uses(framework, real_pictures, tmp_path):
-    settings = {**SMALL, "image_size": 128, "limit": 64, "epochs": 3, "pipeline": "memory", "threads": 1}
-    row = compare(framework, "resnet50", dataset=real_pictures, out=tmp_path / "s", **settings).frame.iloc[0]
+def test_threads_limit_what_a_framework_uses(train, framework):
+    row, _ = train(framework, "resnet50", limit=48, epochs=3, pipeline="memory")
     assert row.status == "ok", row.reason
     assert row.cpu_percent_mean < 120, f"{row.cpu_percent_mean:.0f} % of a core with one thread"
 
@@ -119,29 +108,39 @@ def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pic
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_device_that_is_not_there_is_unsupported(framework, real_pictures, tmp_path):
-    frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", epochs=1, **SMALL).frame
-    assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]
+def test_a_device_that_is_not_there_is_unsupported(train, framework):
+    row, _ = train(framework, "alexnet", "cuda:7", epochs=1)
+    assert row.status == "unsupported" and "cuda:7" in row.reason
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_build_for_cpus_says_that_it_is_one(framework, real_pictures, tmp_path):
+def test_a_build_for_cpus_says_that_it_is_one(train, framework):
     python = {framework: str(managed.ensure(framework).python)}
-    settings = {**SMALL, "epochs": 1, "pipeline": "memory", "python": python}
-    frame = compare(framework, "alexnet", "cuda:7", dataset=real_pictures, out=tmp_path / "s", **settings).frame
-    assert frame.status[0] == "unsupported" and "cuda:7" in frame.reason[0]
+    row, _ = train(framework, "alexnet", "cuda:7", epochs=1, pipeline="memory", python=python)
+    assert row.status == "unsupported" and "cuda:7" in row.reason
 
 
 PRECISIONS = {"torch": {"fp32", "bf16"}, "tensorflow": {"fp32", "bf16"}, "jax": {"fp32", "bf16"}}
+PRECISE = list(itertools.product(FRAMEWORKS, ["fp32", "tf32", "bf16", "fp16"]))
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_precision_trains_on_a_cpu_or_says_why_not(framework, real_pictures, tmp_path):
-    settings = {**SMALL, "epochs": 6, "pipeline": "memory", "learning_rate": 0.003}
-    precision = ["fp32", "tf32", "bf16", "fp16"]
-    study = compare(framework, "alexnet", dataset=real_pictures, out=tmp_path / "s", precision=precision, **settings)
-    for row in study.frame.itertuples():
-        if row.precision in PRECISIONS.get(framework, {"fp32"}):
-            assert row.status == "ok" and row.loss_last < row.loss_first, f"{row.precision}: {row.reason}"
-        else:
-            assert row.status == "unsupported" and row.precision in row.reason
+@pytest.mark.parametrize("pair", some_nightly(PRECISE, [pair for pair in PRECISE if pair[1] != "bf16"]), ids="-".join)
+def test_precision_trains_on_a_cpu_or_says_why_not(train, pair):
+    framework, precision = pair
+    row, _ = train(framework, "alexnet", epochs=6, pipeline="memory", learning_rate=0.003, precision=precision)
+    if precision in PRECISIONS.get(framework, {"fp32"}):
+        assert row.status == "ok" and row.loss_last < row.loss_first, row.reason
+    else:
+        assert row.status == "unsupported" and precision in row.reason
+
+
+def test_several_frameworks_and_precisions_are_rows_of_one_study(real_pictures, tmp_path):
+    settings = {**SMALL, "epochs": 2, "pipeline": "memory", "precision": ["fp32", "fp16"], "out": tmp_path / "study"}
+    frame = compare(["torch", "mxnet"], "alexnet", dataset=real_pictures, **settings).frame
+    statuses = dict(zip(zip(frame.framework, frame.precision), frame.status))
+    assert statuses == {
+        ("torch", "fp32"): "ok",
+        ("torch", "fp16"): "unsupported",
+        ("mxnet", "fp32"): "ok",
+        ("mxnet", "fp16"): "unsupported",
+    }

@@ -4,16 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from nightly import some_nightly
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
 
 
-@pytest.mark.parametrize("model", TORCHVISION)
+@pytest.mark.parametrize("model", some_nightly(TORCHVISION, nightly=["vgg16"]))
 def test_logits_are_torchvisions(trainer_script, pictures, model):
     body = f"""
 import torch
-from framework_compare.adapters.torch import import_torchvision
+from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.protocol import Batch
 theirs = import_torchvision(torch).models.{TORCHVISION[model]}(num_classes=3)
 missing = theirs.load_state_dict({{name: torch.from_numpy(array) for name, array in weights.items()}}, strict=False)
@@ -35,7 +36,7 @@ answer = {"names": list(back) and sorted(back) == sorted(weights), "differing": 
 """
 
 
-@pytest.mark.parametrize("model", ["alexnet", "mobilenet_v2", "vgg16"])
+@pytest.mark.parametrize("model", some_nightly(["alexnet", "mobilenet_v2", "vgg16"], nightly=["vgg16"]))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_come_back_as_they_went_in(trainer_script, pictures, framework, model):
     assert trainer_script(framework, model, ROUND_TRIP, pictures=pictures) == {"names": True, "differing": []}

@@ -9,7 +9,7 @@ from framework_compare import compare
 from framework_compare.worker.profiling import STEPS
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
-SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off")
+SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off", threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,7 @@ def test_the_profiler_starts_when_the_epochs_have_ended(cell, study):
     assert phases.start_s["profile"] >= (epochs.start_s + epochs.epoch_s).max()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("framework, execution", [("tensorflow", "eager"), ("paddle", "graph")])
 def test_operators_have_names_in_the_other_execution(framework, execution, real_pictures, tmp_path):
     settings = {**SMALL, "execution": execution, "profile": True}

@@ -4,6 +4,7 @@ At ordinary weights some inputs of every ReLU lie within rounding of its kink. E
 changes the gradient by as much as any other input does: float32 alone moves ResNet-50's gradient by 2 %, and a wrong
 gradient of that size would pass. Here the bias in front of each ReLU puts every channel wholly on one side of each
 kink, by half of its own largest deviation: on, off or, at ReLU6, capped. What is left is rounding proper, some 1e-5.
+In front of a Maxout one of each group's features is moved above the others everywhere.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any, Container, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from framework_compare.graph import INPUT, Graph, Node
-from framework_compare.parity.network.oracle import OPS, Mode
+from framework_compare.graph import Graph, Node
+from framework_compare.parity.network.oracle import OPS, Inputs, Mode
 
 Array = np.ndarray
 MARGIN = 1.5  # distance of a channel's middle from the kink, in its largest deviations from that middle
@@ -22,17 +23,22 @@ OFF = 1.0
 SPREAD = 2.7  # largest deviation of a channel that is to fit between the kinks of a ReLU6 with that margin, and some
 
 
-def smooth(graph: Graph, views: Dict[str, Array], images: Array, seed: int) -> None:
+def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int) -> None:
     """Move biases (and BatchNorm scales in front of a ReLU6) of `views` in place, for training mode on `images`."""
     rng = np.random.default_rng(seed)
     nodes = {node.name: node for node in graph.nodes}
-    values: Dict[str, Array] = {INPUT: images}
+    values = _inputs(graph, images)
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
     for node in graph.nodes:
-        values[node.name] = _run(node, views, values)
+        values[node.name] = _run(graph, node, views, values)
+        maxout = _reader(graph, node.name, ("Maxout",))
+        if maxout is not None and f"{node.name}.bias" in views:
+            lift = _lift(values[node.name], maxout.attrs["pieces"], rng)
+            views[f"{node.name}.bias"][:] += lift
+            values[node.name] = values[node.name] + lift
         reader = _reader(graph, node.name, KINKS)
         if reader is not None and _bias_of(node, nodes, views) is not None:
-            state = rng.random(values[node.name].shape[1])
+            state = rng.random(values[node.name].shape[_channel_axis(values[node.name])])
             pool = _reader(graph, reader.name, ("MaxPool2d",))
             if pool is not None:
                 state[_nearly_tied(values[node.name], pool)] = OFF
@@ -42,9 +48,31 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Array, seed: int) -> N
                 del values[name]
 
 
-def _run(node: Node, views: Dict[str, Array], values: Dict[str, Array]) -> Array:
+def _inputs(graph: Graph, images: Inputs) -> Dict[str, Array]:
+    return dict(zip(graph.inputs, images if isinstance(images, tuple) else (images,)))
+
+
+def _lift(value: Array, pieces: int, rng: np.random.Generator) -> Array:
+    """What is to be added to each feature, so that one of each group is the largest at all places, with a margin."""
+    groups = value.reshape(-1, value.shape[-1] // pieces, pieces)
+    winner = rng.integers(pieces, size=(1, groups.shape[1], 1))
+    chosen = np.take_along_axis(groups, np.broadcast_to(winner, (len(groups), groups.shape[1], 1)), axis=2)
+    others = groups.copy()
+    np.put_along_axis(others, np.broadcast_to(winner, chosen.shape), -np.inf, axis=2)
+    lift = np.zeros((1, *groups.shape[1:]), value.dtype)
+    needed = (others.max(axis=2, keepdims=True) - chosen).max(axis=0, keepdims=True) + value.std()
+    np.put_along_axis(lift, winner, np.maximum(needed, 0).astype(value.dtype), axis=2)
+    return lift.ravel()
+
+
+def _channel_axis(value: Array) -> int:
+    """Channels stand behind the batch, features of a sequence at the end."""
+    return 2 if value.ndim == 3 else 1
+
+
+def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array]) -> Array:
     weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.name}
-    return OPS[node.op](node, weights, tuple(values[name] for name in node.inputs), Mode(True))[0]
+    return OPS[node.op](node, weights, tuple(values[name] for name in node.inputs), Mode(not graph.is_frozen(node)))[0]
 
 
 def _reader(graph: Graph, name: str, ops: Container[str]) -> Optional[Node]:
@@ -101,7 +129,7 @@ def _spread(value: Array) -> Tuple[Array, Array]:
 
     Of a vector, with a value a picture, the deviation between pictures says little: the features' own scatter counts.
     """
-    axes = (0, *range(2, value.ndim))
+    axes = tuple(axis for axis in range(value.ndim) if axis != _channel_axis(value))
     high, low = value.max(axis=axes), value.min(axis=axes)
     deviation = (high - low) / 2
     if value.ndim == 2:
@@ -118,17 +146,17 @@ def _target(activation: str, deviation: Array, state: Array) -> Array:
 
 
 def _wide(vector: Array, value: Array) -> Array:
-    return vector.reshape(-1, *[1] * (value.ndim - 2))
+    return vector.reshape(-1, *[1] * (value.ndim - 1 - _channel_axis(value)))
 
 
-def kink_distance(graph: Graph, views: Dict[str, Array], images: Array) -> float:
+def kink_distance(graph: Graph, views: Dict[str, Array], images: Inputs) -> float:
     """Smallest distance of any ReLU input from a kink, in largest deviations of its channel."""
     found: List[float] = []
-    values: Dict[str, Array] = {INPUT: images}
+    values = _inputs(graph, images)
     for node in graph.nodes:
         if node.op in KINKS:
             before = values[node.inputs[0]]
             distance = np.min([np.abs(before - kink) for kink in KINKS[node.op]], axis=0)
             found.append(float((distance / _wide(_spread(before)[1], before)).min()))
-        values[node.name] = _run(node, views, values)
+        values[node.name] = _run(graph, node, views, values)
     return min(found)

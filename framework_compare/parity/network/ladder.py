@@ -126,7 +126,7 @@ class Judge:
     def _again(self) -> None:
         """Wrong if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
         found, reference = self._named("again", self.reference.exact.weights), self.reference
-        errors = deviations.first_step_errors(found, reference.exact.gradients, reference.initial, reference.optimiser)
+        errors = deviations.first_step_errors(found, reference.after_first_step(), reference.initial)
         for name, error in errors.items():
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
                 raise Wrong(f"{name} after load_weights() and one step: momentum of former steps is left in it")
@@ -206,8 +206,11 @@ def _kind(where: str) -> str:
 
 
 def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
-    kinds = {_kind(where) for where in yardstick}
-    return {kind: float(np.median([v for where, v in yardstick.items() if _kind(where) == kind])) for kind in kinds}
+    """Of each kind; frozen arrays, which do not move at all, are left out."""
+    kinds: Dict[str, List[float]] = {}
+    for where, size in yardstick.items():
+        kinds.setdefault(_kind(where), []).append(size)
+    return {kind: float(np.median([size for size in sizes if size] or [0.0])) for kind, sizes in kinds.items()}
 
 
 def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:

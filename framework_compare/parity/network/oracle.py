@@ -4,23 +4,25 @@ In float64 it is the reference, in float32 the yardstick: what rounding alone do
 than fast; convolutions go through im2col and BLAS. Each op is one function (node, weights, inputs, mode) that returns
 its output and a function from the output's gradient to the gradients of its inputs and of its parameters.
 
-Arrays are (N, C, H, W) or (N, features), weights as in `torch.nn`.
+Arrays are (N, C, H, W), (N, steps, features) or (N, features), weights as in `torch.nn`. All of it stands in one
+file, which needs the graph alone, so that tests can hand it to a worker as a framework.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from framework_compare.graph import INPUT, Graph, Node, trainable_names
+from framework_compare.graph import Graph, Node, Optimizer, circuit, trainable_names
 
 Array = np.ndarray
 Weights = Mapping[str, Array]  # of one node, by the last part of their names
 Gradients = Tuple[Tuple[Array, ...], Dict[str, Array]]  # of the inputs, of the node's parameters
 Backward = Callable[[Array], Gradients]
 Result = Tuple[Array, Backward]
+Inputs = Union[Array, Tuple[Array, ...]]  # of a batch: the only input, or several in the task's order
 Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
 
 
@@ -29,14 +31,20 @@ class Mode:
     """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
 
     plain_sums: add one by one over pictures and places, as channels-last kernels do, where numpy and BLAS add in
-    blocks and so round less.
+    blocks and so round less. operand and operand_gradient: what a precision makes of a recurrent layer's state, and of
+    its gradient, before each product.
     """
 
     training: bool
     plain_sums: bool = False
     statistics: Dict[str, Array] = dataclasses.field(default_factory=dict)
     dropout: Optional[np.random.Generator] = None  # None: dropout is off
+    operand: Callable[[Array], Array] = lambda x: x
+    operand_gradient: Callable[[Array], Array] = lambda x: x
 
+    def product(self, x: Array, matrix: Array) -> Array:
+        """x times the transposed matrix; with plain sums in the other order, which rounds otherwise."""
+        return x[..., ::-1] @ matrix[:, ::-1].T if self.plain_sums else x @ matrix.T
 
     def total(self, x: Array) -> Array:
         """Sum over all axes but channels."""
@@ -203,11 +211,17 @@ def flatten(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """On the last axis."""
     (x,), matrix = inputs, weights["weight"]
     return x @ matrix.T + weights["bias"], lambda dy: (
         (dy @ matrix,),
-        {"weight": dy.T @ x, "bias": dy.sum(axis=0)},
+        {"weight": _rows(dy).T @ _rows(x), "bias": _rows(dy).sum(axis=0)},
     )
+
+
+def _rows(x: Array) -> Array:
+    """(..., features) as (rows, features)."""
+    return x.reshape(-1, x.shape[-1])
 
 
 def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -223,6 +237,262 @@ def add(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
     return first + second, lambda dy: ((dy, dy), {})
 
 
+def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Along the last axis."""
+    ends = np.cumsum([x.shape[-1] for x in inputs])[:-1]
+    return np.concatenate(inputs, axis=-1), lambda dy: (tuple(np.split(dy, ends, axis=-1)), {})
+
+
+def avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Each window's sum over its area, or where padding does not count over the pixels of the picture in it."""
+    (x,), a = inputs, node.attrs
+    kernel, stride, pad = a["kernel"], a["stride"], a["padding"]
+    rows, across = ((s + 2 * pad - kernel) // stride + 1 for s in x.shape[2:])
+    inside = columns(np.ones((1, *x.shape[2:])), kernel, stride, pad).sum(axis=1).reshape(rows, across)
+    count = (np.full_like(inside, kernel**2) if a["count_include_pad"] else inside).astype(x.dtype)
+    y = np.stack([columns(picture, kernel, stride, pad).sum(axis=1).reshape(-1, rows, across) for picture in x]) / count
+
+    def backward(dy: Array) -> Gradients:
+        shares = (dy / count).reshape(*x.shape[:2], 1, -1)
+        spread = np.broadcast_to(shares, (*x.shape[:2], kernel**2, rows * across))
+        return (np.stack([fold(one, x.shape[2:], kernel, stride, pad) for one in spread]),), {}
+
+    return y, backward
+
+
+def tanh(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    y = np.tanh(inputs[0])
+    return y, lambda dy: ((dy * (1 - y * y),), {})
+
+
+def sigmoid(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    y = logistic(inputs[0])
+    return y, lambda dy: ((dy * y * (1 - y),), {})
+
+
+def logistic(x: Array) -> Array:
+    """1 / (1 + exp(-x)), which does not overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Rows of the weight by token; a row's gradient is the sum over its occurrences, zero where there is none."""
+    (tokens,), matrix = inputs, weights["weight"]
+
+    def backward(dy: Array) -> Gradients:
+        gradient = np.zeros_like(matrix)
+        np.add.at(gradient, tokens, dy)
+        return (np.zeros(tokens.shape, matrix.dtype),), {"weight": gradient}  # nothing is moved by moving a token
+
+    return matrix[tokens], backward
+
+
+def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000: rows of the weights i, f, g, o.
+
+    z = x W_ih' + h W_hh' + b; c = s(f) c + s(i) tanh(g); h = s(o) tanh(c); from zero states, one bias.
+    """
+    (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
+    count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    from_inputs = mode.product(x, w_ih) + weights["bias"]
+    h = c = np.zeros((count, hidden), x.dtype)
+    states, tape = [h], []
+    for t in range(steps):
+        i, f, g, o = np.split(from_inputs[:, t] + mode.product(mode.operand(h), w_hh), 4, axis=1)
+        i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
+        before, c = c, f * c + i * g
+        h = o * np.tanh(c)
+        states.append(h)
+        tape.append((i, f, g, o, before, np.tanh(c)))
+
+    def backward(dy: Array) -> Gradients:
+        dz = np.empty_like(from_inputs)
+        dh = dc = np.zeros((count, hidden), x.dtype)
+        for t in reversed(range(steps)):
+            i, f, g, o, before, squashed = tape[t]
+            dh = dh + dy[:, t]
+            dc = dc + dh * o * (1 - squashed**2)
+            gates = (dc * g * i * (1 - i), dc * before * f * (1 - f), dc * i * (1 - g**2), dh * squashed * o * (1 - o))
+            dz[:, t] = np.concatenate(gates, axis=1)
+            dh, dc = mode.operand_gradient(dz[:, t]) @ w_hh, dc * f
+        earlier = np.stack(states[:-1], axis=1)
+        return (dz @ w_ih,), {
+            "weight_ih": _rows(dz).T @ _rows(x),
+            "weight_hh": _rows(dz).T @ _rows(earlier),
+            "bias": _rows(dz).sum(axis=0),
+        }
+
+    return np.stack(states[1:], axis=1), backward
+
+
+def gru(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cho et al. 2014 as cuDNN computes it, the reset gate after the product: rows of the weights r, z, n.
+
+    r, z = s(x W_i' + b_i + h W_h' + b_h); n = tanh(x W_in' + b_in + r (h W_hn' + b_hn)); h = (1 - z) n + z h.
+    """
+    (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
+    count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    from_inputs = mode.product(x, w_ih) + weights["bias_ih"]
+    h = np.zeros((count, hidden), x.dtype)
+    states, tape = [h], []
+    for t in range(steps):
+        xr, xz, xn = np.split(from_inputs[:, t], 3, axis=1)
+        hr, hz, hn = np.split(mode.product(mode.operand(h), w_hh) + weights["bias_hh"], 3, axis=1)
+        r, z = logistic(xr + hr), logistic(xz + hz)
+        n = np.tanh(xn + r * hn)
+        h = (1 - z) * n + z * h
+        tape.append((r, z, n, hn))
+        states.append(h)
+
+    def backward(dy: Array) -> Gradients:
+        dx, dhidden = np.empty_like(from_inputs), np.empty_like(from_inputs)
+        dh = np.zeros((count, hidden), x.dtype)
+        for t in reversed(range(steps)):
+            r, z, n, hn = tape[t]
+            dh = dh + dy[:, t]
+            dn = dh * (1 - z) * (1 - n**2)
+            dr, dz = dn * hn * r * (1 - r), dh * (states[t] - n) * z * (1 - z)
+            dx[:, t] = np.concatenate([dr, dz, dn], axis=1)
+            dhidden[:, t] = np.concatenate([dr, dz, dn * r], axis=1)
+            dh = dh * z + mode.operand_gradient(dhidden[:, t]) @ w_hh
+        earlier = np.stack(states[:-1], axis=1)
+        return (dx @ w_ih,), {
+            "weight_ih": _rows(dx).T @ _rows(x),
+            "weight_hh": _rows(dhidden).T @ _rows(earlier),
+            "bias_ih": _rows(dx).sum(axis=0),
+            "bias_hh": _rows(dhidden).sum(axis=0),
+        }
+
+    return np.stack(states[1:], axis=1), backward
+
+
+def reverse(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    return inputs[0][:, ::-1], lambda dy: ((dy[:, ::-1],), {})
+
+
+def last(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros_like(x)
+        dx[:, -1] = dy
+        return (dx,), {}
+
+    return x[:, -1], backward
+
+
+def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cross-correlation along the steps; the weight is (out, in, kernel)."""
+    (x,), a = inputs, node.attrs
+    kernel, pad = a["kernel"], a["padding"]
+    padded = np.pad(x, ((0, 0), (pad, pad), (0, 0)))
+    steps = padded.shape[1] - kernel + 1
+    matrix = weights["weight"].reshape(a["out_channels"], -1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=1)  # (N, steps, in, kernel)
+    windows = windows.reshape(len(x), steps, matrix.shape[1])
+    y = mode.product(windows, matrix)
+    if a["bias"]:
+        y = y + weights["bias"]
+
+    def backward(dy: Array) -> Gradients:
+        taps = (dy @ matrix).reshape(len(x), steps, x.shape[2], kernel)
+        dx = np.zeros_like(padded)
+        for tap in range(kernel):
+            dx[:, tap : tap + steps] += taps[..., tap]
+        gradients = {"weight": (_rows(dy).T @ _rows(windows)).reshape(weights["weight"].shape)}
+        if a["bias"]:
+            gradients["bias"] = _rows(dy).sum(axis=0)
+        return (dx[:, pad : pad + x.shape[1]],), gradients
+
+    return y, backward
+
+
+def layernorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+    centred = x - x.mean(axis=-1, keepdims=True)
+    scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + x.dtype.type(node.attrs["eps"]))
+    normal = centred * scale
+
+    def backward(dy: Array) -> Gradients:
+        dnormal = dy * weights["weight"]
+        means = dnormal.mean(axis=-1, keepdims=True), (dnormal * normal).mean(axis=-1, keepdims=True)
+        gradients = {"weight": _rows(dy * normal).sum(axis=0), "bias": _rows(dy).sum(axis=0)}
+        return (scale * (dnormal - means[0] - normal * means[1]),), gradients
+
+    return normal * weights["weight"] + weights["bias"], backward
+
+
+def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """The gradient goes to the first largest of a group of neighbours."""
+    (x,) = inputs
+    groups = x.reshape(*x.shape[:-1], -1, node.attrs["pieces"])
+    winner = groups.argmax(axis=-1)[..., None]
+
+    def backward(dy: Array) -> Gradients:
+        dgroups = np.zeros_like(groups)
+        np.put_along_axis(dgroups, winner, dy[..., None], axis=-1)
+        return (dgroups.reshape(x.shape),), {}
+
+    return groups.max(axis=-1), backward
+
+
+def quanv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """The circuit's expectations of Z on each patch p: z = S (y y), y = U kron_q [cos(pi p_q / 2), sin(pi p_q / 2)].
+
+    The gradient of an angle follows from its gate, cos(t / 2) I + sin(t / 2) K, whose derivative is as simple.
+    """
+    (x,), gates = inputs, node.attrs["gates"]
+    rows, across = x.shape[2] // 2, x.shape[3] // 2
+    pixels = x[:, 0, : 2 * rows, : 2 * across].reshape(-1, rows, 2, across, 2).transpose(0, 1, 3, 2, 4)
+    half = pixels.reshape(-1, circuit.QUBITS) * x.dtype.type(np.pi / 2)
+    factors = np.stack([np.cos(half), np.sin(half)], axis=-1)  # (patches, qubits, 2)
+    angles = weights.get("angles")
+    matrix, signs = circuit.circuit_matrix(gates, angles).astype(x.dtype), circuit.signs().astype(x.dtype)
+    amplitudes = _kron(factors)
+    state = amplitudes @ matrix.T
+    y = (state * state) @ signs.T
+
+    def backward(dy: Array) -> Gradients:
+        dstate = 2 * state * (dy.transpose(0, 2, 3, 1).reshape(-1, circuit.QUBITS) @ signs)
+        damplitudes = dstate @ matrix
+        dhalf = np.empty_like(half)
+        for qubit in range(circuit.QUBITS):
+            turned = factors.copy()
+            turned[:, qubit] = np.stack([-factors[:, qubit, 1], factors[:, qubit, 0]], axis=-1)
+            dhalf[:, qubit] = (damplitudes * _kron(turned)).sum(axis=1)
+        dpixels = (dhalf * x.dtype.type(np.pi / 2)).reshape(len(x), rows, across, 2, 2).transpose(0, 1, 3, 2, 4)
+        dx = np.zeros_like(x)
+        dx[:, 0, : 2 * rows, : 2 * across] = dpixels.reshape(len(x), 2 * rows, 2 * across)
+        if angles is None:
+            return (dx,), {}
+        return (dx,), {"angles": _angle_gradients(gates, angles, dstate.T @ amplitudes)}
+
+    return y.reshape(len(x), rows, across, circuit.QUBITS).transpose(0, 3, 1, 2), backward
+
+
+def _kron(factors: Array) -> Array:
+    """(patches, qubits, 2) to the (patches, 16) products, the first qubit the most significant."""
+    product = factors[:, 0]
+    for qubit in range(1, factors.shape[1]):
+        product = (product[:, :, None] * factors[:, qubit, None, :]).reshape(len(product), -1)
+    return product
+
+
+def _angle_gradients(gates: List[Any], angles: Array, dmatrix: Array) -> Array:
+    """Gradient by each rotation's angle, from that by the circuit's (32, 16) matrix."""
+    steps, constants, gradients = circuit.matrices(gates, angles), circuit.gate_constants(gates), []
+    for place, (turns, constant) in enumerate(constants):
+        if turns:
+            half = float(angles[len(gradients)]) / 2
+            product = np.eye(len(constant))[:, : dmatrix.shape[1]]
+            for number, step in enumerate(steps):
+                derivative = (np.cos(half) * constant - np.sin(half) * np.eye(len(constant))) / 2
+                product = (derivative if number == place else step) @ product
+            gradients.append((dmatrix * product).sum())
+    return np.array(gradients, dmatrix.dtype)
+
+
 OPS: Dict[str, Op] = {
     "Conv2d": conv2d,
     "BatchNorm2d": batchnorm2d,
@@ -235,6 +505,19 @@ OPS: Dict[str, Op] = {
     "Linear": linear,
     "Dropout": dropout,
     "Add": add,
+    "Concat": concat,
+    "AvgPool2d": avgpool2d,
+    "Tanh": tanh,
+    "Sigmoid": sigmoid,
+    "Embedding": embedding,
+    "LSTM": lstm,
+    "GRU": gru,
+    "Reverse": reverse,
+    "Last": last,
+    "Conv1d": conv1d,
+    "LayerNorm": layernorm,
+    "Maxout": maxout,
+    "Quanv2d": quanv2d,
 }
 
 
@@ -248,6 +531,98 @@ def cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
     gradient = powers / sums
     gradient[rows, labels] -= 1
     return loss, gradient / logits.dtype.type(len(labels))
+
+
+def token_cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
+    """cross_entropy over all tokens of the batch that count, those with a label other than -1; 0 where none does."""
+    counts, gradient = labels != -1, np.zeros_like(logits)
+    if not counts.any():
+        return 0.0, gradient
+    loss, gradient[counts] = cross_entropy(logits[counts], labels[counts])
+    return loss, gradient
+
+
+def mse(outputs: Array, target: Array) -> Tuple[float, Array]:
+    """Mean over all elements of the squared difference, not half of it."""
+    difference = _same_shape(outputs, target)
+    return (difference**2).mean(), 2 * difference / outputs.dtype.type(outputs.size)
+
+
+def binary_cross_entropy(logits: Array, target: Array) -> Tuple[float, Array]:
+    """Mean over all elements of -log of the logistic function's share for the target, 0 or 1."""
+    _same_shape(logits, target)
+    losses = np.maximum(logits, 0) - logits * target + np.log1p(np.exp(-np.abs(logits)))
+    return losses.mean(), (logistic(logits) - target) / logits.dtype.type(logits.size)
+
+
+def _same_shape(outputs: Array, target: Array) -> Array:
+    """Their difference; (N, 1) and (N,) would silently make (N, N)."""
+    if outputs.shape != target.shape:
+        raise ValueError(f"output {outputs.shape} and target {target.shape} differ in shape")
+    return outputs - target
+
+
+# From outputs and target to the loss of the batch and its gradient by the outputs.
+LOSSES: Dict[str, Callable[[Array, Array], Tuple[float, Array]]] = {
+    "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
+    "mse": mse,
+    "binary_cross_entropy": binary_cross_entropy,
+}
+Slots = Dict[str, Array]  # an optimiser's state of one parameter
+Settings = Mapping[str, float]  # an optimiser's options and its "rate"; arrays keep their precision beside them
+
+
+def sgd(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
+    velocity = slots.setdefault("momentum", np.zeros_like(weight))
+    velocity *= settings["momentum"]
+    velocity += gradient
+    velocity += settings["weight_decay"] * weight
+    weight -= settings["rate"] * velocity
+
+
+def adam(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
+    mean, square = _moments(gradient, slots, settings)
+    root = np.sqrt(square / (1 - settings["beta2"] ** step))
+    weight -= settings["rate"] * (mean / (1 - settings["beta1"] ** step)) / (root + settings["eps"])
+
+
+def rmsprop(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
+    square = slots.setdefault("v", np.zeros_like(weight))
+    square += (1 - settings["rho"]) * (gradient * gradient - square)
+    weight -= settings["rate"] * gradient / np.sqrt(square + settings["eps"])
+
+
+def nadam(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
+    mean, square = _moments(gradient, slots, settings)
+    now, ahead = (nadam_momentum(t, settings) for t in (step, step + 1))
+    slots["product"] = slots.get("product", np.ones(())) * now
+    product = float(slots["product"])
+    mean = ahead * mean / (1 - product * ahead) + (1 - now) * gradient / (1 - product)
+    root = np.sqrt(square / (1 - settings["beta2"] ** step))
+    weight -= settings["rate"] * mean / (root + settings["eps"])
+
+
+def nadam_momentum(step: int, settings: Settings) -> float:
+    """u_t of Dozat 2016, the momentum of one step."""
+    return settings["beta1"] * (1 - 0.5 * 0.96 ** (step * settings["psi"]))
+
+
+def _moments(gradient: Array, slots: Slots, settings: Settings) -> Tuple[Array, Array]:
+    """Moving averages of the gradient and of its square, taken a step on."""
+    mean, square = (slots.setdefault(name, np.zeros_like(gradient)) for name in ("m", "v"))
+    mean += (1 - settings["beta1"]) * (gradient - mean)
+    square += (1 - settings["beta2"]) * (gradient * gradient - square)
+    return mean, square
+
+
+# One step of one parameter, in place; the formulas are those of `graph.optimizer`, steps count from 1.
+OPTIMIZERS: Dict[str, Callable[[Array, Array, Slots, int, Settings], None]] = {
+    "sgd": sgd,
+    "adam": adam,
+    "rmsprop": rmsprop,
+    "nadam": nadam,
+}
 
 
 class Oracle:
@@ -271,20 +646,28 @@ class Oracle:
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
         self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.name] for n in graph.nodes}
-        self._momentum: Dict[str, Array] = {}
+        self.steps = 0  # taken so far
+        self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
+
+    @property
+    def _momentum(self) -> Dict[str, Array]:
+        return {name: slots["momentum"] for name, slots in self.slots.items()}
 
     def forward(
         self,
-        images: Array,
+        images: Inputs,
         *,
         training: bool = False,
         dropout: Optional[np.random.Generator] = None,
         watch: Callable[[str, Array], None] = lambda name, value: None,
     ) -> Array:
-        """Logits (N, num_classes); `watch` is shown every node's output. Nothing is changed."""
+        """The network's output (N, ...); `watch` is shown every node's. Nothing is changed.
+
+        images: the batch's only input, or a tuple of several in the task's order.
+        """
         return self._pass(images, Mode(training, self.plain_sums, dropout=dropout), None, watch)
 
-    def batch_statistics(self, images: Array) -> Dict[str, Array]:
+    def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
         """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
         mode = Mode(training=True)
         self._pass(images, mode, None, lambda name, value: None)
@@ -295,60 +678,76 @@ class Oracle:
         }
 
     def gradients(
-        self, images: Array, labels: Array, *, dropout: Optional[np.random.Generator] = None
+        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator] = None
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
-        """Loss, logits, gradient of the mean loss by every trainable parameter, new running statistics."""
+        """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics."""
         tape: List[Tuple[Node, Backward]] = []
         mode = Mode(True, self.plain_sums, dropout=dropout)
         logits = self._pass(images, mode, tape, lambda name, value: None)
-        loss, gradient = cross_entropy(logits, labels)
+        loss, gradient = LOSSES[self.graph.task.loss](logits, self._target(labels))
         found = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
         return float(loss), logits, {name: found[name] for name in trainable_names(self.graph)}, mode.statistics
 
     def train_step(
         self,
-        images: Array,
+        images: Inputs,
         labels: Array,
         *,
-        learning_rate: float,
+        optimizer: Optional[Optimizer] = None,
+        learning_rate: float = 0.001,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         dropout: Optional[np.random.Generator] = None,
     ) -> Tuple[float, Array, Dict[str, Array]]:
-        """One step of SGD (v = momentum v + g + decay w; w -= rate v); returns loss, logits and gradients before it."""
+        """One step of an optimiser, by default SGD of the rates given; returns loss, output and gradients before it."""
+        if optimizer is None:
+            optimizer = Optimizer("sgd", learning_rate, {"momentum": momentum, "weight_decay": weight_decay})
         loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout)
-        rate, keep, decay = (self.dtype.type(value) for value in (learning_rate, momentum, weight_decay))
-        for name, gradient in gradients.items():
-            velocity = self._momentum.setdefault(name, np.zeros_like(gradient))
-            velocity *= keep
-            velocity += gradient
-            velocity += decay * self.weights[name]
-            self.weights[name] -= rate * velocity
+        self.apply(gradients, optimizer)
         self.weights.update(statistics)
         return loss, logits, gradients
 
+    def apply(self, gradients: Mapping[str, Array], optimizer: Optimizer) -> None:
+        """Change the weights by one step of the optimiser along these gradients."""
+        self.steps += 1
+        settings = {"rate": optimizer.learning_rate, **optimizer.settings}
+        for name, gradient in gradients.items():
+            slots = self.slots.setdefault(name, {})
+            OPTIMIZERS[optimizer.name](self.weights[name], gradient, slots, self.steps, settings)
+
+    def _target(self, labels: Array) -> Array:
+        """Labels stay whole numbers; a float target takes the precision of the pass."""
+        return np.asarray(labels, self.dtype) if self.graph.task.target.dtype == "float32" else np.asarray(labels)
+
     def _pass(
         self,
-        images: Array,
+        images: Inputs,
         mode: Mode,
         tape: Optional[List[Tuple[Node, Backward]]],
         watch: Callable[[str, Array], None],
     ) -> Array:
         last_reader = {name: node.name for node in self.graph.nodes for name in node.inputs}
-        values = {INPUT: np.asarray(images, self.dtype)}
+        values, backward_nodes = self._inputs(images), self.graph.backward_nodes()
+        frozen_mode = dataclasses.replace(mode, training=False)
         for node in self.graph.nodes:
             weights = {name.rpartition(".")[2]: self.weights[name] for name in self._by_node[node.name]}
             inputs = tuple(values[name] for name in node.inputs)
-            arguments = (node, weights, inputs, mode)
+            arguments = (node, weights, inputs, frozen_mode if self.graph.is_frozen(node) else mode)
             op = OPS[node.op]
             values[node.name], backward = self.rounding(op, *arguments) if self.rounding else op(*arguments)
             watch(node.name, values[node.name])
-            if tape is not None:
+            if tape is not None and node.name in backward_nodes:
                 tape.append((node, backward))
             for name in set(node.inputs):
                 if last_reader[name] == node.name:
                     del values[name]
         return values[self.graph.nodes[-1].name]
+
+    def _inputs(self, images: Inputs) -> Dict[str, Array]:
+        """A batch by the names under which nodes read it; tokens stay whole numbers."""
+        arrays = images if isinstance(images, tuple) else (images,)
+        kinds = {name: self.dtype if field.dtype == "float32" else None for name, field in self.graph.inputs.items()}
+        return {name: np.asarray(array, kinds[name]) for name, array in zip(kinds, arrays)}
 
 
 def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
@@ -357,12 +756,12 @@ def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], roun
     def add(first: Array, second: Array) -> Array:
         return rounding.gradient(first + second) if rounding else first + second
 
-    found = {}
+    found, names = {}, {node.name for node, _ in tape}
     while tape:
         node, backward = tape.pop()
         inputs, parameters = backward(waiting.pop(node.name))
         found.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
         for name, gradient in zip(node.inputs, inputs):
-            if name != INPUT:
+            if name in names:
                 waiting[name] = add(waiting[name], gradient) if name in waiting else gradient
     return found

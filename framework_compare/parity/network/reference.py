@@ -8,14 +8,19 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Task, initial_weights, weight_views, weights_size
 from framework_compare.parity.network import calibration
 from framework_compare.parity.network.deviations import Answers, Errors, errors, larger, loss_roundings, scatter
-from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle import Inputs, Oracle
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.network.surgery import without_dropout
 
 Array = np.ndarray
+
+
+# Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
+CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d")
+CURVED_STRIDE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Questions:
 
     The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
     between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
+    optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
+    gradients, so that it shows where eps is added, and noise of gradients near zero does not.
     """
 
     batch_size: int = 2
@@ -33,6 +40,7 @@ class Questions:
     weight_decay: float = 0.01
     seed: int = 20
     draws: int = 3
+    optimizer: str = "sgd"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +50,8 @@ class Reference:
     graph: Graph  # without dropout
     flat: Array  # weights of level 1, float32
     smooth: Array  # weights of levels 2 and 3
-    optimiser: Mapping[str, float]  # learning rate, momentum and weight decay of level 3
-    batches: List[Tuple[Array, Array]]
+    optimizer: Optimizer  # of level 3
+    batches: List[Tuple[Inputs, Array]]
     exact: Answers
     yardstick: Errors
     precision: str = "fp32"
@@ -51,6 +59,19 @@ class Reference:
     @property
     def initial(self) -> Dict[str, Array]:
         return weight_views(self.graph, self.smooth)
+
+    @property
+    def optimiser(self) -> Dict[str, Any]:
+        """The settings of TrainConfig that level 3 is asked with."""
+        optimizer = self.optimizer
+        others = optimizer.settings if optimizer.name == "sgd" else {"optimizer": optimizer.name}
+        return {"learning_rate": optimizer.learning_rate, **others}
+
+    def after_first_step(self) -> Dict[str, Array]:
+        """The trained arrays after one step from the initial ones, whose optimiser has no past."""
+        oracle = Oracle(self.graph, self.initial)
+        oracle.apply(self.exact.gradients, self.optimizer)
+        return {name: oracle.weights[name] for name in self.exact.gradients}
 
     def at(self, precision: str, draws: int) -> "Reference":
         """The same questions and answers with the yardstick of another precision (as long as it takes in float32)."""
@@ -69,14 +90,22 @@ class Reference:
         return weights
 
     def write(self, folder: Path) -> None:
-        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz."""
+        """The weights and batches as the probe reads them: weights.npy, smooth.npy, batches.npz.
+
+        Of batch i an only input is images<i>, one of several its field's name and i; the target is labels<i>.
+        """
         np.save(folder / "weights.npy", self.flat)
         np.save(folder / "smooth.npy", self.smooth)
-        named = {f"{kind}{i}": pair[n] for i, pair in enumerate(self.batches) for n, kind in enumerate(KINDS)}
-        np.savez(folder / "batches.npz", **named)
+        names = ["images"] if len(self.graph.inputs) == 1 else list(self.graph.inputs)
+        arrays = {f"labels{i}": target for i, (_, target) in enumerate(self.batches)}
+        for i, (inputs, _) in enumerate(self.batches):
+            arrays.update({f"{name}{i}": array for name, array in zip(names, several(inputs))})
+        np.savez(folder / "batches.npz", **arrays)
 
 
-KINDS = ("images", "labels")
+def several(inputs: Inputs) -> Tuple[Array, ...]:
+    """The arrays of a batch's inputs, of which an only one may stand alone."""
+    return inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def make_reference(graph: Graph, questions: Questions = Questions(), precision: str = "fp32") -> Reference:
@@ -87,13 +116,9 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     smooth = flat.copy()
     views, smooth_views = weight_views(graph, flat), weight_views(graph, smooth)
     calibration.smooth(graph, smooth_views, batches[0][0], questions.seed)
-    optimiser = {
-        "learning_rate": learning_rate(graph, smooth_views, batches[0], questions.stride),
-        "momentum": questions.momentum,
-        "weight_decay": questions.weight_decay,
-    }
-    exact = answer(graph, views, smooth_views, batches, optimiser, np.float64)
-    return Reference(graph, flat, smooth, optimiser, batches, exact, {}).at(precision, questions.draws)
+    optimizer = asked_optimizer(graph, smooth_views, batches[0], questions)
+    exact = answer(graph, views, smooth_views, batches, optimizer, np.float64)
+    return Reference(graph, flat, smooth, optimizer, batches, exact, {}).at(precision, questions.draws)
 
 
 def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
@@ -105,39 +130,81 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
         with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
             said = answer(
-                found.graph, views, smooth, nearby, found.optimiser, np.float32, plain_sums=draw > 0, rounding=rounding
+                found.graph, views, smooth, nearby, found.optimizer, np.float32, plain_sums=draw > 0, rounding=rounding
             )
         off = errors(said, found.exact, smooth, precision)
-        off[3].update(loss_roundings(said, found.exact))
+        off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
         off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
         yardstick = larger(yardstick, off)
     return yardstick
 
 
-def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Array, Array]]:
-    """One batch a step: pictures of coarse and fine noise, the same in each, as they are clear of kinks, in another
-    order, so that a step which keeps those of the first is seen; other labels."""
-    rng = np.random.default_rng(questions.seed)
-    shape = (questions.batch_size, *graph.input_shape)
+def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array]]:
+    """One batch a step: the same inputs in each, as they are clear of kinks, in another order, so that a step which
+    keeps those of the first is seen; other targets. Tokens of the first sequence are not in the second batch, so that
+    an optimiser which leaves out the rows of absent tokens is seen."""
+    rng, task = np.random.default_rng(questions.seed), graph.task
+    inputs = [
+        rng.integers(0, field.vocabulary, (questions.batch_size, *field.shape)).astype(field.dtype)
+        if field.vocabulary
+        else _noise(rng, (questions.batch_size, *field.shape))
+        for field in task.inputs
+    ]
+    batches: List[Tuple[Inputs, Array]] = []
+    for step in range(questions.steps):
+        order = np.roll(np.arange(questions.batch_size), step)
+        if step == 1 and any(field.vocabulary for field in task.inputs):
+            order[order == 0] = questions.batch_size - 1
+        arrays = tuple(array[order] for array in inputs)
+        batches.append((arrays if len(arrays) > 1 else arrays[0], _targets(task, questions.batch_size, step)))
+    return batches
+
+
+def _noise(rng: np.random.Generator, shape: Tuple[int, ...]) -> Array:
+    """Coarse and fine noise for pictures, fine noise for all else; float32."""
+    if len(shape) != 4:
+        return rng.standard_normal(shape).astype(np.float32)
     coarse = rng.standard_normal((*shape[:2], -(-shape[2] // 8), -(-shape[3] // 8)))
     coarse = coarse.repeat(8, axis=2).repeat(8, axis=3)[:, :, : shape[2], : shape[3]]
-    images = (0.8 * coarse + 0.6 * rng.standard_normal(shape)).astype(np.float32)
-    labels = [np.arange(shape[0]) + step * shape[0] for step in range(questions.steps)]
-    turned = [np.roll(images, step, axis=0) for step in range(questions.steps)]
-    return [(batch, (found % graph.num_classes).astype(np.int64)) for batch, found in zip(turned, labels)]
+    return (0.8 * coarse + 0.6 * rng.standard_normal(shape)).astype(np.float32)
 
 
-def learning_rate(
-    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Array, Array], stride: float
-) -> float:
-    """A rate, of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the weights
-    by less than float32 can tell."""
+def _targets(task: Task, count: int, step: int) -> Array:
+    """Labels in turn; numbers by chance, the same for the same step; of tokens about a quarter that do not count."""
+    rng, shape = np.random.default_rng(step), (count, *task.target.shape)
+    if task.loss == "mse":
+        return rng.standard_normal(shape).astype(np.float32)
+    turn = np.arange(count * int(np.prod(task.target.shape))).reshape(shape) + step * count
+    if task.loss == "binary_cross_entropy":
+        return (turn % 2).astype(np.float32)
+    labels = (turn % task.outputs).astype(np.int64)
+    if task.loss == "token_cross_entropy":
+        labels[rng.random(shape) < 0.25] = -1
+    return labels
+
+
+def asked_optimizer(
+    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Inputs, Array], questions: Questions
+) -> Optimizer:
+    """With a rate of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the
+    weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""
     loss, _, gradients, _ = Oracle(graph, weights, np.float32).gradients(*batch)
+    off = questions.stride * loss * (CURVED_STRIDE if any(node.op in CURVED for node in graph.nodes) else 1)
     square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
-    return float(f"{stride * loss / square:.1e}")
+    if questions.optimizer == "sgd":
+        options = {"momentum": questions.momentum, "weight_decay": questions.weight_decay}
+        return Optimizer("sgd", float(f"{off / square:.1e}"), options)
+    mean_square = square / sum(np.count_nonzero(gradient) for gradient in gradients.values())
+    eps = mean_square if questions.optimizer == "rmsprop" else np.sqrt(mean_square)  # inside the root, or beside it
+    options = {"eps": float(f"{eps:.1e}")} if "eps" in OPTIMIZERS[questions.optimizer] else {}
+    trial = Oracle(graph, weights)
+    before = {name: trial.weights[name].copy() for name in gradients}
+    trial.apply(gradients, Optimizer(questions.optimizer, 1.0, options))
+    taken_off = sum(float(((before[name] - trial.weights[name]) * gradients[name]).sum()) for name in gradients)
+    return Optimizer(questions.optimizer, float(f"{off / taken_off:.1e}"), options)
 
 
-def asked_weights(graph: Graph, images: Array, seed: int) -> Array:
+def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
     """Initial weights whose biases, BatchNorm scales and running statistics all differ from their neutral values.
 
     With the neutral ones a network would not show a bias left out, a scale taken for a shift or an activation that
@@ -151,17 +218,19 @@ def asked_weights(graph: Graph, images: Array, seed: int) -> Array:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
-            if node.op == "BatchNorm2d" and kind in ("weight", "bias"):
+            if node.op in ("BatchNorm2d", "LayerNorm") and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
                 if kind == "bias" and node.name in capped:
                     views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6
-            elif kind == "bias":
-                views[name][:] = 0.1 * rng.standard_normal(views[name].shape)
+            elif kind.startswith("bias"):
+                views[name][:] += (0.1 * rng.standard_normal(views[name].shape)).astype(np.float32)
+            elif node.op == "Embedding":
+                views[name][:] *= 20  # up to 1, where gates are no longer linear
     _move_statistics(graph, views, images, rng)
     return flat
 
 
-def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: np.random.Generator) -> None:
+def _move_statistics(graph: Graph, views: Dict[str, Array], images: Inputs, rng: np.random.Generator) -> None:
     measured = Oracle(graph, views, np.float32).batch_statistics(images)
     for name in measured:
         if name.endswith("running_var"):  # read from a moved average, a tiny one may come out below zero
@@ -174,13 +243,15 @@ def _move_statistics(graph: Graph, views: Dict[str, Array], images: Array, rng: 
             views[name][:] = value + 0.2 * spread * rng.standard_normal(value.shape)
 
 
-def moved(images: Array, draw: int, precision: str = "fp32") -> Array:
-    """Each number moved by chance, the same for the same draw; draw 0 moves none.
+def moved(images: Inputs, draw: int, precision: str = "fp32") -> Inputs:
+    """Each number moved by chance, the same for the same draw; draw 0 moves none, and tokens stay.
 
     In float32, where pictures are not rounded, by one unit in the last place; below it by up to half a unit, so that
     about half of the numbers round to the other neighbour.
     """
-    if draw == 0:
+    if isinstance(images, tuple):
+        return tuple(moved(array, draw, precision) for array in images)
+    if draw == 0 or images.dtype.kind != "f":
         return images
     rng = np.random.default_rng(draw)
     if precision != "fp32":
@@ -193,8 +264,8 @@ def answer(
     graph: Graph,
     weights: Mapping[str, Array],
     smooth: Mapping[str, Array],
-    batches: Sequence[Tuple[Array, Array]],
-    optimiser: Mapping[str, float],
+    batches: Sequence[Tuple[Inputs, Array]],
+    optimizer: Optimizer,
     dtype: Any,
     plain_sums: bool = False,
     rounding: Optional[Rounding] = None,
@@ -206,7 +277,7 @@ def answer(
     oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums, rounding=rounding)
     losses, step_logits = [], []
     for step, (images, labels) in enumerate(batches):
-        loss, logits, gradients = oracle.train_step(images, labels, **optimiser)
+        loss, logits, gradients = oracle.train_step(images, labels, optimizer=optimizer)
         losses.append(loss)
         step_logits.append(logits)
         if step == 0:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 MANTISSA_BITS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10}
 LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it
-PRODUCTS = ("Conv2d", "Linear")
+PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU")
+RECURRENT = ("LSTM", "GRU")
 # Their outputs, or the gradients they hand on, are numbers that were on the grid before.
-SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Flatten")
-SELECTS_BACKWARD = ("ReLU", "ReLU6", "Flatten", "Add")
+SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Flatten", "Reverse", "Last", "Concat", "Maxout")
+SELECTS_BACKWARD = ("ReLU", "ReLU6", "Flatten", "Add", "Reverse", "Last", "Concat", "Maxout")
 
 
 def unit(precision: str) -> float:
@@ -108,14 +109,17 @@ class Rounding:
     def _product(
         self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode
     ) -> Result:
-        """A bias is no operand: in tf32 it stays as it is."""
-        held = {name: self.stored(a) if name == "bias" else self.operand(a) for name, a in weights.items()}
-        bias = held.get("bias")
+        """A bias is no operand: in tf32 it stays as it is. The state of a recurrent layer is one at every step."""
+        held = {name: (self.stored if name.startswith("bias") else self.operand)(a) for name, a in weights.items()}
+        bias = None if node.op in RECURRENT else held.get("bias")
+        mode = dataclasses.replace(
+            mode, operand=self.operand, operand_gradient=lambda dy: self._scaled(self.operand, dy)
+        )
         if self.draw and bias is not None:
             held["bias"] = np.zeros_like(bias)
         y, backward = op(node, held, tuple(map(self.operand, inputs)), mode)
         if self.draw and bias is not None:
-            y = self.stored(y) + bias.reshape(-1, *[1] * (y.ndim - 2))
+            y = self.stored(y) + (bias[:, None, None] if node.op == "Conv2d" else bias)
         return y, backward
 
 

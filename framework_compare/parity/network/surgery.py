@@ -8,7 +8,7 @@ from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import INPUT, Graph, Node, weights_size
+from framework_compare.graph import Graph, Node, weights_size
 
 PEEK = "peek"
 SUMS = 4  # of all values of an output, with signs: what differs anywhere moves them
@@ -39,7 +39,7 @@ def up_to(graph: Graph, last: str) -> Graph:
     needed, waiting = set(), [last]
     while waiting:
         name = waiting.pop()
-        if name != INPUT and name not in needed:
+        if name in nodes and name not in needed:
             needed.add(name)
             waiting += nodes[name].inputs
     order = [node for node in graph.nodes if node.name in needed]
@@ -54,11 +54,11 @@ def peeking(graph: Graph, last: str, rows: int) -> Graph:
     cut = up_to(graph, last)
     shape = graph.shapes()[last]
     nodes: List[Node] = list(cut.nodes)
-    if len(shape) == 3:
+    if len(shape) > 1:
         nodes.append(Node(f"{PEEK}_flatten", "Flatten", (last,), {}))
     attrs = {"in_features": math.prod(shape), "out_features": rows, "init": "zeros"}
     nodes.append(Node(PEEK, "Linear", (nodes[-1].name,), attrs))
-    return dataclasses.replace(cut, nodes=tuple(nodes), num_classes=rows)
+    return dataclasses.replace(cut, nodes=tuple(nodes), task=dataclasses.replace(cut.task, outputs=rows))
 
 
 def peek_weights(shape: Tuple[int, ...], places: Sequence[Tuple[int, ...]]) -> Dict[str, np.ndarray]:

@@ -66,6 +66,6 @@ def _in_steps_tasks(graph: Graph, folder: Path) -> List[Dict[str, Any]]:
 
 def _only_last_dropout(cut: Graph) -> Graph:
     last = cut.nodes[-1]
-    rest = surgery.without_dropout(Graph(cut.name, cut.num_classes, cut.image_size, cut.nodes[:-1]))
+    rest = surgery.without_dropout(dataclasses.replace(cut, nodes=cut.nodes[:-1]))
     source = rest.nodes[-1].name
     return dataclasses.replace(cut, nodes=(*rest.nodes, dataclasses.replace(last, inputs=(source,))))

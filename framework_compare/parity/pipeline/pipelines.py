@@ -42,7 +42,7 @@ class Part(NamedTuple):
     optional: bool = False  # left out, and said so, where a framework does not support such settings
 
 
-def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str] = ()) -> Level:
+def judge(run_tasks: Any, config: TrainConfig, only: Sequence[str] = ()) -> Level:
     """The level's verdict on the pipeline of one framework; the first thing that is wrong is its `where`.
 
     only: names of PARTS, all if there are none.
@@ -63,7 +63,7 @@ def judge(run_tasks: Callable[..., Any], config: TrainConfig, only: Sequence[str
 
 
 def _judge_all(
-    run_tasks: Callable[..., Any], folder: Path, parts: Sequence[Part]
+    run_tasks: Any, folder: Path, parts: Sequence[Part]
 ) -> Tuple[List[Tuple[str, float, float]], List[str]]:
     """What there is to show of the parts, and which were not asked, and why."""
     known, left_out = [], []
@@ -77,12 +77,12 @@ def _judge_all(
     return [one for one in known if one is not None], left_out
 
 
-def _judge(run_tasks: Callable[..., Any], folder: Path, part: Part) -> Any:
+def _judge(run_tasks: Any, folder: Path, part: Part) -> Any:
     listed = part.write(folder / part.name)
     return part.check(listed, _ask(run_tasks, listed, part.name, **part.settings))
 
 
-def _ask(run_tasks: Callable[..., Any], listed: Pictures, name: str, **settings: Any) -> Drawn:
+def _ask(run_tasks: Any, listed: Pictures, name: str, **settings: Any) -> Drawn:
     """Images and labels of EPOCHS epochs of the native pipeline, its coverage checked."""
     place = run_tasks.folder / "pictures" / name / "pictures.json"
     task = {"ask": "native", "name": "native", "pictures": str(place), "epochs": EPOCHS}
@@ -219,8 +219,8 @@ def _write_few(folder: Path) -> Pictures:
 
 
 def _narrow(name: str, size: Tuple[int, int]) -> Part:
-    write, check = (functools.partial(what, size=size) for what in (ramps.write, check_narrow))
-    return Part(name, functools.partial(write, count=NARROW), AS_NARROW, check)
+    write = functools.partial(ramps.write, size=size, count=NARROW)
+    return Part(name, write, AS_NARROW, functools.partial(check_narrow, size=size))
 
 
 PARTS = (

@@ -100,9 +100,11 @@ def train_curves(
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)
-    configs = planning.expand_configs({"threads": None, "loader_workers": None, **settings, "pipeline": "shared"})
+    configs = planning.expand_configs({**settings, "pipeline": "shared"})
     if any(config.precision != "fp32" for config in configs):
         raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
+    if len({dataclasses.replace(config, execution="default") for config in configs}) > 1:
+        raise UsageError("loss curves are compared on the same batches: of all settings only execution may be a list")
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
     planning.check_graphs(chosen, configs)

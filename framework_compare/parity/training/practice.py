@@ -45,7 +45,7 @@ RUNNING_VARIANCE = ".running_var"
 Batches = List[Tuple[Array, Array]]
 
 
-def judge(run_tasks: Callable[..., Any], config: TrainConfig) -> List[Level]:
+def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
     """Levels 3 and 5 of one framework; what fails is its `where`."""
     folder = run_tasks.folder / "practice"
     shutil.rmtree(folder, ignore_errors=True)
@@ -105,7 +105,7 @@ def _train(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> 
 
 def _shared_batches(listed: Path, config: TrainConfig) -> Batches:
     found = Pictures(**json.loads(listed.read_text(encoding="utf-8")))
-    config = dataclasses.replace(config, **COMMON)
+    config = dataclasses.replace(config, **dict[str, Any](COMMON))
     return pictures.shared_batches(found, config, config.epochs * math.ceil(len(found) / config.batch_size))
 
 
@@ -191,7 +191,7 @@ def _steps(
         return ("", 0.0, 0.0)
     if said["reloaded"]:
         raise Wrong(f"{said['reloaded'][0]} is not what was loaded, where weights are loaded once more after training")
-    batches = given or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
+    batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:
         raise Wrong(f"batches of {said['sizes']} were trained as {len(batches)}")
     initial = weight_views(graph, _weights(graph))
@@ -295,6 +295,7 @@ def _held_batches(graph: Graph) -> Batches:
 
 def _save(batches: Batches, path: Path) -> Path:
     """As the probe reads them."""
-    named = {f"images{i}": images for i, (images, _) in enumerate(batches)}
-    np.savez(path, **named, **{f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
+    named: Dict[str, Any] = {f"images{i}": images for i, (images, _) in enumerate(batches)}
+    named.update({f"labels{i}": labels for i, (_, labels) in enumerate(batches)})
+    np.savez(path, **named)
     return path

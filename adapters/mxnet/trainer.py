@@ -1,26 +1,20 @@
-"""MXNet 1.9: a gluon HybridBlock over the graph, hybridised with static memory, trained by gluon.Trainer.
-
-The engine is asynchronous on a CPU too: a step returns before it has run, and `synchronize` waits for it.
-"""
+"""One network in MXNet: devices and precisions, gluon.Trainer's step, arrays in and out."""
 
 from __future__ import annotations
 
 import ctypes
-import json
-import random
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.batches.order import EpochOrder, start_loader
-from framework_compare.batches.preprocess import draw_crop
+from framework_compare.adapters.common.trainer import TrainerDefaults, gpu_number
+from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
+from framework_compare.adapters.mxnet.pipeline import open_loader
 from framework_compare.errors import Unsupported
-from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.protocol import Batch, DeviceTimes, Pictures, ProfileRow, TrainConfig
-
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+from framework_compare.graph import Graph
+from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, TrainConfig
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
 # engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
@@ -28,9 +22,19 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _ONE_POOL = {"MXNET_CPU_PARALLEL_SIZE": "2000000000"}
 
 
-class MXNetTrainer:
+class MXNetTrainer(TrainerDefaults):
     name = "mxnet"
     layout = "NCHW"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        # MXNet 1.9 has no optimising compiler for training
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        # nor kernels for bf16 on GPUs
+        precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
+    )
 
     @staticmethod
     def environment(config: TrainConfig) -> Dict[str, str]:
@@ -53,7 +57,7 @@ class MXNetTrainer:
             _load_cuda_libraries()
         self.mx = mxnet = _import_mxnet(config.device)
         self.config = config
-        self._index = int(config.device.partition(":")[2] or 0)
+        self._index = gpu_number(config.device)
         self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
         self._context = mxnet.gpu(self._index) if self._index < self._gpus else mxnet.cpu()
         self._amp = None
@@ -68,9 +72,6 @@ class MXNetTrainer:
     def _has_cuda(self) -> bool:
         return bool(self.mx.runtime.Features().is_enabled("CUDA"))
 
-    def version(self) -> str:
-        return str(self.mx.__version__)
-
     def unsupported(self) -> Optional[str]:
         config = self.config
         if self._on_gpu and self._index >= self._gpus:
@@ -78,12 +79,6 @@ class MXNetTrainer:
             if not self._has_cuda:
                 return f"{here} is a build for CPUs; install mxnet-cu112 in that interpreter, the last CUDA build"
             return f"{here} is built with CUDA and sees {self._gpus} GPUs here"
-        if config.precision != "fp32" and not self._on_gpu:
-            return f"precision {config.precision!r}: on a CPU this adapter trains in fp32"
-        if config.precision == "bf16":
-            return "precision 'bf16': MXNet 1.9 has no kernels for it on GPUs; use 'fp16'"
-        if config.execution == "compiled":
-            return "execution 'compiled': MXNet 1.9 has no optimising compiler for training; use 'graph'"
         return None
 
     def settings(self) -> Dict[str, Any]:
@@ -107,11 +102,12 @@ class MXNetTrainer:
 
     def build(self, graph: Graph) -> None:
         config, mx = self.config, self.mx
-        self._network = _make_network(mx, graph)
+        self._network = make_network(mx, graph)
         self._network.initialize(mx.init.Zero(), ctx=self._context)
         if self._hybridize is not None:
             self._network.hybridize(**self._hybridize)
-        self._parameters = _by_graph_name(self._network)
+        self._parameters = parameters_of(self._network)
+        freeze(self._parameters, graph)
         self._reordered = False
         # over the last axis oneDNN's log_softmax computes it, to 3e-6 only; over another, MXNet's own kernel, to 2e-7
         self._loss = mx.gluon.loss.SoftmaxCrossEntropyLoss(axis=1)
@@ -144,9 +140,6 @@ class MXNetTrainer:
     def weights(self) -> Dict[str, np.ndarray]:
         return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
 
-    def host_array(self, shape: Tuple[int, ...]) -> Any:
-        return np.empty(shape, dtype=np.float32)
-
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
         return Batch(nd.array(images, ctx=context), nd.array(labels, dtype="int32", ctx=context), len(labels))
@@ -155,19 +148,7 @@ class MXNetTrainer:
         return batch.images.asnumpy(), batch.labels.asnumpy().astype(np.int64)
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        self.mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
-        data = self.mx.gluon.data
-        loader = data.DataLoader(
-            PictureDataset(pictures, _transforms(self.mx, self.config)),
-            batch_size=self.config.batch_size,
-            sampler=EpochOrder(len(pictures), self.config.seed),
-            last_batch="keep",
-            num_workers=self.config.loader_workers,
-            pin_memory=self._on_gpu,
-            pin_device_id=self._index,
-        )
-        start_loader(loader)
-        return loader
+        return open_loader(self.mx, pictures, self.config, gpu=self._index if self._on_gpu else None)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         context = self._context
@@ -214,24 +195,14 @@ class MXNetTrainer:
     def synchronize(self) -> None:
         self.mx.nd.waitall()
 
-    def device_times(self) -> Optional[DeviceTimes]:
-        return None
-
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
-        """Operators of the engine, which runs each by itself: their times hold no others'."""
+        from framework_compare.adapters.mxnet.profile import profile_rows
+
         if self._hybridize is not None:
             # operators run in bulk are counted as one, of a name that lists them
             self._network.hybridize(**self._hybridize, forward_bulk_size=1, backward_bulk_size=1)
             step()
-        profiler = self.mx.profiler
-        trace = f"{folder}/trace.json"
-        profiler.set_config(profile_symbolic=True, profile_imperative=True, aggregate_stats=True, filename=trace)
-        profiler.set_state("run")
-        step()
-        profiler.set_state("stop")
-        found = json.loads(profiler.dumps(format="json"))["Time"].get("operator", {})
-        profiler.dump()
-        return [ProfileRow("operator", name, int(v["Count"]), round(v["Total"] * 1e6)) for name, v in found.items()]
+        return profile_rows(self.mx.profiler, step, folder)
 
     def release(self) -> None:
         self.mx.nd.waitall()
@@ -270,131 +241,3 @@ def _loads(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-class PictureDataset:
-    """Random-access data set of (picture, label), read by MXNet's own decoder where it can."""
-
-    def __init__(self, pictures: Pictures, transform: Any) -> None:
-        self._pictures = pictures
-        self._transform = transform
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __getitem__(self, index: int) -> Any:
-        import mxnet
-
-        path, label = self._pictures.paths[index], np.int32(self._pictures.labels[index])
-        if self._pictures.formats[index] == "JPEG":
-            return self._transform(mxnet.image.imread(path)), label
-        return self._transform(mxnet.nd.array(_read_with_pillow(path), dtype="uint8")), label
-
-
-def _read_with_pillow(path: str) -> np.ndarray:
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return np.asarray(image.convert("RGB"))
-
-
-def _random_crop(mx: Any, size: int) -> Any:
-    class RandomCrop(mx.gluon.Block):
-        """MXNet's RandomResizedCrop, but for pictures that no crop drawn fits into: of wide ones MXNet then takes the
-        middle `size` x `size` pixels (1.9.1), the protocol all of their height."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._state = np.random.RandomState()
-
-        def forward(self, picture: Any) -> Any:
-            self._state.seed(random.getrandbits(32))  # numpy's state is the same in all forked processes, this is not
-            crop = draw_crop(self._state, picture.shape[1], picture.shape[0], flip="none")
-            bilinear = 1
-            return mx.image.fixed_crop(picture, crop.left, crop.top, crop.width, crop.height, (size, size), bilinear)
-
-    return RandomCrop()
-
-
-def _transforms(mx: Any, config: TrainConfig) -> Any:
-    transforms = mx.gluon.data.vision.transforms
-    flips = {
-        "horizontal": [transforms.RandomFlipLeftRight()],
-        "vertical": [transforms.RandomFlipTopBottom()],
-        "none": [],
-    }
-    size = config.image_size
-    crops = {
-        "random": _random_crop(mx, size),
-        "none": transforms.Resize((size, size)),
-    }
-    return transforms.Compose(
-        [
-            crops[config.crop],
-            *flips[config.flip],
-            transforms.ToTensor(),
-            transforms.Normalize(MEAN, STD),
-        ]
-    )
-
-
-def _make_network(mx: Any, graph: Graph) -> Any:
-    class Network(mx.gluon.HybridBlock):
-        """The graph as one block; children are registered under their graph names."""
-
-        def __init__(self) -> None:
-            super().__init__(prefix="")
-            self.layers = {}
-            for node in graph.nodes:
-                if node.op in LAYERS:
-                    self.layers[node.name] = LAYERS[node.op](mx.gluon.nn, node.attrs)
-                    self.register_child(self.layers[node.name], node.name)
-
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
-            def apply(node: Node, *inputs: Any) -> Any:
-                if node.name in self.layers:
-                    return self.layers[node.name](*inputs)
-                return FUNCTIONS[node.op](F, node.attrs, *inputs)
-
-            return evaluate(graph, apply, x)
-
-    return Network()
-
-
-SUFFIXES = {"gamma": "weight", "beta": "bias"}
-
-
-def _by_graph_name(network: Any) -> Dict[str, Any]:
-    found = {}
-    for layer_name, layer in network.layers.items():
-        for local, parameter in layer._reg_params.items():
-            found[f"{layer_name}.{SUFFIXES.get(local, local)}"] = parameter
-    return found
-
-
-LAYERS = {
-    "Conv2d": lambda nn, a: nn.Conv2D(
-        a["out_channels"],
-        a["kernel"],
-        strides=a["stride"],
-        padding=a["padding"],
-        groups=a["groups"],
-        use_bias=a["bias"],
-        in_channels=a["in_channels"],
-    ),
-    # MXNet's momentum is the share of the old statistics that is kept
-    "BatchNorm2d": lambda nn, a: nn.BatchNorm(
-        momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
-    ),
-    "ReLU": lambda nn, a: nn.Activation("relu"),
-    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
-    "Linear": lambda nn, a: nn.Dense(a["out_features"], in_units=a["in_features"]),
-    "Dropout": lambda nn, a: nn.Dropout(a["p"]),
-}
-FUNCTIONS = {
-    "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
-    "AdaptiveAvgPool2d": lambda F, a, x: F.contrib.AdaptiveAvgPooling2D(x, output_size=a["output"]),
-    "GlobalAvgPool": lambda F, a, x: F.flatten(F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")),
-    "Flatten": lambda F, a, x: F.flatten(x),
-    "Add": lambda F, a, x, y: x + y,
-}

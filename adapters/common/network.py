@@ -1,0 +1,27 @@
+"""Parts of networks that several frameworks lack or name otherwise."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping
+
+import numpy as np
+
+
+def adaptive_matrix(size: int, output: int) -> np.ndarray:
+    """The windows of torch's adaptive average pooling along one axis: float32 (output, size)."""
+    matrix = np.zeros((output, size), np.float32)
+    for i in range(output):
+        start, end = i * size // output, -(-(i + 1) * size // output)
+        matrix[i, start:end] = 1 / (end - start)
+    return matrix
+
+
+def by_graph_name(
+    layers: Mapping[str, Any], arrays_of: Callable[[Any], Mapping[str, Any]], graph_names: Mapping[str, str]
+) -> Dict[str, Any]:
+    """The arrays of all layers by graph name; `graph_names` has those that the framework calls otherwise."""
+    return {
+        f"{layer_name}.{graph_names.get(name, name)}": array
+        for layer_name, layer in layers.items()
+        for name, array in arrays_of(layer).items()
+    }

@@ -1,0 +1,52 @@
+"""Precisions, devices and answers that are the same in most frameworks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.protocol import DeviceTimes, TrainConfig
+
+HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
+LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
+STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
+
+
+def gpu_number(device: str) -> int:
+    """N of "cuda:N"; 0 of "cuda"."""
+    return int(device.partition(":")[2] or 0)
+
+
+def needs_capability(precision: str, ask: Callable[[], Iterable[int]]) -> Optional[str]:
+    """Why a GPU has no kernels for a precision, or None; `ask` for its compute capability is called if that matters."""
+    if precision not in ("tf32", "bf16"):
+        return None
+    major, minor = ask()
+    if major >= 8:
+        return None
+    return f"precision {precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+
+
+def loss_scale_settings(config: TrainConfig) -> Dict[str, Any]:
+    """What `settings` says of the scale of fp16's loss; nothing for another precision."""
+    return {"loss_scale": f"dynamic, from {LOSS_SCALE:g}"} if config.precision == "fp16" else {}
+
+
+class TrainerDefaults:
+    """Answers of a Trainer whose framework has no more to say; a framework that has overrides them."""
+
+    name: str  # of the framework, and of the module that it is imported as
+
+    def version(self) -> str:
+        return str(sys.modules[self.name].__version__)
+
+    def host_array(self, shape: Tuple[int, ...]) -> np.ndarray:
+        return np.empty(shape, dtype=np.float32)
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [float(loss) for loss in losses]
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return None

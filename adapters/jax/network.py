@@ -1,0 +1,151 @@
+"""The graph as a pure function of its arrays; the windows of convolutions and pooling as XLA runs them fastest."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.network import adaptive_matrix
+from framework_compare.graph import OPS as GRAPH_OPS
+from framework_compare.graph import Graph, Node, evaluate
+
+
+class Network:
+    """The graph as a function of its arrays by graph name: convolutions HWIO if images are NHWC, linear (in, out).
+
+    With linear weights as (out, in) XLA's update of them takes ten times as long on a CPU, at batch 1.
+    """
+
+    def __init__(self, jax: Any, graph: Graph, *, dtype: str, layout: str, shifts: bool) -> None:
+        self.jax = jax
+        self.graph = graph
+        self.dtype = jax.numpy.dtype(dtype)  # of convolutions and linear layers, and of what lies between
+        self.channels_last = layout == "NHWC"
+        self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
+        self.shifts = shifts
+        self._names = {node.name: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
+
+    def to_native(self, array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self._moved(array, (2, 3, 1, 0)))
+
+    def from_native(self, array: np.ndarray) -> np.ndarray:
+        return np.array(self._moved(array, (3, 2, 0, 1)), order="C")
+
+    def _moved(self, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
+        if array.ndim == 4 and self.channels_last:
+            return array.transpose(axes)
+        return array.T if array.ndim == 2 else array
+
+    def __call__(self, arrays: Mapping[str, Any], images: Any, key: Any = None) -> Tuple[Any, Dict[str, Any]]:
+        """Float32 logits and the running statistics after; a key means training: batch statistics, dropout."""
+        statistics = {name: array for name, array in arrays.items() if ".running_" in name}
+
+        def apply(node: Node, *inputs: Any) -> Any:
+            own = {name.rpartition(".")[2]: arrays[name] for name in self._names[node.name]}
+            if node.op == "BatchNorm2d":
+                value, moved = self.batchnorm(node, own, *inputs, training=key is not None)
+                statistics.update({f"{node.name}.{name}": array for name, array in moved.items()})
+                return value
+            return LOWERINGS[node.op](self, node, own, *inputs, key=key)
+
+        return evaluate(self.graph, apply, images).astype("float32"), statistics
+
+    def conv2d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        a = node.attrs
+        y = self._convolve(x.astype(self.dtype), own["weight"].astype(self.dtype), a)
+        return y + self._by_channel(own["bias"].astype(self.dtype)) if a["bias"] else y
+
+    def _convolve(self, x: Any, weight: Any, a: Mapping[str, Any]) -> Any:
+        stride, padding = a["stride"], a["padding"]
+        if self.shifts and a["kernel"] == 1 and a["groups"] == 1 and not padding:
+            x = x[:, ::stride, ::stride]
+            return (x.reshape(-1, a["in_channels"]) @ weight[0, 0]).reshape(*x.shape[:3], -1)
+        if self.shifts and a["groups"] == a["in_channels"] == a["out_channels"]:
+            # summed in float32, as XLA's own convolution does: the weight's gradient has thousands of terms
+            exact, kernel = x.astype("float32"), weight.astype("float32")
+            return sum(view * kernel[i, j, 0] for i, j, view in self._shifted(exact, a, 0)).astype(self.dtype)
+        return self.jax.lax.conv_general_dilated(
+            x,
+            weight,
+            (stride, stride),
+            [(padding, padding)] * 2,
+            dimension_numbers=self.layouts,
+            feature_group_count=a["groups"],
+        )
+
+    def _shifted(self, x: Any, a: Mapping[str, Any], fill: float) -> Iterator[Tuple[int, int, Any]]:
+        """The pictures that a window sees at each of its places (i, j)."""
+        kernel, stride, pads = a["kernel"], a["stride"], (a["padding"], a["padding"])
+        x = self.jax.numpy.pad(x, [(0, 0), pads, pads, (0, 0)], constant_values=fill)
+        height, width = (size - kernel + 1 for size in x.shape[1:3])
+        for i, j in itertools.product(range(kernel), repeat=2):
+            yield i, j, x[:, i : i + height : stride, j : j + width : stride]
+
+    def batchnorm(self, node: Node, own: Mapping[str, Any], x: Any, *, training: bool) -> Tuple[Any, Dict[str, Any]]:
+        a, exact = node.attrs, x.astype("float32")
+        mean, variance, moved = own["running_mean"], own["running_var"], {}
+        if training:
+            axes = (0, *self._spatial)
+            mean, variance, count = exact.mean(axes), exact.var(axes), x.size // a["channels"]
+            batch = {"running_mean": mean, "running_var": variance * (count / max(1, count - 1))}
+            moved = {name: own[name] + a["momentum"] * (new - own[name]) for name, new in batch.items()}
+        scale = self.jax.lax.rsqrt(variance + a["eps"]) * own["weight"]
+        y = (exact - self._by_channel(mean)) * self._by_channel(scale) + self._by_channel(own["bias"])
+        return y.astype(x.dtype), moved
+
+    def maxpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        a, lax = node.attrs, self.jax.lax
+        if self.shifts:
+            return functools.reduce(self.jax.numpy.maximum, (view for _, _, view in self._shifted(x, a, -np.inf)))
+        window, strides, pads = ([at] * 4 for at in (1, 1, (0, 0)))
+        for axis in self._spatial:
+            window[axis], strides[axis], pads[axis] = a["kernel"], a["stride"], (a["padding"], a["padding"])
+        return lax.reduce_window(x, -np.inf, lax.max, window, strides, pads)
+
+    def adaptive_avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        # no such op in JAX: the windows of torch's adaptive pooling as one small matrix for rows and columns
+        matrix = self.jax.numpy.asarray(adaptive_matrix(x.shape[self._spatial[0]], node.attrs["output"]), x.dtype)
+        how = "ih,nhwc,jw->nijc" if self.channels_last else "ih,nchw,jw->ncij"
+        return self.jax.numpy.einsum(how, matrix, x, matrix)
+
+    def global_avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        return x.mean(self._spatial, dtype="float32").astype(x.dtype)
+
+    def flatten(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        """In (C, H, W) order whatever the layout."""
+        return (x.transpose(0, 3, 1, 2) if self.channels_last else x).reshape(x.shape[0], -1)
+
+    def linear(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        return x.astype(self.dtype) @ own["weight"].astype(self.dtype) + own["bias"].astype(self.dtype)
+
+    def dropout(self, node: Node, own: Mapping[str, Any], x: Any, *, key: Any) -> Any:
+        if key is None:
+            return x
+        random, kept = self.jax.random, 1 - node.attrs["p"]
+        key = random.fold_in(key, self.graph.nodes.index(node))
+        return self.jax.numpy.where(random.bernoulli(key, kept, x.shape), x / kept, 0).astype(x.dtype)
+
+    @property
+    def _spatial(self) -> Tuple[int, int]:
+        return (1, 2) if self.channels_last else (2, 3)
+
+    def _by_channel(self, vector: Any) -> Any:
+        return vector if self.channels_last else vector[:, None, None]
+
+
+LOWERINGS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": Network.conv2d,
+    "ReLU": lambda net, node, own, x, **_: net.jax.nn.relu(x),
+    "ReLU6": lambda net, node, own, x, **_: net.jax.nn.relu6(x),
+    "MaxPool2d": Network.maxpool,
+    "AdaptiveAvgPool2d": Network.adaptive_avgpool,
+    "GlobalAvgPool": Network.global_avgpool,
+    "Flatten": Network.flatten,
+    "Linear": Network.linear,
+    "Dropout": Network.dropout,
+    "Add": lambda net, node, own, x, y, **_: x + y,
+}
+OPS = frozenset(LOWERINGS) | {"BatchNorm2d"}

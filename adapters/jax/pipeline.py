@@ -1,0 +1,176 @@
+"""Grain over our own reading of torchvision's ImageNet recipe: threads, or processes that live for all epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import os
+import struct
+import sys
+import tempfile
+import time
+from typing import Any, Iterator, NamedTuple, Tuple
+
+import numpy as np
+
+from framework_compare.batches import preprocess
+from framework_compare.errors import Unsupported
+from framework_compare.protocol import Pictures, TrainConfig
+
+# Loader workers that are processes and no threads: two threads use up what one interpreter reads (846 pictures/s of 224
+# pixels a side on 2 cores, 700 by two processes; 590 to 650 by 16 threads on 16 cores).
+PROCESSES_FROM = 3
+CLOSED, GATE_S = -1, 0.002  # what a gate says to processes that are to end, and how long they wait between two looks
+
+
+def import_part(module: str, why: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise Unsupported(f"this interpreter has JAX without {module}: {why}") from None
+
+
+class Threads:
+    """Batches from Grain's threads, which read single pictures up to two batches ahead."""
+
+    def __init__(self, pictures: Pictures, config: TrainConfig, layout: str) -> None:
+        self._grain, self._config, self._count = import_grain(), config, len(pictures)
+        self._all = make_pictures(self._grain, pictures, config, layout).repeat()
+
+    def epoch(self, number: int) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+        ahead = 2 * self._config.batch_size
+        reading = self._grain.ReadOptions(num_threads=self._config.loader_workers, prefetch_buffer_size=ahead)
+        epoch = self._all[(number - 1) * self._count : number * self._count].to_iter_dataset(reading)
+        with contextlib.closing(iter(epoch.batch(self._config.batch_size))) as batches:
+            yield from batches
+
+
+class Processes:
+    """Batches from Grain's processes, which live as long as this and read no epoch before it has begun.
+
+    An iterator of Grain's starts its processes, which import all of JAX. One for each epoch would count that as waiting
+    for data; one for all of them would read ahead while nothing is timed.
+    """
+
+    def __init__(self, pictures: Pictures, config: TrainConfig, layout: str) -> None:
+        self._grain = import_grain()
+        # Grain reads absl's flags where it starts processes, which absl refuses before a command line was parsed
+        import_part("absl.flags", "Grain's processes need it").FLAGS.mark_as_parsed()
+        self._workers = config.loader_workers
+        self._batches = make_pictures(self._grain, pictures, config, layout).batch(config.batch_size)  # epochs apart
+        self._gate = Gate.make()
+        self._start(1)
+
+    def epoch(self, number: int) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+        """Any other than the next one, and one after an epoch not read to its end, starts the processes anew."""
+        if number != self._next:
+            self._stop()
+            self._start(number)
+        self._next = 0
+        self._gate.open(number)
+        yield from itertools.islice(self._iterator, len(self._batches))
+        self._next = number + 1
+
+    def close(self) -> None:
+        self._stop()
+        self._gate.remove()
+
+    def _stop(self) -> None:
+        self._gate.open(CLOSED)
+        self._iterator.close()
+
+    def _start(self, first: int) -> None:
+        """Return when each process has said that it is there."""
+        grain, self._next = self._grain, first
+        reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
+        processes = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=1)
+        source = gated(grain, self._batches, self._gate, first, self._workers)
+        self._gate.open(first - 1)
+        self._iterator = iter(source.to_iter_dataset(reading).mp_prefetch(processes))
+        for _ in range(self._workers):
+            next(self._iterator)
+
+
+class Gate(NamedTuple):
+    """The number of the epoch that may be read, in a file, as it must reach processes that are spawned."""
+
+    path: str
+    owner: int  # the process that opens it
+
+    @classmethod
+    def make(cls) -> "Gate":
+        memory = "/dev/shm"  # where the supervisor removes what has a worker's pid in its name
+        descriptor, path = tempfile.mkstemp(prefix=f"epoch_{os.getpid()}_", dir=memory if os.path.isdir(memory) else None)
+        os.close(descriptor)
+        return cls(path, os.getpid())
+
+    def open(self, epoch: int) -> None:
+        with open(self.path, "r+b", buffering=0) as file:
+            file.write(struct.pack("<q", epoch))
+
+    def wait(self, epoch: int) -> None:
+        with open(self.path, "rb", buffering=0) as file:
+            while True:
+                now = struct.unpack("<q", os.pread(file.fileno(), 8, 0))[0]
+                if now == CLOSED or self.owner not in (os.getppid(), os.getpid()):
+                    raise RuntimeError("the pipeline is closed")
+                if now >= epoch:
+                    return
+                time.sleep(GATE_S)
+
+    def remove(self) -> None:
+        os.unlink(self.path)
+
+
+def gated(grain: Any, batches: Any, gate: Gate, first: int, workers: int) -> Any:
+    """All batches of all epochs from the first on, none before its epoch has begun, after a sign of each worker."""
+
+    class Gated(grain.MapDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return sys.maxsize
+
+        def __getitem__(self, index: Any) -> Any:
+            if isinstance(index, slice):
+                return self.slice(index)
+            if index < workers:
+                return np.int64(index), np.int64(index)
+            place = index - workers + (first - 1) * len(batches)
+            gate.wait(place // len(batches) + 1)
+            return batches[place]
+
+    return Gated()
+
+
+def import_grain() -> Any:
+    return import_part("grain", "pipeline 'native' needs it; install it, or use 'shared'")
+
+
+def make_pictures(grain: Any, pictures: Pictures, config: TrainConfig, layout: str) -> Any:
+    """Shuffled and drawn anew in each epoch by Grain's own rule."""
+
+    def read(index: int, rng: Any) -> Tuple[np.ndarray, np.int64]:
+        return _read_picture(pictures.paths[index], rng, config, layout), np.int64(pictures.labels[index])
+
+    order = grain.MapDataset.range(len(pictures)).seed(config.seed & 0xFFFFFFFF).shuffle()
+    return order.random_map(read)
+
+
+def _read_picture(path: str, rng: Any, config: TrainConfig, layout: str) -> np.ndarray:
+    """torchvision's ImageNet recipe with Pillow and numpy."""
+    from PIL import Image
+
+    size = config.image_size
+    with Image.open(path) as image:
+        crop = preprocess.draw_crop(np.random.RandomState(rng.integers(2**32)), *image.size, flip=config.flip)
+        if config.crop == "none":
+            crop = preprocess.whole(*image.size)._replace(flip=crop.flip)
+        box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
+        pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box))
+    if crop.flip != "none":
+        pixels = pixels[:, ::-1] if crop.flip == "horizontal" else pixels[::-1]
+    out = np.empty((size, size, 3) if layout == "NHWC" else (3, size, size), np.float32)
+    preprocess.normalise_into(out, pixels, layout)
+    return out

@@ -1,0 +1,31 @@
+"""The events of traces that XLA's profiler wrote: XLA's operators on a host, kernels and CUDA calls on a GPU."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Iterator, List, Tuple
+
+from framework_compare.adapters.common.profile import Event
+from framework_compare.worker.profiling import cuda_function
+
+
+def read_trace(jax: Any, path: str) -> Iterator[Tuple[str, str, List[Event]]]:
+    """Of each line the names of its plane and of itself, and its events."""
+    for plane in jax.profiler.ProfileData.from_file(path).planes:
+        for line in plane.lines:
+            yield plane.name, line.name, [_event(event) for event in line.events]
+
+
+def _event(event: Any) -> Event:
+    return event.name, _names(event), int(event.start_ns), int(event.start_ns + event.duration_ns)
+
+
+def _names(event: Any) -> Callable[[str], str]:
+    def name(kind: str) -> str:
+        """What an event is counted under; of a host's line the operator without its number, "" for what is none."""
+        if kind == "cuda-runtime":
+            return cuda_function(event.name) or str(event.name)
+        found = str(dict(event.stats).get("hlo_op", "")) if kind == "operator" else event.name
+        return re.sub(r"(\.\d+)+$", "", found)
+
+    return name

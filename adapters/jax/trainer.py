@@ -1,0 +1,315 @@
+"""One network in JAX: a step that is one program, its state donated, losses that leave a GPU several at a time."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.trainer import (
+    HALF_TYPES,
+    LOSS_SCALE,
+    STEPS_BEFORE_GROWTH,
+    TrainerDefaults,
+    gpu_number,
+    loss_scale_settings,
+    needs_capability,
+)
+from framework_compare.adapters.jax.network import OPS, Network
+from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
+from framework_compare.graph import Graph, trainable_names
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+
+# Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
+# microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
+# time before the runner asks for the first of its losses, which it does eight steps late. A program writes them to the
+# host's memory: handed over by `copy_to_host_async` they take about 50 us more of a step (AlexNet, batch 1, H200).
+LOSSES_TOGETHER = 4
+MEMORY_FRACTION = "0.95"  # of the GPU's: CUDA's own context and libraries need some beside XLA's allocator
+MATMUL_PRECISION = {"fp32": "highest", "tf32": "tensorfloat32", "bf16": "default", "fp16": "default"}
+
+
+class State(NamedTuple):
+    """All that a training step changes: donated to it, so that XLA updates it in place."""
+
+    parameters: Dict[str, Any]
+    statistics: Dict[str, Any]  # what is not trained: running ones of BatchNorm, frozen arrays
+    optimizer: Any
+    steps: Any  # dropout's key is folded with it
+    scale: Any  # of the loss
+    streak: Any  # finite steps since the scale changed
+    losses: Any  # the last LOSSES_TOGETHER ones, each at its step modulo that; () where each is a result of its own
+
+
+class LossBlock:
+    """Losses of up to LOSSES_TOGETHER steps that follow each other; a handle is (block, place in the copy)."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.copy: Any = None  # in the host's memory of all losses on the device, once the block has ended
+        self.values: List[float] = []  # of the copy, once one of them was read
+
+
+class JaxTrainer(TrainerDefaults):
+    name = "jax"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+    )
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        variables = {
+            "OMP_NUM_THREADS": threads,
+            "OPENBLAS_NUM_THREADS": threads,
+            # size of XLA's pools on a CPU (xla/pjrt/utils.cc); its own flags leave them at a thread a core
+            "NPROC": threads,
+            "PJRT_NPROC": threads,
+        }
+        if config.device == "cpu":
+            return {**variables, "JAX_PLATFORMS": "cpu"}
+        return {
+            **variables,
+            "JAX_PLATFORMS": "cuda,cpu",
+            # JAX otherwise takes three quarters of the GPU's memory at its start, whatever it needs, and never more
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_CLIENT_MEM_FRACTION": MEMORY_FRACTION,
+        }
+
+    def __init__(self, config: TrainConfig) -> None:
+        import jax
+
+        self.jax = jax
+        self.config = config
+        self._on_gpu = config.device != "cpu"
+        self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
+        jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
+        self._device, self._found = _find_device(jax, config.device)
+        jax.config.update("jax_default_device", self._device)
+        self._recommended = config.tuning == "recommended"
+        self.layout = "NHWC" if self._recommended else "NCHW"
+        self._passes = 0
+        self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
+        self._loss_seen: Any = None
+        self._feeds: List[Processes] = []
+
+    def unsupported(self) -> Optional[str]:
+        config = self.config
+        if self._device is None:
+            return f"device {config.device!r}: JAX {self.jax.__version__} finds {self._found} here"
+        if not self._on_gpu:
+            return None
+        return needs_capability(config.precision, lambda: map(int, self._device.compute_capability.split(".")))
+
+    def settings(self) -> Dict[str, Any]:
+        config = self.config
+        return {
+            "execution": "eager" if config.execution == "eager" else "jit",
+            "layout": self.layout,
+            "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
+            "matmul_precision": MATMUL_PRECISION[config.precision],
+            "optimizer": "optax.sgd",
+            "threads": config.threads,
+            "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
+            **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
+            **loss_scale_settings(config),
+        }
+
+    @property
+    def _shifts(self) -> bool:
+        return self._recommended and not self._on_gpu
+
+    def build(self, graph: Graph) -> None:
+        optax = import_part("optax", "its optimiser; install it beside jax")
+        config, jax = self.config, self.jax
+        dtype = HALF_TYPES.get(config.precision, "float32")
+        self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts)
+        sgd = optax.sgd(config.learning_rate, momentum=config.momentum or None)
+        decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
+        self._optimizer = optax.chain(*decay, sgd)
+        self._key = jax.random.key(config.seed & 0xFFFFFFFF)
+        jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
+        self._step = jit(self._step_of_leaves, donate_argnums=0)
+        self._differentiate = jit(self._gradients)
+        self._evaluate = jit(self._logits)
+        self._train = jit(functools.partial(self._logits, training=True))
+        self._trainable = set(trainable_names(graph))
+        on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
+        self._copy = jax.jit(jax.numpy.copy, out_shardings=on_host)
+        self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        jax, jnp = self.jax, self.jax.numpy
+        self._end_block()
+        self._taken = 0
+        self._leaves = None  # the former ones' memory is free before there are others
+        # never aliased: a step writes into the memory of what it is given
+        arrays = {
+            name: jax.device_put(self._network.to_native(array), self._device, may_alias=False)
+            for name, array in weights.items()
+        }
+        parameters = {name: array for name, array in arrays.items() if name in self._trainable}
+        statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
+        scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
+        losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
+        optimizer = self._optimizer.init(parameters)
+        start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
+        leaves, self._tree = jax.tree.flatten(start)
+        # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
+        self._leaves = jax.block_until_ready(jax.device_put(leaves, self._device))
+
+    @property
+    def _state(self) -> State:
+        found: State = self._tree.unflatten(self._leaves)
+        return found
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        return self._to_graph({**self._state.parameters, **self._state.statistics})
+
+    def _to_graph(self, arrays: Mapping[str, Any]) -> Dict[str, np.ndarray]:
+        return {name: self._network.from_native(np.asarray(array)) for name, array in arrays.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        return Batch(*self.jax.device_put((images, labels.astype(np.int32)), self._device), len(labels))
+
+    def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
+        return np.array(batch.images), np.asarray(batch.labels).astype(np.int64)
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        if self.config.loader_workers < PROCESSES_FROM:
+            return Threads(pictures, self.config, self.layout)
+        self._feeds.append(Processes(pictures, self.config, self.layout))
+        return self._feeds[-1]
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        for images, labels in pipeline.epoch(number):
+            yield self.adopt(images, labels)
+
+    def train_step(self, batch: Batch) -> Any:
+        self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)
+        if not self._keeps_losses:
+            self._loss_seen = loss
+            if self._on_gpu:
+                loss.copy_to_host_async()
+            return loss
+        handle = self._block, self._taken % LOSSES_TOGETHER
+        self._taken += 1
+        self._block.steps += 1
+        if self._block.steps == LOSSES_TOGETHER:
+            self._end_block()
+        return handle
+
+    def _end_block(self) -> None:
+        """Begin another block of losses; those of the last are on their way to the host."""
+        if self._block.steps:
+            block, self._block = self._block, LossBlock()  # whatever becomes of the copy
+            block.copy = self._copy(self._leaves[-1])  # `losses`, the last of State
+
+    def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
+        """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""
+        after, loss = self._plain_step(self._tree.unflatten(leaves), images, labels)
+        return self.jax.tree.leaves(after), None if self._keeps_losses else loss
+
+    def _plain_step(self, state: State, images: Any, labels: Any) -> Tuple[State, Any]:
+        import optax
+
+        gradients, (loss, statistics) = self._gradients(state, images, labels)
+        updates, optimizer = self._optimizer.update(gradients, state.optimizer, state.parameters)
+        parameters = optax.apply_updates(state.parameters, updates)
+        losses = self._with_last(state, loss) if self._keeps_losses else ()
+        after = State(parameters, statistics, optimizer, state.steps + 1, state.scale, state.streak, losses)
+        return (self._unless_overflown(state, after, gradients) if self.config.precision == "fp16" else after), loss
+
+    def _with_last(self, state: State, loss: Any) -> Any:
+        """The kept losses, (LOSSES_TOGETHER,), with this step's in the place of the oldest."""
+        places = self.jax.numpy.arange(LOSSES_TOGETHER, dtype=state.steps.dtype)
+        return self.jax.numpy.where(places == state.steps % LOSSES_TOGETHER, loss, state.losses)
+
+    def _unless_overflown(self, before: State, after: State, gradients: Any) -> State:
+        """The step, or where a gradient is not finite none, at half the scale; torch.amp.GradScaler's rule."""
+        jnp, tree = self.jax.numpy, self.jax.tree
+        finite = jnp.stack([jnp.isfinite(gradient).all() for gradient in tree.leaves(gradients)]).all()
+        kept = tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+        streak = jnp.where(finite, before.streak + 1, 0)
+        grown = jnp.where(streak == STEPS_BEFORE_GROWTH, 2 * before.scale, before.scale)
+        return kept._replace(
+            statistics=after.statistics,
+            steps=after.steps,
+            scale=jnp.where(finite, grown, before.scale / 2),
+            streak=streak % STEPS_BEFORE_GROWTH,
+            losses=after.losses,
+        )
+
+    def _gradients(self, state: State, images: Any, labels: Any) -> Any:
+        key = self.jax.random.fold_in(self._key, state.steps)
+        compute = self.jax.grad(self._loss, has_aux=True)
+        gradients, kept = compute(state.parameters, state.statistics, images, labels, key, state.scale)
+        if self.config.precision == "fp16":
+            gradients = self.jax.tree.map(lambda gradient: gradient / state.scale, gradients)
+        return gradients, kept
+
+    def _loss(self, parameters: Any, statistics: Any, images: Any, labels: Any, key: Any, scale: Any) -> Any:
+        import optax
+
+        logits, moved = self._network({**parameters, **statistics}, images, key)
+        statistics = {**statistics, **moved}
+        loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        return loss * scale, (loss, statistics)
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        return self._to_graph(self._differentiate(self._state, batch.images, batch.labels)[0])
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return [self._read_loss(*loss) if self._keeps_losses else float(loss) for loss in losses]
+
+    def _read_loss(self, block: LossBlock, place: int) -> float:
+        if block.copy is None:
+            self._end_block()
+        if not block.values:
+            block.values = np.asarray(block.copy).tolist()
+        return block.values[place]
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        self._passes += 1
+        compute = self._train if training else self._evaluate
+        return np.asarray(compute(self._state, batch.images, np.uint32(self._passes)))
+
+    def _logits(self, state: State, images: Any, number: Any, *, training: bool = False) -> Any:
+        key = self.jax.random.fold_in(self._key, number) if training else None
+        return self._network({**state.parameters, **state.statistics}, images, key)[0]
+
+    def synchronize(self) -> None:
+        self.jax.block_until_ready((self._leaves, self._loss_seen))
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        from framework_compare.adapters.common.profile import xplane_rows
+        from framework_compare.adapters.jax.profile import read_trace
+
+        options = self.jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0  # at its default every call of a Python function is an event
+        with self.jax.profiler.trace(folder, profiler_options=options):
+            step()
+        return xplane_rows(folder, functools.partial(read_trace, self.jax))
+
+    def release(self) -> None:
+        while self._feeds:
+            self._feeds.pop().close()
+        self._network = self._leaves = self._loss_seen = None
+        self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
+
+
+def _find_device(jax: Any, name: str) -> Tuple[Any, str]:
+    """The device of that name, or None and what there is instead."""
+    platform = name.partition(":")[0]
+    try:
+        devices = jax.devices(platform)
+    except RuntimeError as error:
+        return None, f"0 devices of kind {platform!r} ({str(error).splitlines()[0]})"
+    wanted = gpu_number(name)
+    return (devices[wanted], "") if wanted < len(devices) else (None, f"{len(devices)} devices of kind {platform!r}")

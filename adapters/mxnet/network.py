@@ -1,0 +1,81 @@
+"""The graph as one gluon HybridBlock, and its parameters by their names in the graph."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.errors import Unsupported
+from framework_compare.graph import Graph, Node, evaluate, trainable_names
+
+GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
+
+
+def make_network(mx: Any, graph: Graph) -> Any:
+    class Network(mx.gluon.HybridBlock):
+        """The graph as one block; children are registered under their graph names."""
+
+        def __init__(self) -> None:
+            super().__init__(prefix="")
+            self.layers = {}
+            for node in graph.nodes:
+                if node.op in LAYERS:
+                    self.layers[node.name] = LAYERS[node.op](mx.gluon.nn, node.attrs)
+                    self.register_child(self.layers[node.name], node.name)
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            def apply(node: Node, *inputs: Any) -> Any:
+                if node.name in self.layers:
+                    return self.layers[node.name](*inputs)
+                return FUNCTIONS[node.op](F, node.attrs, *inputs)
+
+            return evaluate(graph, apply, x)
+
+    return Network()
+
+
+def parameters_of(network: Any) -> Dict[str, Any]:
+    return by_graph_name(network.layers, lambda layer: layer._reg_params, GRAPH_NAMES)
+
+
+def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
+    """Leave the layers that are not to be trained out of the backward pass.
+
+    Running statistics move in that pass (1.9.1): those before the first trained array stay where they are.
+    """
+    trained = {name.rpartition(".")[0] for name in trainable_names(graph)}
+    for name, layer in ((p.name, p.name.rpartition(".")[0]) for p in graph.parameters() if not p.trainable):
+        if parameters[name].grad_req == "null":  # a running statistic, which MXNet never trains
+            continue
+        if layer in trained:  # oneDNN computes a bias's gradient with its weight's, or not at all (1.9.1)
+            raise Unsupported(f"layer {layer}: MXNet trains all arrays of a layer or none")
+        parameters[name].grad_req = "null"
+
+
+LAYERS = {
+    "Conv2d": lambda nn, a: nn.Conv2D(
+        a["out_channels"],
+        a["kernel"],
+        strides=a["stride"],
+        padding=a["padding"],
+        groups=a["groups"],
+        use_bias=a["bias"],
+        in_channels=a["in_channels"],
+    ),
+    # MXNet's momentum is the share of the old statistics that is kept
+    "BatchNorm2d": lambda nn, a: nn.BatchNorm(
+        momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
+    ),
+    "ReLU": lambda nn, a: nn.Activation("relu"),
+    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
+    "Linear": lambda nn, a: nn.Dense(a["out_features"], in_units=a["in_features"]),
+    "Dropout": lambda nn, a: nn.Dropout(a["p"]),
+}
+FUNCTIONS = {
+    "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
+    "AdaptiveAvgPool2d": lambda F, a, x: F.contrib.AdaptiveAvgPooling2D(x, output_size=a["output"]),
+    "GlobalAvgPool": lambda F, a, x: F.flatten(F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")),
+    "Flatten": lambda F, a, x: F.flatten(x),
+    "Add": lambda F, a, x, y: x + y,
+}
+OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)

@@ -1,0 +1,213 @@
+"""One network in PaddlePaddle: devices and precisions, the step and its optimizer, arrays in and out."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+import numpy as np
+
+from framework_compare.adapters.common.trainer import (
+    HALF_TYPES,
+    LOSS_SCALE,
+    TrainerDefaults,
+    gpu_number,
+    loss_scale_settings,
+    needs_capability,
+)
+from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network
+from framework_compare.adapters.paddle.pipeline import open_loader
+from framework_compare.graph import Graph
+from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.worker.allocator import keep_freed_memory
+
+
+class PaddleTrainer(TrainerDefaults):
+    name = "paddle"
+    layout = "NCHW"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
+        # auto_cast does nothing on a CPU
+        precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
+    )
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        # without it, importing paddle sets OMP_NUM_THREADS to 1
+        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "FLAGS_paddle_num_threads": threads}
+        if config.device != "cpu":
+            if config.precision != "tf32":
+                variables["NVIDIA_TF32_OVERRIDE"] = "0"  # Paddle has no public switch; this is that of the libraries
+            variables["FLAGS_cudnn_exhaustive_search"] = "1" if config.tuning == "recommended" else "0"
+        return variables
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._on_gpu = config.device != "cpu"
+        self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
+        import paddle
+
+        self.paddle = paddle
+        self.config = config
+        self._index = gpu_number(config.device)
+        self._gpus = paddle.device.cuda.device_count() if self._on_gpu else 0
+        paddle.set_device(f"gpu:{self._index}" if self._index < self._gpus else "cpu")
+        paddle.seed(config.seed)
+        self._loaders: List[Any] = []
+
+    def unsupported(self) -> Optional[str]:
+        if not self._on_gpu:
+            return None
+        if self._index >= self._gpus:
+            return self._no_device()
+        capability = self.paddle.device.cuda.get_device_capability
+        return needs_capability(self.config.precision, lambda: capability(self._index))
+
+    def _no_device(self) -> str:
+        here = f"device {self.config.device!r}: PaddlePaddle {self.paddle.__version__}"
+        if not self.paddle.is_compiled_with_cuda():
+            return f"{here} is a build for CPUs; install paddlepaddle-gpu in that interpreter"
+        return f"{here} is built for CUDA {self.paddle.version.cuda()} and sees {self._gpus} GPUs here"
+
+    def settings(self) -> Dict[str, Any]:
+        return {
+            "execution": "graph" if self.config.execution == "graph" else "eager",
+            "layout": self.layout,
+            "allocator": "keeps freed memory" if self._keeps_memory else "system default",
+            "optimizer": "paddle.optimizer.Momentum",
+            "running_variance": "biased",
+            "threads": self.config.threads,
+            **(self._gpu_settings() if self._on_gpu else {}),
+        }
+
+    def _gpu_settings(self) -> Dict[str, Any]:
+        precision, version = self.config.precision, self.paddle.version
+        return {
+            "gpu": self.paddle.device.cuda.get_device_name(self._index),
+            "cuda": version.cuda(),
+            "cudnn": version.cudnn(),
+            "cudnn_exhaustive_search": self.config.tuning == "recommended",
+            "tf32": precision == "tf32",
+            **({"auto_cast": "O1"} if precision in HALF_TYPES else {}),
+            **loss_scale_settings(self.config),
+        }
+
+    def build(self, graph: Graph) -> None:
+        config, paddle = self.config, self.paddle
+        layers = make_layers(paddle, graph)
+        self._arrays = arrays_of(layers)
+        for parameter in graph.parameters():
+            if not parameter.trainable:
+                self._arrays[parameter.name].stop_gradient = True
+        self._network = make_network(paddle, graph, layers)
+        # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
+        graphed = config.execution == "graph"
+        self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
+        self._loss = paddle.nn.CrossEntropyLoss()
+        scales = self._on_gpu and config.precision == "fp16"
+        self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
+        self._first_scale = self._scaler.state_dict() if self._scaler else None
+        self._optimizer = paddle.optimizer.Momentum(
+            learning_rate=config.learning_rate,
+            momentum=config.momentum,
+            parameters=self._network.parameters(),
+            weight_decay=config.weight_decay or None,
+        )
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self._arrays[name].set_value(array.T if array.ndim == 2 else array)
+        for accumulators in self._optimizer._accumulators.values():
+            for momentum in accumulators.values():
+                momentum.zero_()
+        if self._scaler:
+            self._scaler.load_state_dict(self._first_scale)
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
+        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in arrays.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
+
+    def read_batch(self, batch: Batch) -> Any:
+        return batch.images.numpy(), batch.labels.numpy()
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        self._loaders.append(open_loader(self.paddle, pictures, self.config))
+        return self._loaders[-1]
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        for images, labels in pipeline:
+            yield Batch(images, labels, len(labels))
+
+    def train_step(self, batch: Batch) -> Any:
+        loss = self._backward(batch)
+        if self._scaler:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        else:
+            self._optimizer.step()
+        self._optimizer.clear_grad()
+        return loss.detach()
+
+    def _backward(self, batch: Batch) -> Any:
+        with self._auto_cast():
+            loss = self._loss(self._call(batch.images), batch.labels)
+        (self._scaler.scale(loss) if self._scaler else loss).backward()
+        return loss
+
+    def _auto_cast(self) -> Any:
+        dtype = HALF_TYPES.get(self.config.precision)
+        return self.paddle.amp.auto_cast(dtype=dtype) if dtype else contextlib.nullcontext()
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._backward(batch)
+        if self._scaler:
+            self._scaler.unscale_(self._optimizer)
+            self._scaler.update()
+        held = {name: t.grad.numpy() for name, t in self._arrays.items() if not t.stop_gradient}
+        self._optimizer.clear_grad()
+        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in held.items()}
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        if not training:
+            self._network.eval()
+        with self.paddle.no_grad(), self._auto_cast():
+            logits = self._network(batch.images).astype("float32").numpy()
+        self._network.train()
+        return logits
+
+    def synchronize(self) -> None:
+        """A CPU step has ended when it returns."""
+        if self._on_gpu:
+            self.paddle.device.synchronize()
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        from framework_compare.adapters.paddle.profile import profile_rows
+
+        profiler = self.paddle.profiler
+        targets = [profiler.ProfilerTarget.CPU]
+        if self.paddle.device.is_compiled_with_cuda():
+            targets.append(profiler.ProfilerTarget.GPU)
+        # without a handler of our own it writes a second trace where it likes
+        session = profiler.Profiler(targets=targets, on_trace_ready=lambda session: None)
+        session.start()
+        step()
+        session.stop()
+        session.export(f"{folder}/trace.json", format="json")
+        trees = session.profiler_result.get_data().values()
+        return [row for tree in trees for row in profile_rows(tree)[0]]
+
+    def release(self) -> None:
+        self._network = self._optimizer = self._call = None
+        while self._loaders:
+            # a thread of the loader's own holds its iterator, so that persistent workers outlive the loader (3.3.1)
+            iterator = self._loaders.pop()._iterator
+            if iterator is not None:
+                iterator._try_shutdown_all(1)

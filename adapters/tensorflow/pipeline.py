@@ -1,0 +1,100 @@
+"""torchvision's ImageNet recipe in tf.data, which crops a JPEG while it decodes it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from framework_compare.adapters.common.pipeline import MEAN, STD, read_rgb
+from framework_compare.protocol import Pictures, TrainConfig
+
+
+def make_dataset(tf: Any, pictures: Pictures, config: TrainConfig) -> Any:
+    """tf.data as its performance guide has it: shuffled file names, parallel map, batch, prefetch."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = max(1, config.loader_workers)
+    options.threading.max_intra_op_parallelism = 1
+    is_jpeg = [kind == "JPEG" for kind in pictures.formats]
+    columns = (list(pictures.paths), is_jpeg, np.array(pictures.labels, np.int64))
+    dataset = tf.data.Dataset.from_tensor_slices(columns)
+    dataset = dataset.shuffle(len(pictures), seed=config.seed, reshuffle_each_iteration=True)
+
+    # random ops with a state would draw the same crops again in every epoch: tf.data starts them anew with each
+    seeds = tf.data.Dataset.random(seed=config.seed, rerandomize_each_iteration=True).batch(2)
+
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, and looking for it takes 0.4 s
+    def read(row: Any, seed: Any) -> Any:
+        path, jpeg, label = row
+        draws = tf.random.stateless_uniform([DRAWS], seed)
+        return _read_picture(tf, path, jpeg, draws, config), label
+
+    dataset = tf.data.Dataset.zip(dataset, seeds)
+
+    dataset = dataset.map(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+    return dataset.batch(config.batch_size).prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+TRIES = 10
+DRAWS = 2 * TRIES + 3  # areas, ratios, place in two directions, flip
+
+
+def _read_picture(tf: Any, path: Any, jpeg: Any, draws: Any, config: TrainConfig) -> Any:
+    data = tf.io.read_file(path)
+    crop = tf.cond(jpeg, lambda: _crop_jpeg(tf, data, draws, config), lambda: _crop_other(tf, path, draws, config))
+    size = config.image_size
+    image = tf.image.resize(crop, (size, size), antialias=False)
+    if config.flip != "none":
+        flip = {"horizontal": tf.image.flip_left_right, "vertical": tf.image.flip_up_down}[config.flip]
+        image = tf.cond(draws[-1] < 0.5, lambda: flip(image), lambda: image)
+    image.set_shape((size, size, 3))
+    return (image / 255.0 - tf.constant(MEAN)) / tf.constant(STD)
+
+
+def _crop_jpeg(tf: Any, data: Any, draws: Any, config: TrainConfig) -> Any:
+    shape = tf.image.extract_jpeg_shape(data)
+    return tf.image.decode_and_crop_jpeg(data, _crop_window(tf, shape, draws, config), channels=3)
+
+
+def _crop_other(tf: Any, path: Any, draws: Any, config: TrainConfig) -> Any:
+    """Formats TensorFlow cannot crop while decoding, some of which it cannot decode: through Pillow."""
+    image = tf.numpy_function(lambda name: read_rgb(name.decode()), [path], tf.uint8)
+    image.set_shape((None, None, 3))
+    top, left, height, width = tf.unstack(_crop_window(tf, tf.shape(image), draws, config))
+    return image[top : top + height, left : left + width]
+
+
+def _crop_window(tf: Any, shape: Any, draws: Any, config: TrainConfig) -> Any:
+    """(top, left, height, width) of the part of a picture that is used."""
+    if config.crop == "none":
+        return tf.stack([0, 0, shape[0], shape[1]])
+    return _random_crop(tf, shape[0], shape[1], draws)
+
+
+def _random_crop(tf: Any, height: Any, width: Any, draws: Any) -> Any:
+    """(top, left, height, width) of RandomResizedCrop: ten draws, the first that fits, else the centre.
+
+    tf.image.sample_distorted_bounding_box draws the aspect ratio uniformly; the protocol draws its logarithm so.
+    """
+    area = tf.cast(height * width, tf.float32) * (0.08 + 0.92 * draws[:TRIES])
+    ratio = tf.exp((2 * draws[TRIES : 2 * TRIES] - 1) * math.log(4 / 3))
+    w = tf.cast(tf.round(tf.sqrt(area * ratio)), tf.int32)
+    h = tf.cast(tf.round(tf.sqrt(area / ratio)), tf.int32)
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    first = tf.argmax(tf.cast(fits, tf.int32))
+    fallback = _centre_size(tf, height, width)
+    size = tf.where(tf.reduce_any(fits), tf.stack([h[first], w[first]]), fallback)
+    room = tf.stack([height, width]) - size
+    offset = tf.cast(draws[2 * TRIES : 2 * TRIES + 2] * tf.cast(room + 1, tf.float32), tf.int32)
+    offset = tf.where(tf.reduce_any(fits), tf.minimum(offset, room), room // 2)
+    return tf.concat([offset, size], axis=0)
+
+
+def _centre_size(tf: Any, height: Any, width: Any) -> Any:
+    ratio = tf.cast(width, tf.float32) / tf.cast(height, tf.float32)
+    too_narrow = tf.cast(tf.round(tf.cast(width, tf.float32) / (3 / 4)), tf.int32)
+    too_wide = tf.cast(tf.round(tf.cast(height, tf.float32) * (4 / 3)), tf.int32)
+    h = tf.where(ratio < 3 / 4, too_narrow, height)
+    w = tf.where(ratio > 4 / 3, too_wide, width)
+    return tf.stack([h, w])

@@ -1,0 +1,268 @@
+"""One network in TensorFlow: devices and precisions, the step as a tf.function, arrays in and out."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.trainer import (
+    HALF_TYPES,
+    LOSS_SCALE,
+    STEPS_BEFORE_GROWTH,
+    TrainerDefaults,
+    gpu_number,
+    loss_scale_settings,
+    needs_capability,
+)
+from framework_compare.adapters.tensorflow.network import OPS, Network
+from framework_compare.adapters.tensorflow.pipeline import make_dataset
+from framework_compare.graph import Graph, trainable_names
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+
+
+class TensorFlowTrainer(TrainerDefaults):
+    name = "tensorflow"
+    layout = "NHWC"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+    )
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        # on a GPU it would otherwise take all of its memory at once, and hide what a cell needs
+        device = {"CUDA_VISIBLE_DEVICES": "-1"} if config.device == "cpu" else {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        return {
+            "OMP_NUM_THREADS": threads,
+            "TF_NUM_INTRAOP_THREADS": threads,
+            "TF_NUM_INTEROP_THREADS": threads,
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            **device,
+        }
+
+    def __init__(self, config: TrainConfig) -> None:
+        import tensorflow
+
+        self.tf = tensorflow
+        self.config = config
+        tensorflow.config.threading.set_intra_op_parallelism_threads(config.threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
+        tensorflow.random.set_seed(config.seed)
+        self._on_gpu = config.device != "cpu"
+        self._gpu = _choose_gpu(tensorflow, config.device) if self._on_gpu else None
+        tensorflow.config.experimental.enable_tensor_float_32_execution(config.precision == "tf32")
+
+    def unsupported(self) -> Optional[str]:
+        config = self.config
+        if self._on_gpu and self._gpu is None:
+            return _no_device(self.tf, config.device)
+        if not self._on_gpu:
+            return None
+        return needs_capability(config.precision, lambda: self._details.get("compute_capability") or (8, 0))
+
+    @property
+    def _details(self) -> Dict[str, Any]:
+        """What TensorFlow says of the GPU: device_name, compute_capability."""
+        return dict(self.tf.config.experimental.get_device_details(self._gpu))
+
+    def settings(self) -> Dict[str, Any]:
+        return {
+            "execution": self._execution,
+            "layout": self.layout,
+            "jit_compile": self._execution == "compiled",
+            "optimizer": "ResourceApplyMomentum",
+            "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
+            **(self._gpu_settings() if self._gpu else {}),
+            **loss_scale_settings(self.config),
+        }
+
+    def _gpu_settings(self) -> Dict[str, Any]:
+        build = self.tf.sysconfig.get_build_info()
+        return {
+            "gpu": self._details.get("device_name"),
+            "cuda": build.get("cuda_version"),
+            "cudnn": build.get("cudnn_version"),
+            "memory_growth": True,
+            "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
+        }
+
+    @property
+    def _scales(self) -> bool:
+        return self.config.precision == "fp16"
+
+    @property
+    def _execution(self) -> str:
+        return "graph" if self.config.execution == "default" else self.config.execution
+
+    def build(self, graph: Graph) -> None:
+        dtype = HALF_TYPES.get(self.config.precision, "float32")
+        self._network = Network(self.tf, graph, dtype)
+        self._scale = LossScale(self.tf) if self._scales else None
+        self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
+        self._momenta = [self.tf.Variable(self.tf.zeros_like(v), trainable=False) for v in self._trainable]
+        self._stepped = False
+        self._step = self._step_eagerly
+        if self._execution != "eager":
+            self._step = self.tf.function(self._step_eagerly, jit_compile=self._execution == "compiled")
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self._network.variables[name].assign(self._network.to_native(name, array))
+        if self._stepped:  # fresh ones are zero, and half a gigabyte for VGG-16
+            for momentum in self._momenta:
+                momentum.assign(self.tf.zeros_like(momentum))
+        if self._scale:
+            self._scale.reset()
+
+    def weights(self) -> Dict[str, np.ndarray]:
+        variables = self._network.variables
+        return {name: self._network.from_native(name, v.numpy()) for name, v in variables.items()}
+
+    def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        with self.tf.device(self._place):
+            return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
+
+    @property
+    def _place(self) -> str:
+        return "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
+
+    def read_batch(self, batch: Batch) -> Any:
+        return batch.images.numpy(), batch.labels.numpy()
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        dataset = make_dataset(self.tf, pictures, self.config)
+        if not self._on_gpu:
+            return dataset
+        return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        for images, labels in pipeline:
+            yield Batch(images, labels, int(labels.shape[0]))
+
+    def train_step(self, batch: Batch) -> Any:
+        self._stepped = True
+        return self._step(batch.images, batch.labels)
+
+    def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        compute = self._loss_and_gradients
+        if self._execution != "eager":
+            compute = self.tf.function(compute, jit_compile=self._execution == "compiled")
+        names = [name for name, variable in self._network.variables.items() if variable.trainable]
+        _, found = compute(batch.images, batch.labels)
+        return {name: self._network.from_native(name, g.numpy()) for name, g in zip(names, found)}
+
+    def _step_eagerly(self, images: Any, labels: Any) -> Any:
+        loss, gradients = self._loss_and_gradients(images, labels)
+        if self._scale:
+            self._scale.update_if_finite(gradients, lambda: self._update_all(gradients))
+        else:
+            self._update_all(gradients)
+        return loss
+
+    def _update_all(self, gradients: List[Any]) -> None:
+        for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
+            self._update(variable, momentum, gradient)
+
+    def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
+        tf = self.tf
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._trainable)
+            logits = self._network(images, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+            scaled = self._scale.times(loss) if self._scale else loss
+        gradients = tape.gradient(scaled, self._trainable)
+        return loss, self._scale.undo(gradients) if self._scale else gradients
+
+    def _update(self, variable: Any, momentum: Any, gradient: Any) -> None:
+        if self.config.weight_decay:
+            gradient = gradient + self.config.weight_decay * variable
+        self.tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle,
+            accum=momentum.handle,
+            lr=self.config.learning_rate,
+            grad=gradient,
+            momentum=self.config.momentum,
+        )
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        return self._network(batch.images, training=training, keep_statistics=True).numpy()
+
+    def synchronize(self) -> None:
+        """On a CPU a tf.function returns when it has run."""
+        if self._on_gpu:
+            self.tf.test.experimental.sync_devices()
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        from framework_compare.adapters.common.profile import xplane_rows
+        from framework_compare.adapters.tensorflow.profile import read_trace
+
+        self.tf.profiler.experimental.start(folder)
+        try:
+            step()
+        finally:
+            self.tf.profiler.experimental.stop()
+        return xplane_rows(folder, read_trace)
+
+    def release(self) -> None:
+        self._network = self._step = self._trainable = self._momenta = None
+
+
+class LossScale:
+    """Keeps small gradients of fp16 from vanishing: the loss is multiplied, and halved again where they overflow."""
+
+    def __init__(self, tf: Any) -> None:
+        self._tf = tf
+        self._scale = tf.Variable(LOSS_SCALE, trainable=False)
+        self._since = tf.Variable(0, trainable=False)  # steps that went well since the scale was changed
+
+    def reset(self) -> None:
+        self._scale.assign(LOSS_SCALE)
+        self._since.assign(0)
+
+    def times(self, loss: Any) -> Any:
+        return loss * self._scale
+
+    def undo(self, gradients: List[Any]) -> List[Any]:
+        return [gradient / self._scale for gradient in gradients]
+
+    def update_if_finite(self, gradients: List[Any], update: Callable[[], None]) -> None:
+        tf = self._tf
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        tf.cond(finite, lambda: self._went_well(update), self._overflowed)
+
+    def _went_well(self, update: Callable[[], None]) -> Any:
+        tf = self._tf
+        update()
+        grows = self._since + 1 >= STEPS_BEFORE_GROWTH
+        self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
+        return self._since.assign(tf.where(grows, 0, self._since + 1))
+
+    def _overflowed(self) -> Any:
+        self._scale.assign(self._scale / 2)
+        return self._since.assign(0)
+
+
+def _choose_gpu(tf: Any, device: str) -> Any:
+    """The GPU of "cuda:N", made the only one TensorFlow sees, its memory taken as needed; None if it is not there."""
+    found = tf.config.list_physical_devices("GPU")
+    index = gpu_number(device)
+    if index >= len(found):
+        return None
+    tf.config.set_visible_devices(found[index], "GPU")
+    tf.config.experimental.set_memory_growth(found[index], True)
+    return found[index]
+
+
+def _no_device(tf: Any, device: str) -> str:
+    found = len(tf.config.list_physical_devices("GPU"))
+    here = f"device {device!r}: TensorFlow {tf.__version__}"
+    if not tf.test.is_built_with_cuda():
+        return f"{here} is a build for CPUs; install tensorflow[and-cuda] in that interpreter"
+    remedy = "" if found else "; if nvidia-smi shows one, install tensorflow[and-cuda] for the CUDA libraries"
+    return f"{here} is built with CUDA and sees {found} GPUs here{remedy}"

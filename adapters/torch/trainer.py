@@ -1,0 +1,297 @@
+"""One network in PyTorch: devices and precisions, the step and its optimizer, arrays in and out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from framework_compare.adapters.common.trainer import (
+    HALF_TYPES,
+    LOSS_SCALE,
+    TrainerDefaults,
+    gpu_number,
+    loss_scale_settings,
+    needs_capability,
+)
+from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
+from framework_compare.adapters.torch.network import OPS, make_network
+from framework_compare.adapters.torch.pipeline import open_loader
+from framework_compare.graph import Graph, trainable_names
+from framework_compare.protocol import (
+    EXECUTIONS,
+    PRECISIONS,
+    Batch,
+    Declared,
+    DeviceTimes,
+    Pictures,
+    ProfileRow,
+    TrainConfig,
+)
+from framework_compare.worker.allocator import keep_freed_memory
+
+
+class TorchTrainer(TrainerDefaults):
+    name = "torch"
+    declared = Declared(
+        ops=OPS,
+        losses=frozenset({"cross_entropy"}),
+        optimizers=frozenset({"sgd"}),
+        metrics=frozenset(),
+        # `graph` is CUDA graphs in PyTorch, which a CPU does not have
+        executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
+        precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+    )
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        threads = str(config.threads)
+        variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        if config.tuning == "recommended":
+            # PyTorch's tuning guide shortens the spinning of idle OpenMP threads (KMP_BLOCKTIME; its wheels have
+            # GNU's library): loader workers need the cores, and a spinning step takes five times as long then
+            variables["GOMP_SPINCOUNT"] = "10000"
+        return variables
+
+    def __init__(self, config: TrainConfig) -> None:
+        recommended = config.tuning == "recommended"
+        self._on_gpu = config.device != "cpu"
+        self._device = "cuda:0" if config.device == "cuda" else config.device
+        self._keeps_memory = recommended and not self._on_gpu and keep_freed_memory()
+        import torch
+
+        self.torch = torch
+        self.config = config
+        torch.set_num_threads(config.threads)
+        torch.set_num_interop_threads(1)
+        torch.manual_seed(config.seed)
+        if self._on_gpu:
+            torch.backends.cudnn.benchmark = recommended
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
+        self._channels_last = recommended
+        self.layout = "NHWC" if self._channels_last else "NCHW"
+        self._gpu: Optional[Gpu] = None  # a pipeline may be opened before the network is built
+
+    def unsupported(self) -> Optional[str]:
+        config = self.config
+        if self._on_gpu:
+            asked = (self.torch, config, self._device)
+            return _no_device(self.torch, config.device) or _no_precision(*asked) or _no_compiling(*asked)
+        if config.execution == "compiled" and not _cpp_compiler():
+            return "execution 'compiled': torch.compile needs a C++ compiler on a CPU; install g++"
+        return None
+
+    def settings(self) -> Dict[str, Any]:
+        config, torch = self.config, self.torch
+        execution = "eager" if config.execution == "default" else config.execution
+        common = {
+            "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
+            "memory_format": "channels_last" if self._channels_last else "contiguous",
+            "optimizer": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
+            "threads": torch.get_num_threads(),
+        }
+        if not self._on_gpu:
+            return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
+        return {
+            **common,
+            "gpu": torch.cuda.get_device_name(self._device),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "tf32": torch.backends.cudnn.allow_tf32,
+            **loss_scale_settings(config),
+        }
+
+    @property
+    def _captures(self) -> bool:
+        return self._on_gpu and self.config.execution in ("graph", "compiled")
+
+    @property
+    def _fused(self) -> bool:
+        """One kernel for all parameters; the loss scaler of a captured step works with no other."""
+        return self._on_gpu and (self.config.tuning == "recommended" or self.config.precision == "fp16")
+
+    def build(self, graph: Graph) -> None:
+        config, torch = self.config, self.torch
+        self._network = make_network(torch, graph).to(self._device)
+        if self._channels_last:
+            self._network.to(memory_format=torch.channels_last)
+        trainable = set(trainable_names(graph))
+        for name, parameter in self._network.named_parameters():
+            parameter.requires_grad_(name in trainable)
+        self._optimizer = torch.optim.SGD(
+            [parameter for parameter in self._network.parameters() if parameter.requires_grad],
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            **({"fused": True} if self._fused else {}),
+        )
+        self._loss = torch.nn.CrossEntropyLoss()
+        self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
+        self._first_scale = self._scaler.state_dict()
+        self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
+        self._gpu = Gpu(torch, self._device) if self._on_gpu else None
+        self._step: Callable[[Any, Any], Any] = self._plain_step
+        if self._captures:
+            self._step = CapturedStep(torch, self._plain_step, self._kept_state)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        held = self._arrays()
+        with self.torch.no_grad():
+            for name, array in weights.items():
+                held[name].copy_(_readonly_tensor(self.torch, array))
+            for momentum in self._momenta():
+                momentum.zero_()
+            self._scaler.load_state_dict(self._first_scale)
+
+    def _momenta(self) -> List[Any]:
+        states = self._optimizer.state.values()
+        return [state["momentum_buffer"] for state in states if state.get("momentum_buffer") is not None]
+
+    def _kept_state(self) -> List[Any]:
+        """All tensors that a training step changes."""
+        return [*self._network.state_dict().values(), *self._momenta()]
+
+    def weights(self) -> Dict[str, Any]:
+        contiguous = self.torch.contiguous_format
+        return {name: t.detach().clone(memory_format=contiguous).cpu().numpy() for name, t in self._arrays().items()}
+
+    def _arrays(self) -> Dict[str, Any]:
+        state = self._network.state_dict(keep_vars=True)
+        return {name: t for name, t in state.items() if not name.endswith("num_batches_tracked")}
+
+    def host_array(self, shape: Tuple[int, ...]) -> Any:
+        return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
+
+    def adopt(self, images: Any, labels: Any) -> Batch:
+        tensor = self.torch.from_numpy(images)
+        if self._channels_last:
+            tensor = tensor.permute(0, 3, 1, 2)
+        return self._batch(tensor, self.torch.from_numpy(labels))
+
+    def _batch(self, images: Any, labels: Any) -> Batch:
+        """A batch on the device, in its memory format; on a GPU the copy may still be under way."""
+        if self._gpu:
+            images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
+        elif self._channels_last:
+            images = images.to(memory_format=self.torch.channels_last)
+        return Batch(images, labels, len(labels))
+
+    def read_batch(self, batch: Batch) -> Any:
+        images = batch.images.permute(0, 2, 3, 1) if self._channels_last else batch.images
+        return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
+
+    def open_pipeline(self, pictures: Pictures) -> Any:
+        return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu)
+
+    def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        return (self._batch(images, labels) for images, labels in pipeline)
+
+    def train_step(self, batch: Batch) -> Any:
+        if self._gpu:
+            return self._gpu.timed(self._step, batch)
+        return self._step(batch.images, batch.labels)
+
+    def _plain_step(self, images: Any, labels: Any) -> Any:
+        loss = self._backward(images, labels)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        return loss
+
+    def _backward(self, images: Any, labels: Any) -> Any:
+        self._optimizer.zero_grad(set_to_none=True)
+        with self._autocast():
+            loss = self._loss(self._call(images), labels)
+        self._scaler.scale(loss).backward()
+        return loss.detach()
+
+    def gradients(self, batch: Batch) -> Dict[str, Any]:
+        self._backward(batch.images, batch.labels)
+        self._scaler.unscale_(self._optimizer)
+        self._scaler.update()
+        held = {name: p.grad.contiguous() for name, p in self._network.named_parameters() if p.requires_grad}
+        self._optimizer.zero_grad(set_to_none=True)
+        return {name: gradient.cpu().numpy() for name, gradient in held.items()}
+
+    def _autocast(self) -> Any:
+        if self.config.precision in ("fp32", "tf32"):
+            return contextlib.nullcontext()
+        dtype = getattr(self.torch, HALF_TYPES[self.config.precision])
+        return self.torch.autocast(self.config.device.partition(":")[0], dtype=dtype)
+
+    def read_losses(self, losses: List[Any]) -> List[float]:
+        return self._gpu.read(losses) if self._gpu else [loss.item() for loss in losses]
+
+    def forward(self, batch: Batch, *, training: bool = False) -> Any:
+        self._network.train(training)
+        with self.torch.no_grad(), self._autocast():
+            logits = self._network(batch.images)
+        self._network.train()
+        return logits.float().cpu().numpy()
+
+    def synchronize(self) -> None:
+        """A CPU step has ended when it returns."""
+        if self._gpu:
+            self.torch.cuda.synchronize(self._device)
+
+    def device_times(self) -> Optional[DeviceTimes]:
+        return self._gpu.times() if self._gpu else None
+
+    def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
+        from framework_compare.adapters.torch.profile import profile_row
+
+        profiler = self.torch.profiler
+        activities = [profiler.ProfilerActivity.CPU]
+        if self._on_gpu:
+            activities.append(profiler.ProfilerActivity.CUDA)
+        # the first step makes CUPTI's buffers and loads its callbacks, and is left out
+        schedule = profiler.schedule(wait=0, warmup=1, active=1)
+        with profiler.profile(activities=activities, schedule=schedule) as session:
+            step()
+            session.step()
+            step()
+        session.export_chrome_trace(f"{folder}/trace.json.gz")
+        return [row for row in map(profile_row, session.key_averages()) if row.self_ns]
+
+    def release(self) -> None:
+        self._network = self._optimizer = self._call = self._step = self._gpu = None
+
+
+def _no_device(torch: Any, device: str) -> Optional[str]:
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if gpu_number(device) < found:
+        return None
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build for CPUs"
+    return f"device {device!r}: PyTorch {torch.__version__} is {build} and sees {found} GPUs here"
+
+
+def _no_precision(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+    return needs_capability(config.precision, lambda: torch.cuda.get_device_capability(device))
+
+
+def _no_compiling(torch: Any, config: TrainConfig, device: str) -> Optional[str]:
+    """torch.compile's kernels for GPUs are Triton's, which builds what launches them with a C compiler."""
+    if config.execution != "compiled":
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 7:
+        return f"execution 'compiled' needs compute capability 7.0; this GPU has {major}.{minor}"
+    # in Triton's order of choice (triton/runtime/build.py); a worker does not inherit CC
+    if not (shutil.which("gcc") or shutil.which("clang")):
+        return "execution 'compiled': torch.compile needs a C compiler for a GPU, too; install gcc"
+    return None
+
+
+def _cpp_compiler() -> Optional[str]:
+    """The compiler torch.compile would use, in its order of choice (torch/_inductor/cpp_builder.py)."""
+    return next((found for found in map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")) if found), None)
+
+
+def _readonly_tensor(torch: Any, array: Any) -> Any:
+    """A tensor over a read-only (memory-mapped) array, without torch's warning that writing would be undefined."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)

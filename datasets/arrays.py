@@ -1,0 +1,258 @@
+"""Data sets that are arrays (tokens, series, rows, small images), prepared once and written as one file for all.
+
+Parent side. A reader (prices.py, tweets.py, ...) makes an ArrayData; `write` makes its file; batches/arrays.py reads it
+in the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Tuple
+
+import numpy as np
+
+from framework_compare import registry
+from framework_compare.batches.arrays import DOCUMENT, SPLITS, VERSION, Pixels, read_split
+from framework_compare.errors import DataError, UsageError
+from framework_compare.graph import Field, Task
+
+_NAMED = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip file can state: bytes depend on the data only
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """Samples of one split: an array per input field, the target, and arrays that metrics need beside."""
+
+    inputs: Mapping[str, np.ndarray]
+    target: np.ndarray
+    extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Baseline:
+    """What needs no network: its answers for the validation split, in the form of a network's output."""
+
+    name: str  # "last day's price", "majority class"
+    outputs: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrayData:
+    """A data set ready for training: its task, two splits, facts for the study, a trivial baseline.
+
+    facts are JSON: `generated` (bool), `source` (files with sha256), counts, and what metrics need (`scaling`, `tags`,
+    `classes`, `groups`). pixels names the image inputs that are stored as uint8. DataError where the arrays are not
+    what the task says.
+    """
+
+    name: str
+    task: Task
+    train: Split
+    validation: Split
+    facts: Mapping[str, Any]
+    baseline: Baseline
+    pixels: Mapping[str, Pixels] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in SPLITS:
+            self._check(name, getattr(self, name))
+        expected = (len(self.validation), *_output_shape(self.task))
+        if self.baseline.outputs.shape != expected:
+            raise DataError(
+                f"{self.name}: the baseline's outputs are {self.baseline.outputs.shape}, must be {expected}"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Name, task, counts and facts, for the study; no samples."""
+        counts = {"train": len(self.train), "validation": len(self.validation)}
+        return {
+            "name": self.name,
+            "task": self.task.to_dict(),
+            "samples": counts,
+            "baseline": self.baseline.name,
+            "facts": dict(self.facts),
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> ArrayFile:
+        """Write the file that workers read, the same bytes for the same data; nothing is left of one that fails."""
+        target = Path(os.path.abspath(path))
+        try:
+            with _part_of(target) as part:
+                self._write(part)
+                checksum = file_checksum(part)
+                os.replace(part, target)
+        except OSError as error:
+            raise DataError(f"data set {self.name!r} cannot be written to {str(target)!r}: {error}") from error
+        return ArrayFile(target, checksum, self.task, self.describe())
+
+    def _write(self, path: str) -> None:
+        document = {
+            "version": VERSION,
+            "task": self.task.to_dict(),
+            "pixels": {name: pixels._asdict() for name, pixels in self.pixels.items()},
+            "facts": dict(self.facts),
+        }
+        with zipfile.ZipFile(path, "w") as archive:
+            text = json.dumps(document, sort_keys=True, allow_nan=False)
+            archive.writestr(_member(DOCUMENT), text.encode())
+            for name, array in self._members():
+                with archive.open(_member(name + ".npy"), "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+
+    def _members(self) -> list[tuple[str, np.ndarray]]:
+        members = []
+        for split in SPLITS:
+            arrays: Split = getattr(self, split)
+            members += [(f"{split}.input.{name}", array) for name, array in arrays.inputs.items()]
+            members += [(f"{split}.target.{self.task.target.name}", arrays.target)]
+            members += [(f"{split}.extra.{name}", array) for name, array in arrays.extras.items()]
+        return sorted(members, key=lambda member: member[0])
+
+    def _check(self, split: str, arrays: Split) -> None:
+        where = f"data set {self.name!r}, {split} split"
+        if not len(arrays):
+            raise DataError(f"{where}: it has no samples; one at least is needed")
+        names = [field.name for field in self.task.inputs]
+        if sorted(arrays.inputs) != sorted(names):
+            raise DataError(f"{where}: its inputs are {sorted(arrays.inputs)}, the task asks for {sorted(names)}")
+        for field in self.task.inputs:
+            _check_field(where, field, arrays.inputs[field.name], len(arrays), field.name in self.pixels)
+        _check_field(where, self.task.target, arrays.target, len(arrays), False)
+        _check_target(where, self.task, arrays.target)
+        for name, extra in arrays.extras.items():
+            if len(extra) != len(arrays):
+                raise DataError(f"{where}: extra {name!r} has {len(extra)} samples, must be {len(arrays)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayFile:
+    """A written data set: `sha256` is of the file's bytes."""
+
+    path: Path
+    sha256: str
+    task: Task
+    description: Mapping[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        """What ArrayData.describe says, and the file's checksum."""
+        return {**self.description, "sha256": self.sha256}
+
+    def job(self, split: str) -> dict[str, Any]:
+        """What a worker opens with batches.arrays.read_split(job["path"], job["split"])."""
+        if split not in SPLITS:
+            raise UsageError(f"unknown split {split!r}; allowed: {', '.join(SPLITS)}")
+        return {"kind": "arrays", "path": str(self.path), "split": split, "sha256": self.sha256}
+
+
+def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> ArrayData:
+    """A data set of registry.ARRAY_DATASETS: from the user's file or folder, or generated where no path is given.
+
+    UsageError for an unknown name or option, DataError for a path that is missing or cannot be read as asked.
+    """
+    function = registry.load(registry.find("data set", registry.ARRAY_DATASETS, name))
+    allowed = [option for option in inspect.signature(function).parameters if option != "path"]
+    for option in options:
+        if option not in allowed:
+            raise UsageError(f"data set {name!r} has no option {option!r}; allowed: {', '.join(allowed)}")
+    if path is None:
+        return function(None, **options)
+    expanded = Path(os.path.abspath(os.path.expanduser(path)))
+    if not expanded.exists():
+        raise DataError(f"data set path {str(path)!r} does not exist; without a path the data are generated")
+    return function(expanded, **options)
+
+
+def split_indices(count: int, validation: int, seed: int, *, name: str) -> Tuple[np.ndarray, np.ndarray]:
+    """Rows of the train and the validation split, drawn by `seed`, each in rising order."""
+    if not 0 < validation < count:
+        raise DataError(
+            f"{name}: validation takes {validation} of {count} samples; it must leave both splits at least one"
+        )
+    order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(count)
+    return np.sort(order[validation:]), np.sort(order[:validation])
+
+
+def majority_outputs(train: np.ndarray, count: int, classes: int) -> np.ndarray:
+    """Logits (count, classes) that always answer with the most frequent label of `train`, the first of equals."""
+    outputs = np.zeros((count, classes), np.float32)
+    outputs[:, np.bincount(train, minlength=classes).argmax()] = 1
+    return outputs
+
+
+def file_checksum(path: str | os.PathLike[str]) -> str:
+    """sha256 of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def read_back(path: str | os.PathLike[str], split: str) -> Split:
+    """A split of a written file, as it was before; for figures and tests of the parent."""
+    stored = read_split(path, split)
+    names = [field.name for field in stored.task.inputs]
+    return Split(dict(zip(names, stored.inputs)), stored.target, stored.extras)
+
+
+@contextlib.contextmanager
+def _part_of(path: Path) -> Iterator[str]:
+    """A file beside `path` to write into; it is gone at the end, unless it was renamed."""
+    handle, part = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+    os.close(handle)
+    try:
+        yield part
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _NAMED)
+    info.create_system = 3  # else the operating system's number is among the bytes
+    return info
+
+
+def _output_shape(task: Task) -> tuple[int, ...]:
+    axes = task.target.shape if task.loss == "token_cross_entropy" else ()
+    return (*axes, task.outputs)
+
+
+def _check_field(where: str, field: Field, array: np.ndarray, count: int, is_pixels: bool) -> None:
+    dtype = "uint8" if is_pixels else field.dtype
+    if array.dtype != dtype or array.shape != (count, *field.shape):
+        raise DataError(
+            f"{where}: {field.name} is {array.dtype} {array.shape}, the task asks for {dtype} {(count, *field.shape)}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array.reshape(count, -1)).all(axis=1))[0])
+        raise DataError(f"{where}: {field.name} of sample {row} has a value that is not finite; remove or replace it")
+    if field.vocabulary and (array.min() < 0 or array.max() >= field.vocabulary):
+        raise DataError(
+            f"{where}: {field.name} holds tokens from {array.min()} to {array.max()}, "
+            f"allowed: 0 to {field.vocabulary - 1}"
+        )
+
+
+def _check_target(where: str, task: Task, target: np.ndarray) -> None:
+    if task.loss == "binary_cross_entropy" and not np.isin(target, (0, 1)).all():
+        raise DataError(f"{where}: {task.target.name} has values that are neither 0 nor 1")
+    if task.loss not in ("cross_entropy", "token_cross_entropy"):
+        return
+    least = -1 if task.loss == "token_cross_entropy" else 0
+    if target.min() < least or target.max() >= task.outputs:
+        raise DataError(
+            f"{where}: {task.target.name} has labels from {target.min()} to {target.max()}, "
+            f"allowed: {least} to {task.outputs - 1}"
+        )

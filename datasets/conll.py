@@ -1,0 +1,209 @@
+"""Named entities in CoNLL form: a word and its BIO tag on a line, an empty line after each sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, Sequence
+
+import numpy as np
+
+from framework_compare.datasets.arrays import ArrayData, Baseline, Split
+from framework_compare.datasets.source_files import one_file, read_lines, source
+from framework_compare.datasets.vocabulary import encode, make_vocabulary, pad
+from framework_compare.errors import DataError, UsageError
+from framework_compare.graph import Field, Task
+
+LONGEST = 57  # of the Broad Twitter Corpus: generated sentences get its shape
+_TAG = re.compile(r"O|[BI]-[A-Za-z_]{1,30}")
+FILES = {
+    "train": ("*train*",),
+    "validation": ("*dev*", "*valid*", "*testa*"),
+    "test": ("*test", "*test.*", "*testb*"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """Words in lower case, a tag for each; where it is from, for messages: a file and the line of the first word."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    origin: str
+    line: int
+
+    def place(self, offset: int = 0) -> str:
+        return f"{self.origin}, line {self.line + offset}"
+
+
+def conll(
+    path: Path | None = None,
+    *,
+    vocabulary: int = 8000,
+    length: int | None = None,
+    entities: Sequence[str] | None = None,
+    seed: int = 0,
+) -> ArrayData:
+    """Tokens (T,) and a tag for each; T is `length`, else the longest sentence.
+
+    path is a folder with one train and one dev (or valid) file; a test file is counted in the facts and not used.
+    entities are the kinds of the tag set, in order; else those of the training file. Words that are not among the
+    most frequent of the training file share one token.
+    """
+    if path is None:
+        sentences = generate(seed)
+        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+        length = LONGEST if length is None else length
+    else:
+        files = _files(path)
+        sentences = {split: read(file) for split, file in files.items()}
+        facts = {"generated": False, "source": source(files.values())}
+    return prepare(sentences, vocabulary=vocabulary, length=length, entities=entities, facts=facts)
+
+
+def read(path: Path) -> list[Sentence]:
+    """Sentences of a file; columns are parted by tabs, or by blanks where a line has no tab; the last is the tag."""
+    sentences: list[Sentence] = []
+    words: list[str] = []
+    tags: list[str] = []
+    start = 1
+    for line_number, line in enumerate([*read_lines(path), ""], 1):
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            if words:
+                sentences.append(Sentence(tuple(words), tuple(tags), f"file {str(path)!r}", start))
+                words, tags = [], []
+            start = line_number + 1
+            continue
+        word, tag = _word_and_tag(line, f"file {str(path)!r}, line {line_number}")
+        words.append(word.strip().lower())
+        tags.append(tag)
+    if not sentences:
+        raise DataError(f"file {str(path)!r} has no sentences; give one with data")
+    return sentences
+
+
+def generate(seed: int) -> dict[str, list[Sentence]]:
+    """6,338 + 1,001 sentences of made-up words: names of three kinds, one in two after a word that announces it."""
+    state = np.random.RandomState(seed & 0xFFFFFFFF)
+    return {
+        split: [_generated_sentence(state, split) for _ in range(count)]
+        for split, count in (("train", 6338), ("validation", 1001))
+    }
+
+
+def prepare(
+    sentences: dict[str, list[Sentence]],
+    *,
+    vocabulary: int,
+    length: int | None,
+    entities: Sequence[str] | None,
+    facts: dict[str, Any],
+) -> ArrayData:
+    """Arrays of the sentences of splits train and validation; DataError names a tag outside the tag set."""
+    train, held = sentences["train"], sentences["validation"]
+    tags = _tag_set(train, entities)
+    steps = _length([*train, *held], length)
+    numbers = make_vocabulary((sentence.words for sentence in train), vocabulary)
+    return ArrayData(
+        "tweet-ner",
+        Task(
+            (Field("tokens", (steps,), "int32", vocabulary),),
+            Field("tags", (steps,), "int64"),
+            len(tags),
+            "token_cross_entropy",
+            ("token_accuracy", "span_f1"),
+            "sequence",
+        ),
+        _split(train, numbers, tags, steps),
+        _split(held, numbers, tags, steps),
+        {
+            **facts,
+            "tags": list(tags),
+            "sentences": {split: len(rows) for split, rows in sentences.items()},
+            "tokens": {split: sum(len(row.words) for row in rows) for split, rows in sentences.items()},
+            "entities": {
+                split: sum(tag.startswith("B-") for row in rows for tag in row.tags)
+                for split, rows in sentences.items()
+            },
+            "vocabulary": len(numbers),
+        },
+        Baseline("no entity", _all_outside(len(held), steps, len(tags))),
+    )
+
+
+def _files(path: Path) -> dict[str, Path]:
+    if not path.is_dir():
+        raise DataError(f"{str(path)!r} is a file; a folder with a train and a dev file in CoNLL form is needed")
+    files = {split: one_file(path, FILES[split], f"the {split} part") for split in ("train", "validation")}
+    test = [file for pattern in FILES["test"] for file in sorted(path.glob(pattern)) if file not in files.values()]
+    return {**files, "test": test[0]} if test else files
+
+
+def _word_and_tag(line: str, place: str) -> tuple[str, str]:
+    columns = line.split("\t") if "\t" in line else line.split()
+    if len(columns) < 2:
+        raise DataError(f"{place}: {len(columns)} column where a word and its tag are needed; mend or remove the line")
+    tag = columns[-1].strip()
+    if not _TAG.fullmatch(tag):  # not repeated in the message: it may be a word
+        raise DataError(f"{place}: its last column is no BIO tag; allowed: O, and B- or I- with a kind of entity")
+    return columns[0], tag
+
+
+def _tag_set(train: Sequence[Sentence], entities: Sequence[str] | None) -> tuple[str, ...]:
+    if entities is None:
+        entities = sorted({tag[2:] for sentence in train for tag in sentence.tags if tag != "O"})
+    if isinstance(entities, str) or len(set(entities)) != len(entities):
+        raise UsageError(f"entities must be a list of different kinds, not {entities!r}")
+    if not entities:
+        raise DataError("the training part has no entity, every tag is O; there is nothing to learn")
+    return ("O", *(f"{letter}-{kind}" for kind in entities for letter in "BI"))
+
+
+def _length(sentences: Sequence[Sentence], length: int | None) -> int:
+    longest = max(sentences, key=lambda sentence: len(sentence.words))
+    if length is None:
+        return len(longest.words)
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        raise UsageError(f"length must be an integer of at least 1, not {length!r}")
+    if length < len(longest.words):
+        raise DataError(
+            f"{longest.place()}: {len(longest.words)} words where length is {length}; shorten it or raise length"
+        )
+    return length
+
+
+def _split(sentences: Sequence[Sentence], numbers: dict[str, int], tags: Sequence[str], steps: int) -> Split:
+    labels = {tag: label for label, tag in enumerate(tags)}
+    for sentence in sentences:
+        for offset, tag in enumerate(sentence.tags):
+            if tag not in labels:
+                raise DataError(
+                    f"{sentence.place(offset)}: tag {tag} is not in the tag set; allowed: {', '.join(tags)}"
+                )
+    target = pad([[labels[tag] for tag in sentence.tags] for sentence in sentences], steps, -1, "int64")
+    return Split({"tokens": encode([sentence.words for sentence in sentences], numbers, steps)}, target)
+
+
+def _all_outside(count: int, steps: int, tags: int) -> np.ndarray:
+    outputs = np.zeros((count, steps, tags), np.float32)
+    outputs[:, :, 0] = 1
+    return outputs
+
+
+def _generated_sentence(state: np.random.RandomState, split: str) -> Sentence:
+    words: list[str] = []
+    tags: list[str] = []
+    for _ in range(state.randint(1, 9)):
+        plain = [f"w{int(3000 * share**2)}" for share in state.random_sample(state.randint(1, 5))]
+        words += plain
+        tags += ["O"] * len(plain)
+        if state.random_sample() < 0.3:
+            kind = ("LOC", "ORG", "PER")[state.randint(3)]
+            if state.random_sample() < 0.5:
+                words.append({"LOC": "in", "ORG": "by", "PER": "with"}[kind])
+                tags.append("O")
+            names = [f"{kind.lower()}{int(800 * share**2)}" for share in state.random_sample(state.randint(1, 3))]
+            words += names
+            tags += [f"B-{kind}", *[f"I-{kind}"] * (len(names) - 1)]
+    return Sentence(tuple(words), tuple(tags), f"generated {split} part", 0)

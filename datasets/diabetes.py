@@ -1,0 +1,119 @@
+"""Pima Indians diabetes, Kaggle's CSV: eight numbers of a person, diabetic or not.
+
+Zeros that mean a missing value become the median of the training part; columns are standardised by the training part.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framework_compare.datasets.arrays import ArrayData, Baseline, Split, split_indices
+from framework_compare.datasets.source_files import number, one_file, read_rows, source
+from framework_compare.errors import DataError, UsageError
+from framework_compare.graph import Field, Task
+
+COLUMNS = (
+    "Pregnancies",
+    "Glucose",
+    "BloodPressure",
+    "SkinThickness",
+    "Insulin",
+    "BMI",
+    "DiabetesPedigreeFunction",
+    "Age",
+)
+MISSING_AT_ZERO = ("Glucose", "BloodPressure", "SkinThickness", "Insulin", "BMI")
+OUTCOME = "Outcome"
+_ZERO_IS_MISSING = np.array([name in MISSING_AT_ZERO for name in COLUMNS])
+
+
+def diabetes(path: Path | None = None, *, validation: float = 0.2, seed: int = 0) -> ArrayData:
+    """Rows of 8 numbers and a target (1,) of 0 or 1; `validation` is a share of the rows, drawn by `seed`."""
+    if not isinstance(validation, float) or not 0 < validation < 1:
+        raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
+    if path is None:
+        table, outcome = generate(768, seed)
+        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+    else:
+        file = one_file(path, ("*.csv",), "the table")
+        table, outcome = read(file)
+        facts = {"generated": False, "source": source([file])}
+    train, held = split_indices(len(table), round(validation * len(table)), seed, name="diabetes")
+    return prepare(table, outcome, train, held, facts=facts)
+
+
+def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Table float64 (N, 8) as the file has it, zeros and all, and outcomes int64 (N,) of 0 or 1."""
+    rows = read_rows(path, (*COLUMNS, OUTCOME))
+    table = np.array([[number(row, column) for column in COLUMNS] for row in rows])
+    outcome = [number(row, OUTCOME) for row in rows]
+    for row, value in zip(rows, outcome):
+        if value not in (0, 1):
+            raise DataError(f"{row.place}: {OUTCOME} is {value:g}; allowed: 0 and 1")
+    return table, np.array(outcome).astype(np.int64)
+
+
+def generate(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A table of that form whose outcome follows three columns with noise; 35 % are 1, about half of Insulin is 0."""
+    state = np.random.RandomState(seed & 0xFFFFFFFF)
+    middle = np.array([3.8, 121, 72, 29, 155, 32, 0.47, 33])
+    spread = np.array([3.3, 30, 12, 10, 85, 7, 0.33, 11])
+    normal = state.standard_normal((count, 8))
+    score = 1.6 * normal[:, 1] + 0.9 * normal[:, 5] + 0.7 * normal[:, 7] + 0.8 * state.standard_normal(count)
+    table = np.maximum(middle + spread * normal, 0.1)
+    table[state.random_sample(count) < 0.48, 4] = 0
+    table[state.random_sample(count) < 0.3, 3] = 0
+    outcome = score > np.sort(score)[-round(0.349 * count)]
+    return np.round(table, 3), outcome.astype(np.int64)
+
+
+def prepare(
+    table: np.ndarray, outcome: np.ndarray, train: np.ndarray, validation: np.ndarray, *, facts: dict[str, Any]
+) -> ArrayData:
+    """A data set of given rows, such as a fold: medians, means and deviations are of the rows `train`."""
+    filled, medians = _fill_missing(table, train)
+    mean, deviation = filled[train].mean(axis=0), filled[train].std(axis=0)
+    if not deviation.all():
+        column = COLUMNS[int(np.argmin(deviation))]
+        raise DataError(f"{column} is the same in all {len(train)} training rows; it cannot be standardised")
+    scaled = ((filled - mean) / deviation).astype(np.float32)
+    target = outcome[:, None].astype(np.float32)
+    majority = float(outcome[train].mean() > 0.5)
+    return ArrayData(
+        "diabetes",
+        Task((Field("features", (8,)),), Field("outcome", (1,)), 1, "binary_cross_entropy", ("accuracy", "auc"), "row"),
+        Split({"features": scaled[train]}, target[train]),
+        Split({"features": scaled[validation]}, target[validation]),
+        {
+            **facts,
+            "rows": len(table),
+            "positive": int(outcome.sum()),
+            "medians": dict(zip(MISSING_AT_ZERO, medians.tolist())),
+            "missing": {name: int((table[:, COLUMNS.index(name)] == 0).sum()) for name in MISSING_AT_ZERO},
+            "mean": mean.tolist(),
+            "deviation": deviation.tolist(),
+        },
+        Baseline("majority class", np.full((len(validation), 1), 2 * majority - 1, np.float32)),
+    )
+
+
+def folds(count: int, k: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(train, validation) rows of k folds drawn by `seed`; sizes differ by one at most, all rows validate once."""
+    if not 2 <= k <= count:
+        raise UsageError(f"folds must be 2 to {count}, not {k!r}")
+    parts = np.array_split(np.random.RandomState(seed & 0xFFFFFFFF).permutation(count), k)
+    return [(np.sort(np.concatenate(parts[:i] + parts[i + 1 :])), np.sort(parts[i])) for i in range(k)]
+
+
+def _fill_missing(table: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The table with zeros that mean missing replaced, and the medians (5,) that replaced them."""
+    missing = (table == 0) & _ZERO_IS_MISSING
+    empty = missing[train].all(axis=0)
+    if empty.any():
+        raise DataError(f"{COLUMNS[int(np.argmax(empty))]} is 0, which means missing, in all training rows")
+    known = np.where(missing[train], np.nan, table[train])
+    medians = np.nanmedian(known, axis=0)
+    return np.where(missing, medians, table), medians[_ZERO_IS_MISSING]

@@ -1,0 +1,107 @@
+"""Digits in the IDX form of MNIST, packed by gzip or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framework_compare.datasets.arrays import ArrayData
+from framework_compare.datasets.labelled_images import Labelled, generate, image_data
+from framework_compare.datasets.source_files import one_file, read_bytes, source
+from framework_compare.errors import DataError, UsageError
+
+FILES = {
+    "train": (("train-images*idx3*",), ("train-labels*idx1*",)),
+    "test": (("t10k-images*idx3*",), ("t10k-labels*idx1*",)),
+}
+_UINT8 = 8  # the type byte of an IDX file
+
+
+def mnist(
+    path: Path | None = None, *, train: int | None = None, validation: int | None = None, seed: int = 0
+) -> ArrayData:
+    """Images (1, 28, 28) from 0 to 1, and a label of ten.
+
+    `train` and `validation` limit the images of each split, drawn by `seed`.
+
+    path is a folder with the files of MNIST. With the 60,000 and the 10,000, those train and these validate; with the
+    10,000 only, these are split, 8 to 2 where no numbers are given.
+    """
+    for name, value in (("train", train), ("validation", validation)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise UsageError(f"{name} must be a number of images of at least 1, not {value!r}")
+    if path is None:
+        parts = generate(10, 400, (1, 28, 28), seed, "train"), generate(10, 100, (1, 28, 28), seed, "validation")
+        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+    else:
+        parts, facts = _read_folder(path, train, validation, seed)
+    train_part, validation_part = (_draw(part, count, seed) for part, count in zip(parts, (train, validation)))
+    return image_data("mnist", train_part, validation_part, [str(digit) for digit in range(10)], facts)
+
+
+def read_pair(images: Path, labels: Path) -> Labelled:
+    """Images uint8 (N, 1, H, W) and labels int64 (N,) of two IDX files that belong together."""
+    pixels, digits = read_idx(images, 3), read_idx(labels, 1)
+    if len(pixels) != len(digits):
+        raise DataError(
+            f"{str(images)!r} has {len(pixels)} images and {str(labels)!r} {len(digits)} labels; they differ"
+        )
+    if len(digits) and digits.max() > 9:
+        raise DataError(f"{str(labels)!r}, item {int(np.argmax(digits > 9))}: label {digits.max()}; allowed: 0 to 9")
+    return pixels[:, None], digits.astype(np.int64)
+
+
+def read_idx(path: Path, axes: int) -> np.ndarray:
+    """uint8 array of an IDX file with that many axes."""
+    data = read_bytes(path)
+    head = 4 + 4 * axes
+    if len(data) < head or data[:4] != bytes((0, 0, _UINT8, axes)):
+        raise DataError(
+            f"file {str(path)!r} is no IDX file of uint8 with {axes} axes; its first bytes are {data[:4].hex()}"
+        )
+    shape = tuple(np.frombuffer(data, ">i4", axes, 4).tolist())
+    expected = head + int(np.prod(shape))
+    if min(shape) < 1 or len(data) != expected:
+        raise DataError(f"file {str(path)!r} has {len(data)} bytes, its header asks for {expected}; get it again")
+    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+
+
+def _read_folder(path: Path, train: int | None, validation: int | None, seed: int) -> tuple[Any, dict[str, Any]]:
+    if not path.is_dir():
+        raise DataError(f"{str(path)!r} is a file; the folder with the IDX files of images and labels is needed")
+    files = [tuple(one_file(path, pattern, "IDX") for pattern in FILES["test"])]
+    if any(path.glob(FILES["train"][0][0])):
+        files.insert(0, tuple(one_file(path, pattern, "IDX") for pattern in FILES["train"]))
+    parts = [read_pair(*pair) for pair in files]
+    facts = {
+        "generated": False,
+        "source": source(file for pair in files for file in pair),
+        "images": sum(len(labels) for _, labels in parts),
+    }
+    if len(parts) == 1:
+        parts = _divide(parts[0], train, validation, seed)
+    return parts, facts
+
+
+def _divide(part: Labelled, train: int | None, validation: int | None, seed: int) -> list[Labelled]:
+    """Two parts of one set, drawn by `seed`."""
+    total = len(part[1])
+    held = validation if validation is not None else min(total // 5, total - (train or 1))
+    if held < 1 or held + (train or 1) > total:
+        raise DataError(
+            f"mnist: train {train} and validation {validation} ask for more than the {total} images there are"
+        )
+    order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(total)
+    return [tuple(array[rows] for array in part) for rows in (order[held:], order[:held])]
+
+
+def _draw(part: Labelled, count: int | None, seed: int) -> Labelled:
+    images, labels = part
+    if count is None or count == len(labels):
+        return part
+    if count > len(labels):
+        raise DataError(f"mnist: {count} images asked for, {len(labels)} are there")
+    rows = np.random.RandomState(seed & 0xFFFFFFFF).permutation(len(labels))[:count]
+    return images[rows], labels[rows]

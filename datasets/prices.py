@@ -1,0 +1,184 @@
+"""Daily prices: the next day's from a window of days before, scaled to (0, 1) by the training part.
+
+Reads Kaggle's DJIA form (Date,Open,High,Low,Close,Volume,Name) and the bokeh form (...,Volume,Adj Close).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from framework_compare.datasets.arrays import ArrayData, Baseline, Split
+from framework_compare.datasets.source_files import Row, number, one_file, read_rows, source
+from framework_compare.errors import DataError, UsageError
+from framework_compare.graph import Field, Task
+
+NAME_COLUMNS = ("Name", "Ticker")
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Prices in dollars, float64 (days,), and their dates as YYYY-MM-DD, rising."""
+
+    dates: tuple[str, ...]
+    values: np.ndarray
+    origin: str  # for messages
+
+    def last(self, days: int | None) -> Series:
+        """The last `days` of it, or all where it has fewer."""
+        if days is None or days >= len(self.values):
+            return self
+        return Series(self.dates[-days:], self.values[-days:], self.origin)
+
+
+def ibm(path: Path | None = None, *, column: str = "High", window: int = 60, seed: int = 0) -> ArrayData:
+    """IBM as the notebook splits it: the last 3,020 days, of which the last 251 validate; 2,709 + 251 windows of 60."""
+    generated = 3020 if path is None else None
+    return prices(path, column=column, window=window, last_days=3020, validation=251, seed=seed, days=generated)
+
+
+def google(path: Path | None = None, *, column: str = "Close", window: int = 30, seed: int = 0) -> ArrayData:
+    """Google: 80 % of the days train, windows of 30; 1,688 windows train of the 2,148 days of the bokeh form."""
+    return prices(path, column=column, window=window, validation=0.2, seed=seed, days=2148 if path is None else None)
+
+
+def prices(
+    path: Path | None = None,
+    *,
+    column: str = "Close",
+    window: int = 60,
+    validation: int | float | str = 0.2,
+    last_days: int | None = None,
+    ticker: str | None = None,
+    seed: int = 0,
+    days: int | None = None,
+) -> ArrayData:
+    """Windows (window, 1) of a CSV file of daily prices and the price of the day after each.
+
+    validation: a share of the days, a number of days, or the first date that validates. last_days leaves out what is
+    before; ticker chooses rows by Name or Ticker. Without a path, `days` of a generated series. A validation window
+    may reach back into the training part, as the notebook's do. DataError: missing column, a price that is no number,
+    dates that do not rise, a series shorter than the window.
+    """
+    if path is None:
+        series, facts = generate(days or 3020, seed), {"generated": True, "source": [], "seed": seed}
+    else:
+        file = one_file(path, ("*.csv",), "prices")
+        series, facts = read(file, column, ticker), {"generated": False, "source": source([file])}
+    return prepare(series.last(last_days), column=column, window=window, validation=validation, facts=facts)
+
+
+def read(path: Path, column: str, ticker: str | None = None) -> Series:
+    """One column of a CSV file of daily prices."""
+    rows = _of_ticker(path, read_rows(path, ("Date", column)), ticker)
+    dates = [_date(row) for row in rows]
+    for before, after, row in zip(dates, dates[1:], rows[1:]):
+        if after <= before:
+            raise DataError(
+                f"{row.place}: Date {after} follows {before}; dates must rise: sort the file, one row per day"
+            )
+    return Series(tuple(dates), np.array([number(row, column) for row in rows]), f"file {str(path)!r}")
+
+
+def generate(days: int, seed: int) -> Series:
+    """A series with slow swings: tomorrow goes on as the last days went, so a window knows more than its last day."""
+    state = np.random.RandomState(seed & 0xFFFFFFFF)
+    time = np.arange(days)
+    swings = sum(
+        size * np.sin(2 * np.pi * (time / period + state.random_sample()))
+        for size, period in ((9, 45), (14, 130), (25, 900))
+    )
+    values = 120 + 0.01 * time + swings + 0.25 * state.standard_normal(days)
+    start = datetime.date(2006, 1, 2)
+    dates = tuple((start + datetime.timedelta(days=int(day // 5 * 7 + day % 5))).isoformat() for day in time)
+    return Series(dates, np.round(values, 2), "the generated series")
+
+
+def prepare(
+    series: Series, *, column: str, window: int, validation: int | float | str, facts: dict[str, Any]
+) -> ArrayData:
+    """Windows of a series, scaled by the minimum and maximum of its training days."""
+    if not isinstance(window, int) or isinstance(window, bool) or window < 1:
+        raise UsageError(f"window must be a number of days of at least 1, not {window!r}")
+    total = len(series.values)
+    train_days = _train_days(series, validation)
+    if train_days <= window or train_days >= total:
+        raise DataError(
+            f"{series.origin}: {total} days, of which {train_days} train; the training part needs more than the "
+            f"window of {window} days, and validation one at least: take a longer series or a shorter window"
+        )
+    low, high = float(series.values[:train_days].min()), float(series.values[:train_days].max())
+    if high == low:
+        raise DataError(f"{series.origin}: {column} is the same on all {train_days} training days; it cannot be scaled")
+    scaled = (series.values - low) / (high - low)
+    train, held = _windows(scaled[:train_days], window), _windows(scaled[train_days - window :], window)
+    return ArrayData(
+        "prices",
+        Task((Field("window", (window, 1)),), Field("price", (1,)), 1, "mse", ("rmse",), "sequence"),
+        train,
+        held,
+        {
+            **facts,
+            "column": column,
+            "days": {"train": train_days, "validation": total - train_days},
+            "dates": [series.dates[0], series.dates[train_days], series.dates[-1]],
+            "scaling": {"minimum": low, "maximum": high, "unit": "$"},
+        },
+        Baseline("last day's price", held.inputs["window"][:, -1].copy()),
+    )
+
+
+def _windows(values: np.ndarray, window: int) -> Split:
+    views = np.lib.stride_tricks.sliding_window_view(values, window)[:-1]
+    return Split({"window": views[:, :, None].astype(np.float32)}, values[window:, None].astype(np.float32))
+
+
+def _train_days(series: Series, validation: int | float | str) -> int:
+    total = len(series.values)
+    if isinstance(validation, str):
+        first = _iso(validation)
+        if first is None:
+            raise UsageError(f"validation is {validation!r}; a date must be YYYY-MM-DD")
+        return sum(date < first for date in series.dates)
+    if isinstance(validation, float) and 0 < validation < 1:
+        return int((1 - validation) * total + 1e-9)  # 0.8 * 5 is 4, not the 3.9999 of 1 - 0.2
+    if isinstance(validation, int) and not isinstance(validation, bool) and validation > 0:
+        return total - validation
+    raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1, a number of days, a date")
+
+
+def _of_ticker(path: Path, rows: list[Row], ticker: str | None) -> list[Row]:
+    column = next((name for name in NAME_COLUMNS if name in rows[0].values), None)
+    if column is None:
+        if ticker is not None:
+            raise DataError(f"file {str(path)!r} has no column Name or Ticker, so {ticker!r} cannot be chosen from it")
+        return rows
+    names = sorted({row.values[column] for row in rows})
+    if ticker is None and len(names) > 1:
+        raise DataError(
+            f"file {str(path)!r} has prices of {len(names)} tickers; choose one by ticker=, as {names[0][:20]!r}"
+        )
+    if ticker is not None and ticker not in names:
+        raise DataError(
+            f"file {str(path)!r} has no ticker {ticker!r}; it has {', '.join(name[:20] for name in names[:20])}"
+        )
+    return [row for row in rows if ticker in (None, row.values[column])]
+
+
+def _date(row: Row) -> str:
+    text = row.values["Date"].strip()
+    date = _iso(text)
+    if date is None:
+        raise DataError(f"{row.place}: Date is {text[:20]!r}; it must be YYYY-MM-DD")
+    return date
+
+
+def _iso(text: str) -> str | None:
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d").date().isoformat()
+    except ValueError:
+        return None

@@ -1,0 +1,42 @@
+"""What an adapter implements is an attribute of its class, and what is not in it is refused before anything is trained."""
+
+import pytest
+
+from framework_compare.conformance.material import STRANGE
+from framework_compare.protocol import EXECUTIONS, PRECISIONS
+from framework_compare.registry import device_kind
+
+SETTINGS = ("loss", "optimizer", "execution", "precision")
+
+
+def test_declares_what_it_implements(adapter):
+    adapter.environment
+    found = adapter.conduct.said.get("declared")
+    if found is None:
+        pytest.skip("the adapter's file cannot be imported; test_has_every_method says why")
+    assert not found["fault"], f"`declared` {found['fault']}"
+
+
+@pytest.mark.parametrize("field, known", [("executions", EXECUTIONS), ("precisions", PRECISIONS)])
+def test_declares_names_that_cells_can_ask_for(ready, field, known):
+    declared = ready.conduct["declared"][field]
+    kind = device_kind(ready.config.device)
+    assert kind in declared, f"`declared` has no {field} for {kind!r}, on which the adapter is tested"
+    unknown = sorted({name for names in declared.values() for name in names} - set(known))
+    assert not unknown, f"`declared` has {field} {unknown}, which no cell can ask for; allowed: {', '.join(known)}"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_undeclared_setting_is_unsupported(ready, name):
+    _check_refused(ready.row(f"undeclared-{name}", pipeline="memory", **{name: STRANGE}), name)
+
+
+def test_an_undeclared_op_is_unsupported(ready):
+    _check_refused(ready.row("undeclared-op", pipeline="memory", graph=ready.material.strange_graph()), "op")
+
+
+def _check_refused(run, noun):
+    assert run.status == "unsupported" and f"declares no {noun} {STRANGE!r}" in run.reason, (
+        f"a cell with {noun} {STRANGE!r} ended as {run.status} ({run.reason or 'no reason'}), wanted unsupported with"
+        f" the reason that it is not declared: `declared` may hold only what the adapter implements"
+    )

@@ -1,0 +1,75 @@
+"""What is learnt: arrays of a sample, loss, metrics. A data set states its task; a network is built for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Mapping, Tuple
+
+from framework_compare.errors import UsageError
+from framework_compare.graph.ops import Shape
+
+# Each is a mean over samples, or over the tokens that count; half of nothing, no label smoothing.
+LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy")
+DTYPES = ("float32", "int32", "int64", "bool")
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One array of a sample, without the batch; `vocabulary` is the number of different tokens, 0 for numbers."""
+
+    name: str
+    shape: Shape
+    dtype: str = "float32"
+    vocabulary: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise UsageError(f"field {self.name}: dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Inputs, target and loss of a workload; `outputs` is the size of the last axis of the network's output.
+
+    target: labels () int64 for cross_entropy; (T,) int64 with -1 where a token does not count for token_cross_entropy;
+    (outputs,) float32 for mse and for binary_cross_entropy, there 0 or 1 against logits.
+    """
+
+    inputs: Tuple[Field, ...]
+    target: Field
+    outputs: int
+    loss: str
+    metrics: Tuple[str, ...] = ()
+    unit: str = "image"  # what a sample is called in tables: "image", "sequence", "row"
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise UsageError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Task":
+        def field(given: Mapping[str, Any]) -> Field:
+            return Field(given["name"], tuple(given["shape"]), given["dtype"], given["vocabulary"])
+
+        return cls(
+            **{
+                **document,
+                "inputs": tuple(map(field, document["inputs"])),
+                "target": field(document["target"]),
+                "metrics": tuple(document["metrics"]),
+            }
+        )
+
+
+def image_classification(num_classes: int, image_size: int) -> Task:
+    """One RGB image of image_size x image_size to one of num_classes labels."""
+    return Task(
+        (Field("image", (3, image_size, image_size)),),
+        Field("label", (), "int64"),
+        num_classes,
+        "cross_entropy",
+        ("accuracy",),
+    )

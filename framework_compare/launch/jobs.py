@@ -1,0 +1,68 @@
+"""One job in one worker of a framework's environment: what all callers that start workers share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from framework_compare.launch import staging
+from framework_compare.launch.disturbances import THRESHOLD
+from framework_compare.launch.launcher import Launch, OnEvent, launch
+from framework_compare.launch.limits import Limits
+from framework_compare.protocol import Job
+from framework_compare.records import Run
+from framework_compare.registry import Framework
+
+
+class Interpreter(Protocol):
+    """What an Environment says that a worker needs."""
+
+    @property
+    def python(self) -> Path: ...
+
+    @property
+    def managed(self) -> bool:
+        """Whether we made it; then it is kept from the user's site-packages."""
+
+
+def run_job(
+    framework: Framework,
+    environment: Interpreter,
+    job: Job,
+    folder: Path,
+    *,
+    limits: Limits = Limits(),
+    hz: float = 0.0,
+    on_event: OnEvent = lambda event: None,
+) -> Run:
+    """How a worker ends that does a job in its own folder; KeyboardInterrupt where the user stops it."""
+    run = run_or_interrupted(framework, environment, job, folder, limits=limits, hz=hz, on_event=on_event)
+    if run.status == "interrupted":
+        raise KeyboardInterrupt
+    return run
+
+
+def run_or_interrupted(
+    framework: Framework,
+    environment: Interpreter,
+    job: Job,
+    folder: Path,
+    *,
+    limits: Limits,
+    hz: float,
+    on_event: OnEvent,
+    disturbance_threshold: float = THRESHOLD,
+) -> Run:
+    """The same for callers that record an interrupted run before they stop."""
+    spec = Launch(
+        python=environment.python,
+        source=staging.stage(framework),
+        folder=folder,
+        job=job.for_trainer(staging.trainer_target(framework)),
+        device=job.config.device,
+        managed=environment.managed,
+        hz=hz,
+        limits=limits,
+        disturbance_threshold=disturbance_threshold,
+    )
+    return launch(spec, on_event)

@@ -1,0 +1,119 @@
+"""Every setting of a cell, once: what it means, what is allowed, where it counts. Its default is TrainConfig's."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Dict, Tuple
+
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+
+DEFAULTS = TrainConfig()
+
+# Roles: where a setting is shown.
+IDENTITY = "identity"  # a column beside every figure, and in every caption
+STATED = "stated"  # in every caption
+QUIET = "quiet"  # in the captions of a study that has several values of it
+OF_DATASET = "of the data set"  # the data set decides it; no table is split by it
+
+# Parts of a verdict on parity, which another value makes another verdict.
+CODE_PATH = "code path"  # which code of a framework runs
+NETWORK = "network"  # shapes of the network
+FEEDING = "feeding"  # how images reach it
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One field of TrainConfig.
+
+    help: what it is, or what each choice is; no capital, no full stop.
+    choices: the words that are allowed, or their forms where `pattern` says which are.
+    least, below: a number is at least the one and less than the other.
+    caption: how a table's caption says a value; a noun after "{} " is made plural. "" is the name and the value.
+    column: its name in frames where it is not the field's.
+    all_cores: None, which the API and the command line start from, is as many as the cores that a run may use.
+    """
+
+    help: str
+    role: str = QUIET
+    choices: Tuple[str, ...] = ()
+    pattern: str = ""
+    least: float = 0
+    below: float = math.inf
+    caption: str = ""
+    column: str = ""
+    verdict: str = ""
+    may_be_list: bool = True
+    all_cores: bool = False
+
+    @property
+    def meaning(self) -> str:
+        """What it is and what is allowed, for `--help` and the docs."""
+        if not self.choices:
+            below = f", less than {self.below:g}" if self.below < math.inf else ""
+            return f"{self.help}; at least {self.least:g}{below}"
+        explained = all(f"{choice}: " in self.help for choice in self.choices)
+        return self.help if explained else f"{self.help}: {', '.join(self.choices)}"
+
+    def chooses(self, value: object) -> bool:
+        """Whether a value is one of the choices."""
+        pattern = self.pattern or "|".join(self.choices)
+        return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+_DEVICE = r"cpu|cuda(:(0|[1-9][0-9]*))?"
+_PIPELINE = (
+    "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
+)
+_TUNING = "recommended: what the framework's own performance guide says; none: nothing of it"
+_WORKERS = "processes (or threads) that only read images"
+_EPOCHS = "measured passes over the images (100 in the published study)"
+_SIZE = "height and width in pixels; each network has a least size"
+_CLASSES = "classes of the data set; `compare` counts them"
+_CROP = "random: a part of the image; none: the whole image, stretched"
+# In the order of the frames' columns.
+SETTINGS: Dict[str, Setting] = {
+    "device": Setting(
+        "the processor that trains, a GPU by its number",
+        IDENTITY,
+        ("cpu", "cuda", "cuda:N"),
+        _DEVICE,
+        caption="{}",
+        verdict=CODE_PATH,
+    ),
+    "batch_size": Setting("images in a step", IDENTITY, least=1, caption="batch {}"),
+    "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
+    "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
+    "precision": Setting("number format of the arithmetic", IDENTITY, PRECISIONS, verdict=CODE_PATH),
+    "tuning": Setting(_TUNING, IDENTITY, TUNINGS, verdict=CODE_PATH),
+    "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
+    "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
+    "epochs": Setting(_EPOCHS, STATED, least=1, caption="{} epoch"),
+    "learning_rate": Setting("of SGD"),
+    "momentum": Setting("of SGD", below=1),
+    "weight_decay": Setting("of SGD, on every parameter"),
+    "warmup_steps": Setting("untimed steps after the first"),
+    "seed": Setting("of weights, order and augmentation"),
+    "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
+    "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
+    "flip": Setting("which way half of the images are mirrored", choices=FLIPS),
+    "crop": Setting(_CROP, choices=CROPS),
+    "optimizer": Setting("what updates the weights", choices=("sgd",)),
+    "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),
+}
+
+
+def column(name: str) -> str:
+    """The column of a setting in frames. `loss` there would be taken for a figure."""
+    return SETTINGS[name].column or name
+
+
+def of_role(*roles: str) -> Tuple[str, ...]:
+    """Settings of these roles."""
+    return tuple(name for name, setting in SETTINGS.items() if setting.role in roles)
+
+
+def of_verdict(*parts: str) -> Tuple[str, ...]:
+    """Settings that these parts of a verdict on parity depend on, part by part."""
+    return tuple(name for part in parts for name, setting in SETTINGS.items() if setting.verdict == part)

@@ -1,0 +1,73 @@
+"""Refuses what an adapter does not declare, before its framework is imported. Worker side.
+
+An adapter that does not know a setting would train with another one, and its times would be published as that one's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple
+
+from framework_compare.errors import ProtocolError, Unsupported
+from framework_compare.graph import Graph
+from framework_compare.protocol import Declared, TrainConfig
+
+
+class Ask(NamedTuple):
+    """What a job asks of one field of Declared."""
+
+    noun: str
+    names: Callable[[TrainConfig, Iterable[Graph]], Iterable[str]]
+
+
+# By field of Declared. A setting that joins TrainConfig (a metric) joins here, or nobody refuses it.
+ASKS: Dict[str, Ask] = {
+    "ops": Ask("op", lambda config, graphs: [node.op for graph in graphs for node in graph.nodes]),
+    "losses": Ask("loss", lambda config, graphs: [config.loss]),
+    "optimizers": Ask("optimizer", lambda config, graphs: [config.optimizer]),
+    "executions": Ask("execution", lambda config, graphs: [config.execution]),
+    "precisions": Ask("precision", lambda config, graphs: [config.precision]),
+}
+BY_DEVICE = ("executions", "precisions")
+
+
+def refuse_undeclared(trainer: Any, config: TrainConfig, graphs: Iterable[Graph]) -> None:
+    """Raise Unsupported for the first thing that a trainer's class does not declare; the reason lists what it does.
+
+    Raises ProtocolError where the class declares nothing.
+    """
+    why = fault_of(getattr(trainer, "declared", None))
+    if why:
+        raise ProtocolError(f"{trainer.__name__}.declared {why}")
+    graphs, kind = list(graphs), config.device.partition(":")[0]
+    for field, ask in ASKS.items():
+        declared, on = getattr(trainer.declared, field), ""
+        if field in BY_DEVICE:
+            if kind not in declared:
+                _refuse(trainer, f"device {config.device!r}", declared)
+            declared, on = declared[kind], f" on device {config.device!r}"
+        for name in ask.names(config, graphs):
+            if name not in declared:
+                _refuse(trainer, f"{ask.noun} {name!r}{on}", declared)
+
+
+def _refuse(trainer: Any, what: str, declared: Iterable[str]) -> None:
+    name = getattr(trainer, "name", trainer.__name__)
+    raise Unsupported(f"{name} declares no {what}; declared: {', '.join(sorted(declared)) or 'none'}")
+
+
+def fault_of(declared: Any) -> str:
+    """What is wrong with the attribute `declared` of a trainer's class, in words that follow its name; "" if nothing."""
+    if not isinstance(declared, Declared):
+        fields = ", ".join(Declared._fields)
+        kind = "is missing" if declared is None else f"is a {type(declared).__name__}"
+        return f"{kind}; add to the class what it implements: declared = framework_compare.protocol.Declared({fields})"
+    sets = {field: value for field, value in declared._asdict().items() if field not in BY_DEVICE}
+    for field in BY_DEVICE:
+        by_kind = getattr(declared, field)
+        if not isinstance(by_kind, Mapping):
+            return f"has {field} of type {type(by_kind).__name__}, wanted a mapping from 'cpu' or 'cuda' to a frozenset"
+        sets.update({f"{field}[{kind!r}]": names for kind, names in by_kind.items()})
+    for field, names in sets.items():
+        if not isinstance(names, frozenset) or not all(isinstance(name, str) for name in names):
+            return f"has {field} = {names!r}, wanted a frozenset of names"
+    return ""

@@ -1,0 +1,14 @@
+"""Stacked GRU layers, each with dropout, then the last step's features to the numbers that are forecast."""
+
+from framework_compare.graph import Graph, GraphBuilder, Task
+
+
+def build(task: Task, layers: int = 4, hidden: int = 50, dropout: float = 0.2) -> Graph:
+    g = GraphBuilder("gru", task)
+    for index in range(layers):
+        g.gru(f"gru.{index}", hidden)
+        if dropout:
+            g.dropout(f"dropout.{index}", dropout)
+    g.last_step("last")
+    g.linear("fc", task.outputs, init="glorot_uniform")
+    return g.build()

@@ -1,0 +1,68 @@
+"""A parameter that is not to be trained stays as it was loaded, and has no gradient; the others are trained."""
+
+import pytest
+
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+BODY = """
+FROZEN = {frozen}
+import dataclasses
+from framework_compare.graph import Graph, GraphBuilder, initial_weights, weights_size
+
+class Frozen(Graph):
+    def parameters(self):
+        return [dataclasses.replace(p, trainable=p.trainable and p.name not in FROZEN) for p in super().parameters()]
+
+g = GraphBuilder("frozen", num_classes=3, image_size=64)
+g.conv("conv1", 8, 3, stride=2, padding=1)
+g.batchnorm("bn1")
+g.relu("relu1")
+g.conv("conv2", 8, 3, stride=2, bias=True)
+g.batchnorm("bn2")
+g.relu("relu2")
+g.global_avgpool("avgpool")
+g.linear("fc1", 8)
+g.linear("fc2", 3)
+graph = Frozen("frozen", 3, 64, g.build().nodes)
+weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+trainer.build(graph)
+trainer.load_weights(weights)
+rng = np.random.default_rng(0)
+shape = (4, 3, 64, 64) if trainer.layout == "NCHW" else (4, 64, 64, 3)
+batch = trainer.adopt(rng.standard_normal(shape, dtype=np.float32), np.array([0, 1, 2, 0]))
+gradients = trainer.gradients(batch)
+for _ in range(2):
+    trainer.read_losses([trainer.train_step(batch)])
+trainer.synchronize()
+after = trainer.weights()
+answer = {
+    "names": sorted(after),
+    "still": sorted(name for name in after if np.array_equal(after[name], weights[name])),
+    "without gradient": sorted(set(after) - set(gradients)),
+}
+"""
+FROZEN = ["conv1.weight", "conv2.bias", "conv2.weight", "fc1.bias", "fc1.weight"]
+STATISTICS = ["bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.running_var"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, pictures):
+    body = BODY.replace("{frozen}", str(FROZEN))
+    found = trainer_script(framework, "mobilenet_v2", body, pictures=pictures, weight_decay=0.01)
+    assert found["still"] == FROZEN
+    assert found["without gradient"] == sorted(FROZEN + STATISTICS)
+
+
+REFUSED = """
+from framework_compare.errors import Unsupported
+try:
+    trainer.build(graph)
+except Unsupported as error:
+    answer = str(error)
+"""
+
+
+def test_mxnet_refuses_to_train_half_a_layer(trainer_script, pictures):
+    """Without its weight's, oneDNN gives a bias no gradient: it would stay as it is, and nobody be told."""
+    made = BODY.replace("{frozen}", "['fc1.weight']").partition("trainer.build(graph)")[0]
+    found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, pictures=pictures)
+    assert found == "layer fc1: MXNet trains all arrays of a layer or none"

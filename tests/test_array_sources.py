@@ -1,0 +1,390 @@
+"""The users' own files: public data beside the project give their documents' counts, forms are read alike."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from framework_compare.datasets import conll, diabetes, prices, tweets
+from framework_compare.datasets.arrays import ArrayData, load
+from framework_compare.results.quality import evaluate
+
+REAL = Path(__file__).parents[2] / "shared" / "data" / "workloads"
+
+
+def real(name: str) -> Path:
+    if not (REAL / name).exists():
+        pytest.skip(f"the public data {name} are not beside the project, in ../shared/data/workloads")
+    return REAL / name
+
+
+def baseline(data: ArrayData) -> dict:
+    held = data.validation
+    return evaluate(data.task, data.baseline.outputs, held.target, extras=held.extras, facts=data.facts)
+
+
+def known(data: ArrayData) -> list:
+    return [one["known_as"] for one in data.facts["source"]]
+
+
+# --- prices
+
+
+def test_ibm_gives_the_windows_of_the_notebook():
+    data = load("ibm-prices", real("stocks/IBM.csv"))
+    assert (len(data.train), len(data.validation)) == (2709, 251)
+    assert data.facts["days"] == {"train": 2769, "validation": 251} and data.facts["column"] == "High"
+    assert data.task.inputs[0].shape == (60, 1) and data.task.loss == "mse"
+    assert known(data) == ["IBM 2000-2013, bokeh-sampledata 2026.1"] and data.facts["generated"] is False
+
+
+def test_google_gives_the_windows_of_the_notebook():
+    data = load("google-prices", real("stocks/GOOG.csv"))
+    assert (len(data.train), len(data.validation)) == (1688, 430) and data.task.inputs[0].shape == (30, 1)
+
+
+def test_prices_are_scaled_by_the_training_part_only_and_come_back_in_dollars():
+    series = prices.read(real("stocks/IBM.csv"), "High")
+    assert len(series.values) == 3270
+    data = load("ibm-prices", real("stocks/IBM.csv"))
+    low, high = data.facts["scaling"]["minimum"], data.facts["scaling"]["maximum"]
+    days = series.values[-3020:]
+    assert (low, high) == (days[:2769].min(), days[:2769].max())
+    assert data.train.target.min() >= 0 and data.train.inputs["window"].max() == 1 and data.validation.target.max() > 1
+    np.testing.assert_allclose(data.validation.target[:, 0] * (high - low) + low, days[-251:], rtol=1e-6)
+    # last day's price, in dollars, from the file itself
+    expected = np.sqrt(np.mean((days[-251:] - days[-252:-1]) ** 2))
+    assert baseline(data)["rmse"] == pytest.approx(expected, rel=1e-5) == pytest.approx(1.9067, abs=1e-3)
+    assert data.baseline.name == "last day's price"
+
+
+def prices_csv(
+    folder: Path, days: int = 12, header: str = "Date,Open,High,Low,Close,Volume,Name", name: str = "IBM"
+) -> Path:
+    rows = [f"2016-12-{day:02},1,{day}.5,1,{day},100,{name}" for day in range(1, days + 1)]
+    (folder / "prices.csv").write_text("\n".join([header, *rows, ""]))
+    return folder / "prices.csv"
+
+
+def test_a_window_holds_the_days_before_its_target(tmp_path):
+    data = load("prices", prices_csv(tmp_path), window=3, validation=2)
+    assert (len(data.train), len(data.validation)) == (7, 2)
+    back = data.train.inputs["window"][0, :, 0] * 9 + 1
+    np.testing.assert_allclose(back, [1, 2, 3], rtol=1e-6)
+    assert data.train.target[0, 0] * 9 + 1 == pytest.approx(4)
+    np.testing.assert_allclose(data.validation.inputs["window"][0, :, 0] * 9 + 1, [8, 9, 10], rtol=1e-6)
+    np.testing.assert_array_equal(data.baseline.outputs[0, 0], data.validation.inputs["window"][0, -1, 0])
+
+
+@pytest.mark.parametrize("validation", [4, 1 / 3, "2016-12-09"])
+def test_the_split_may_be_days_a_share_or_a_date(tmp_path, validation):
+    data = load("prices", prices_csv(tmp_path), window=3, validation=validation)
+    assert data.facts["days"] == {"train": 8, "validation": 4}
+    assert data.facts["dates"] == ["2016-12-01", "2016-12-09", "2016-12-12"]
+
+
+def test_the_column_and_the_ticker_are_chosen(tmp_path):
+    path = prices_csv(tmp_path)
+    assert load("prices", path, window=3, column="High").facts["scaling"]["minimum"] == 1.5
+    text = path.read_text()
+    path.write_text(text + text.partition("\n")[2].replace("IBM", "AAPL"))
+    assert len(prices.read(path, "High", "AAPL").values) == 12
+
+
+# --- tweets
+
+
+@pytest.fixture(scope="session")
+def positive() -> ArrayData:
+    return load("tweet-span", real("tweet_sentiment_extraction"))
+
+
+def test_the_positive_tweets_are_those_of_the_notebook(positive):
+    facts = positive.facts
+    assert facts["tweets"] == 8375 == len(positive.train) + len(positive.validation)
+    assert facts["rows"] == 27481
+    assert facts["rows_by_sentiment"] == {"positive": 8582, "negative": 7781, "neutral": 11118}
+    assert positive.task.inputs[0].shape == (33,) and positive.task.inputs[0].vocabulary == 8000
+    assert known(positive) == ["Kaggle tweet-sentiment-extraction, train.csv"]
+
+
+def test_the_negative_tweets_are_those_of_the_notebook():
+    assert (
+        load("tweet-span", real("tweet_sentiment_extraction/train.csv"), sentiment="negative").facts["tweets"] == 7673
+    )
+
+
+def test_the_whole_tweet_has_the_jaccard_that_the_texts_have(positive):
+    path = real("tweet_sentiment_extraction") / "train.csv"
+    chosen, _ = tweets.read(path, "positive")
+
+    def by_text(tweet) -> float:
+        words, right = set(tweet.words), set(tweet.selected)
+        return len(words & right) / len(words | right)
+
+    assert np.mean([by_text(tweet) for tweet in chosen]) == pytest.approx(0.303216, abs=1e-6)
+    values = baseline(positive)
+    assert positive.baseline.name == "whole tweet" and values["word_jaccard"] == pytest.approx(0.3046, abs=1e-4)
+
+
+def test_every_tweet_has_a_word_in_its_span_and_pads_do_not_count(positive):
+    target, tokens = positive.train.target, positive.train.inputs["tokens"]
+    assert ((target == 1).any(axis=1)).all()
+    np.testing.assert_array_equal(target == -1, tokens == 0)
+    assert tokens.max() == 7999
+
+
+def test_no_text_is_among_the_facts(positive):
+    assert all(isinstance(value, (bool, int, str, list, dict)) for value in positive.facts.values())
+    assert len(str(positive.facts)) < 1000
+
+
+def tweet_csv(folder: Path, rows: list) -> Path:
+    lines = ["textID,text,selected_text,sentiment", *(",".join(f'"{cell}"' for cell in row) for row in rows)]
+    (folder / "train.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder / "train.csv"
+
+
+def test_a_word_is_in_the_span_if_it_overlaps_the_selected_text(tmp_path):
+    path = tweet_csv(tmp_path, [("1", " Aa bb  Cc dd", "b  Cc", "positive"), ("2", "x y", "x", "positive")])
+    (tweet,), counts = tweets.read(path, "positive")
+    assert tweet.words == ("aa", "bb", "cc", "dd") and tweet.in_span == (0, 1, 1, 0) and tweet.selected == ("b", "cc")
+    assert counts["rows"] == 2
+
+
+def test_the_vocabulary_is_of_the_training_part(tmp_path):
+    path = tweet_csv(tmp_path, [(i, f"good morning word{i}", "good", "positive") for i in range(10)])
+    data = load("tweet-span", path, validation=0.3)
+    assert data.facts["vocabulary"] == 2 + 7
+    assert (data.validation.inputs["tokens"][:, 2] == 1).all() and data.train.inputs["tokens"].min() >= 2
+    words = data.validation.extras["words"]
+    assert len(set(words[:, 2].tolist())) == 3  # Jaccard still tells them apart
+
+
+# --- named entities
+
+
+@pytest.fixture(scope="session")
+def entities() -> ArrayData:
+    return load("tweet-ner", real("ner_broad_twitter"))
+
+
+def test_the_broad_twitter_corpus_has_its_published_counts(entities):
+    facts = entities.facts
+    assert facts["sentences"] == {"train": 6338, "validation": 1001, "test": 2001}
+    assert sum(facts["tokens"].values()) == 150_388 and sum(facts["entities"].values()) == 14_885
+    assert facts["tags"] == ["O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
+    assert entities.task.inputs[0].shape == (57,) and (len(entities.train), len(entities.validation)) == (6338, 1001)
+    assert known(entities) == [f"Broad Twitter Corpus, {part}" for part in ("train", "dev", "test")]
+
+
+def test_no_entity_is_the_baseline_of_entities(entities):
+    values = baseline(entities)
+    assert values["span_f1"] == 0 and 0.8 < values["token_accuracy"] < 0.9
+    assert (entities.train.target >= 0).sum() == entities.facts["tokens"]["train"]
+
+
+def conll_folder(folder: Path, train: str, dev: str = "a\tO\nb\tB-PER\n") -> Path:
+    (folder / "my.train").write_text(train)
+    (folder / "my.dev").write_text(dev)
+    return folder
+
+
+def test_conll_is_read_by_tabs_or_blanks_with_the_tag_last(tmp_path):
+    path = conll_folder(tmp_path, "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsmiles VBZ O\r\n\n\n two words\tB-LOC\nx\tI-LOC")
+    first, second = conll.read(path / "my.train")
+    assert (first.words, first.tags, first.line) == (("ann", "smiles"), ("B-PER", "O"), 3)
+    assert (second.words, second.tags) == (("two words", "x"), ("B-LOC", "I-LOC"))
+
+
+def test_pads_of_sentences_have_no_tag(tmp_path):
+    data = load("tweet-ner", conll_folder(tmp_path, "a\tB-PER\nb\tO\nc\tO\n"), length=5)
+    np.testing.assert_array_equal(data.train.target, [[1, 0, 0, -1, -1]])
+    np.testing.assert_array_equal(data.validation.inputs["tokens"], [[2, 3, 0, 0, 0]])
+
+
+# --- diabetes
+
+
+def test_diabetes_has_its_published_counts():
+    data = load("diabetes", real("diabetes"))
+    assert (data.facts["rows"], data.facts["positive"]) == (768, 268)
+    assert data.facts["missing"] == {"Glucose": 5, "BloodPressure": 35, "SkinThickness": 227, "Insulin": 374, "BMI": 11}
+    assert (len(data.train), len(data.validation)) == (614, 154) and known(data) == ["Pima Indians diabetes"]
+    assert data.baseline.name == "majority class" and baseline(data)["auc"] == 0.5
+
+
+def test_the_majority_class_is_right_for_65_percent_of_all():
+    table, outcome = diabetes.read(real("diabetes/diabetes.csv"))
+    everyone = np.arange(768)
+    data = diabetes.prepare(table, outcome, everyone, everyone, facts={})
+    assert round(100 * baseline(data)["accuracy"], 1) == 65.1
+
+
+def test_medians_and_scaling_are_of_the_training_rows_alone():
+    table, outcome = diabetes.read(real("diabetes/diabetes.csv"))
+    train, held = np.arange(500), np.arange(500, 768)
+    first = diabetes.prepare(table, outcome, train, held, facts={})
+    changed = table.copy()
+    changed[500:] *= 7
+    second = diabetes.prepare(changed, outcome, train, held, facts={})
+    np.testing.assert_array_equal(first.train.inputs["features"], second.train.inputs["features"])
+    np.testing.assert_allclose(first.train.inputs["features"].mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(first.train.inputs["features"].astype(np.float64).std(axis=0), 1, rtol=1e-6)
+    glucose = table[:500, 1]
+    assert first.facts["medians"]["Glucose"] == np.median(glucose[glucose > 0])
+    pregnancies = first.train.inputs["features"][table[:500, 0] == 0, 0]
+    assert (pregnancies < -1).all()  # zero is a number there
+
+
+def test_folds_cover_all_rows_once():
+    parts = diabetes.folds(768, 3, seed=5)
+    assert sorted(np.concatenate([held for _, held in parts]).tolist()) == list(range(768))
+    assert all(not set(train) & set(held) and len(train) + len(held) == 768 for train, held in parts)
+    np.testing.assert_array_equal(parts[1][1], diabetes.folds(768, 3, seed=5)[1][1])
+
+
+# --- next word
+
+
+def test_the_next_word_of_tweets_has_twenty_words_before_it():
+    data = load("tweet-words", real("tweet_sentiment_extraction"))
+    assert data.task.inputs[0].shape == (20,) and data.task.outputs == 1000
+    assert sum(data.facts["texts"].values()) == 27_480  # one row has no text
+    assert data.train.target.min() >= 2 and len(data.train) > 50_000 and baseline(data)["accuracy"] < 0.12
+
+
+def test_any_text_gives_windows_and_the_word_behind_each(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(["One two three four"] * 40))
+    data = load("tweet-words", tmp_path / "a.txt", window=4, stride=1, vocabulary=10)
+    tokens, target = data.train.inputs["tokens"], data.train.target
+    follows = {tuple(row): label for row, label in zip(tokens.tolist(), target.tolist())}
+    assert len(follows) == 5  # the four words and the end, in turn
+    for row, label in follows.items():
+        assert label == row[0] or len(set(row)) == 4 and label not in row
+    assert data.facts["vocabulary"] == 5
+
+
+# --- images
+
+
+def test_mnist_comes_in_idx_form():
+    data = load("mnist", real("mnist_10k"), train=1000, validation=500)
+    assert (len(data.train), len(data.validation), data.facts["images"]) == (1000, 500, 10_000)
+    assert sum(sum(counts) for counts in data.facts["images_per_class"].values()) == 1500
+    assert "MNIST, 10,000 test digits, images" in known(data)
+    whole = load("mnist", real("mnist_10k"))
+    assert (len(whole.train), len(whole.validation)) == (8000, 2000)
+
+
+def test_the_first_test_digit_is_the_seven_of_the_golden_patch():
+    from framework_compare.datasets import mnist
+
+    folder = real("mnist_10k")
+    images, labels = mnist.read_pair(folder / "t10k-images-idx3-ubyte.gz", folder / "t10k-labels-idx1-ubyte.gz")
+    assert images.shape == (10_000, 1, 28, 28) and labels[0] == 7
+    patches = images[0, 0].reshape(14, 2, 14, 2).transpose(0, 2, 1, 3).reshape(-1, 4) / 255
+    assert (np.abs(patches - [0, 0, 0.3294, 0.7255]).max(axis=1) < 1e-4).any()
+
+
+def test_demo_sized_mnist_shares_no_image():
+    data = load("mnist", real("mnist_10k"), train=50, validation=30)
+    train = {image.tobytes() for image in data.train.inputs["image"]}
+    assert (len(data.train), len(data.validation)) == (50, 30)
+    assert not train & {image.tobytes() for image in data.validation.inputs["image"]}
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    head = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">i4").tobytes()
+    path.write_bytes(head + array.astype(np.uint8).tobytes())
+
+
+def test_all_of_mnist_keeps_its_own_split(tmp_path):
+    generator = np.random.default_rng(0)
+    for name, count in (("train", 30), ("t10k", 12)):
+        write_idx(tmp_path / f"{name}-images-idx3-ubyte", generator.integers(0, 256, (count, 28, 28)))
+        write_idx(tmp_path / f"{name}-labels-idx1-ubyte", generator.integers(0, 10, count))
+    data = load("mnist", tmp_path)
+    assert (len(data.train), len(data.validation)) == (30, 12)
+    assert (len(load("mnist", tmp_path, train=7).train), len(load("mnist", tmp_path, validation=5).validation)) == (
+        7,
+        5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "samples", "classes"),
+    [
+        ("cifar10", "caltech10_32", (1322, 268), 10),
+        ("tiny-imagenet", "caltech101_64", (2376, 594), 99),
+        ("guava", "guava_disease", (800, 128), 8),
+    ],
+)
+def test_folders_of_images_have_the_counts_of_their_manifests(name, folder, samples, classes):
+    data = load(name, real(folder))
+    assert (len(data.train), len(data.validation), data.task.outputs) == (*samples, classes)
+    assert baseline(data)["accuracy"] < 0.16
+
+
+def test_guava_has_healthy_or_not_as_a_metric():
+    values = baseline(load("guava", real("guava_disease"), image_size=16))
+    assert values["healthy_accuracy"] == 0.875 and values["accuracy"] == 0.125
+
+
+def colour(path: Path, value: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (value, 0, 255 - value)).save(path)
+
+
+def tiny_imagenet(folder: Path) -> Path:
+    """The form in which Tiny ImageNet is downloaded."""
+    for value, name in ((10, "n01"), (200, "n02")):
+        for number in range(3):
+            colour(folder / "train" / name / "images" / f"{name}_{number}.png", value)
+        (folder / "train" / name / f"{name}_boxes.txt").write_text("box")
+    rows = [("val_0.png", "n02", 200), ("val_1.png", "n01", 10)]
+    for name, _, value in rows:
+        colour(folder / "val" / "images" / name, value)
+    (folder / "val" / "val_annotations.txt").write_text("".join(f"{n}\t{c}\t0\t0\t7\t7\n" for n, c, _ in rows))
+    (folder / "test" / "images").mkdir(parents=True)
+    return folder
+
+
+def test_tiny_imagenet_is_read_as_it_is_downloaded(tmp_path):
+    data = load("tiny-imagenet", tiny_imagenet(tmp_path), image_size=8)
+    assert data.facts["classes"] == ["n01", "n02"] and len(data.train) == 6
+    np.testing.assert_array_equal(data.validation.target, [1, 0])
+    np.testing.assert_array_equal(data.validation.inputs["image"][:, 0, 0, 0], [200, 10])
+
+
+def cifar_batches(folder: Path) -> Path:
+    """Batches as CIFAR-10's python version has them, four images each."""
+    generator = np.random.default_rng(0)
+    for name in ("data_batch_1", "data_batch_2", "test_batch"):
+        content = {
+            b"data": generator.integers(0, 256, (4, 3072), np.uint8),
+            b"labels": [0, 9, 3, 1],
+            b"batch_label": b"x",
+        }
+        (folder / name).write_bytes(pickle.dumps(content, protocol=2))
+    return folder
+
+
+def test_the_python_batches_of_cifar10_are_read(tmp_path):
+    data = load("cifar10", cifar_batches(tmp_path))
+    assert (len(data.train), len(data.validation)) == (8, 4) and data.facts["classes"][9] == "truck"
+    content = pickle.loads((tmp_path / "data_batch_2").read_bytes())
+    np.testing.assert_array_equal(data.train.inputs["image"][5].ravel(), content[b"data"][1])
+    assert data.train.target[5] == 9
+
+
+def test_a_packed_text_file_is_read_like_a_plain_one(tmp_path):
+    plain = prices_csv(tmp_path)
+    packed = tmp_path / "prices.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    np.testing.assert_array_equal(prices.read(plain, "Close").values, prices.read(packed, "Close").values)

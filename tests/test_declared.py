@@ -1,0 +1,241 @@
+"""What an adapter does not declare is refused before its framework is imported, and never measured as something else."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from framework_compare import registry
+from framework_compare.adapters.jax import JaxTrainer
+from framework_compare.adapters.mxnet import MXNetTrainer
+from framework_compare.adapters.paddle import PaddleTrainer
+from framework_compare.adapters.tensorflow import TensorFlowTrainer
+from framework_compare.adapters.torch import TorchTrainer
+from framework_compare.conformance.under_test import entry_of
+from framework_compare.doctor import Interpreter
+from framework_compare.environments import venvs
+from framework_compare.errors import Unsupported, UsageError
+from framework_compare.graph import OPS, Graph, GraphBuilder, Node, weights_size
+from framework_compare.launch import staging
+from framework_compare.launch.jobs import run_job
+from framework_compare.launch.limits import Limits
+from framework_compare.parity.network import oracle
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, Job, TrainConfig
+from framework_compare.records import Run
+from framework_compare.registry import Framework
+from framework_compare.worker.conformance_answers import Examination
+from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.refusal import ASKS, fault_of
+from framework_compare.worker.runner import Runner
+
+PLUGINS = Path(__file__).parent / "plugins"
+ANY_PYTHON = ((3, 8), (3, 99))
+OURS = {trainer.name: trainer for trainer in (TorchTrainer, TensorFlowTrainer, MXNetTrainer, PaddleTrainer, JaxTrainer)}
+PLUGGED = {"tiny": "TinyTrainer", "faulty": "FaultyTrainer", "reference": "ReferenceTrainer"}
+STRANGE = "no-such-thing"
+# By field of Declared: what is changed in a job to ask for something that nobody declares.
+UNDECLARED: Dict[str, Dict[str, Any]] = {
+    "ops": {"op": STRANGE},
+    "losses": {"loss": STRANGE},
+    "optimizers": {"optimizer": STRANGE},
+    "executions": {"execution": STRANGE},
+    "precisions": {"precision": STRANGE},
+}
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> Dict[str, Framework]:
+    """All adapters of the package and those of the tests, by name; this Python runs them, which has no framework."""
+    reference = tmp_path / "reference.py"
+    reference.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())
+    paths = {"tiny": PLUGINS / "tiny.py", "faulty": PLUGINS / "faulty.py", "reference": reference}
+    own = {name: Framework(name, f"{path}:{PLUGGED[name]}", "", "numpy", ANY_PYTHON) for name, path in paths.items()}
+    return {**{name: registry.FRAMEWORKS[name] for name in OURS}, **own}
+
+
+@pytest.fixture
+def job(tmp_path: Path):
+    """Makes the job of a cell: the linear model, with an op in front of it where one is given, and settings changed."""
+
+    def make(op: str = "", **changed: Any) -> Job:
+        np.save(tmp_path / "weights.npy", np.zeros(weights_size(linear()), np.float32))
+        listed = {"classes": ["a", "b", "c"], "paths": [], "labels": [], "formats": []}
+        (tmp_path / "pictures.json").write_text(json.dumps(listed))
+        return Job(
+            TrainConfig(**{"pipeline": "memory", "image_size": 8, **changed}),
+            graph=linear(op).to_dict(),
+            pictures=str(tmp_path / "pictures.json"),
+            weights=str(tmp_path / "weights.npy"),
+        )
+
+    return make
+
+
+@pytest.fixture
+def trainer_of(monkeypatch: pytest.MonkeyPatch):
+    """Finds the class of an adapter in this process: its framework is imported only where a trainer is made."""
+
+    def find(entry: Framework) -> Any:
+        if entry.name in OURS:
+            return OURS[entry.name]
+        spec = importlib.util.spec_from_file_location(entry.name, registry.adapter_path(entry))
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, entry.name, module)
+        spec.loader.exec_module(module)
+        return getattr(module, PLUGGED[entry.name])
+
+    return find
+
+
+@pytest.fixture
+def work(tmp_path: Path, own_cache: Path, job: Any):
+    """Runs a cell of an adapter in a worker of this Python: how it ended, and the phases that the worker began."""
+
+    def run(entry: Framework, **changed: Any) -> "tuple[Run, list[str]]":
+        here = Interpreter(Path(sys.executable), managed=False)
+        done = run_job(entry, here, job(**changed), tmp_path / "run", limits=Limits(timeout_s=60))
+        return done, [phase.name for phase in done.phases if phase.name != "spawn"]
+
+    return run
+
+
+def linear(op: str = "") -> Graph:
+    g = GraphBuilder("linear", num_classes=3, image_size=8)
+    g.global_avgpool("avgpool")
+    g.linear("fc", 3)
+    graph = g.build()
+    return dataclasses.replace(graph, nodes=(Node("strange", op, ("input",), {}), *graph.nodes)) if op else graph
+
+
+class Events(list):
+    """The events that a worker would send."""
+
+    def send(self, event: str, **fields: Any) -> None:
+        self.append((event, fields))
+
+
+@pytest.mark.parametrize("field", UNDECLARED)
+@pytest.mark.parametrize("name", [*OURS, *PLUGGED])
+def test_what_is_not_declared_is_refused_before_anything_is_imported(name, field, adapters, job, trainer_of):
+    trainer, asked, events = trainer_of(adapters[name]), job(**UNDECLARED[field]), Events()
+    with pytest.raises(Unsupported) as refused:
+        Runner(asked, trainer, events).run()
+    assert f"{name} declares no {ASKS[field].noun} {STRANGE!r}" in str(refused.value)
+    assert "; declared: " in str(refused.value)
+    assert events == []
+
+
+@pytest.mark.parametrize("answers", [Probe, Examination])
+@pytest.mark.parametrize("field", UNDECLARED)
+def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # where small answers are written
+    cell, events = job(**UNDECLARED[field]), Events()
+    asked = dataclasses.replace(cell, tasks=({"ask": "build", "graph": cell.graph, "weights": cell.weights},))
+    with pytest.raises(Unsupported, match=f"torch declares no {ASKS[field].noun} {STRANGE!r}"):
+        answers(asked, TorchTrainer, events).run()
+    assert events == []
+
+
+@pytest.mark.parametrize("name", [*OURS, *PLUGGED])
+def test_a_refused_cell_is_unsupported(name, adapters, work):
+    run, phases = work(adapters[name], optimizer="adam")
+    assert (run.status, run.reason) == ("unsupported", f"{name} declares no optimizer 'adam'; declared: sgd")
+    assert phases == [] and run.epochs == ()
+
+
+def test_every_field_that_an_adapter_fills_can_be_refused():
+    """A metric is refused from the first adapter on that declares one."""
+    filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
+    assert filled <= set(ASKS) and set(ASKS) == set(UNDECLARED)
+
+
+def test_the_reason_names_the_device_where_that_matters(adapters, work):
+    run, _ = work(adapters["torch"], execution="graph")
+    assert run.reason == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager"
+
+
+def test_a_kind_of_device_that_is_not_declared_is_unsupported(adapters, work):
+    run, phases = work(adapters["tiny"], device="cuda:1")
+    assert (run.status, run.reason) == ("unsupported", "tiny declares no device 'cuda:1'; declared: cpu")
+    assert phases == []
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ours_declare_what_cells_can_ask_for(name):
+    declared = OURS[name].declared
+    assert fault_of(declared) == ""
+    assert declared.ops == set(OPS)
+    for by_kind, known in ((declared.executions, EXECUTIONS), (declared.precisions, PRECISIONS)):
+        assert set(by_kind) == {"cpu", "cuda"}
+        assert all(names <= set(known) for names in by_kind.values())
+    assert all("default" in names for names in declared.executions.values())
+    assert all("fp32" in names for names in declared.precisions.values())
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("pass", "T.declared is missing; add to the class what it implements: declared = "),
+        ("declared = {'ops': ['Linear']}", "T.declared is a dict; add to the class what it implements"),
+        ("declared = Declared(frozenset(), 'sgd', frozenset(), frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
+        ("declared = Declared(*[frozenset()] * 6)", "T.declared has executions of type frozenset, wanted a mapping"),
+        ("declared = Declared(*[frozenset()] * 4, {'cpu': ['eager']}, {})", "T.declared has executions['cpu'] = ['eager']"),
+    ],
+)
+def test_an_adapter_that_declares_nothing_fails_and_is_told_what_to_add(line, words, tmp_path, work):
+    path = tmp_path / "third.py"
+    path.write_text(
+        "from framework_compare.protocol import Declared\n"
+        f"class T:\n    {line}\n    environment = staticmethod(lambda config: {{}})\n"
+    )
+    run, phases = work(Framework("third", f"{path}:T", "", "numpy", ANY_PYTHON))
+    assert (run.status, phases) == ("failed", [])
+    assert words in run.reason
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An adapter in a folder, as a third party may have it: the class Third, which trains as tiny does."""
+    folder = tmp_path / "third"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from .trainer import Third\n")
+    (folder / "requirements.txt").write_text("numpy==2.0.0\n")
+    tiny = (PLUGINS / "tiny.py").read_text().replace("class TinyTrainer", "class Third").replace('"tiny"', '"third"')
+    (folder / "trainer.py").write_text(tiny)
+    return folder
+
+
+def test_an_adapter_may_be_a_folder_of_its_own(folder, work):
+    entry = Framework("third", f"{folder}:Third", "requirements.txt", "numpy", ANY_PYTHON)
+    assert venvs.requirements_path(entry) == folder / "requirements.txt"
+    staged = staging.stage(entry) / "framework_compare/adapters"
+    assert {path.name for path in staged.iterdir()} == {"__init__.py", "common", "third"}
+    assert {path.name for path in (staged / "third").iterdir()} == {"__init__.py", "trainer.py"}
+    run, phases = work(entry, loss=STRANGE)
+    assert run.reason == f"third declares no loss {STRANGE!r}; declared: cross_entropy"
+
+
+def test_the_conformance_suite_takes_a_folder(folder, monkeypatch):
+    monkeypatch.setattr(registry, "FRAMEWORKS", dict(registry.FRAMEWORKS))
+    entry = entry_of(f"{folder}:Third")
+    assert (entry.name, entry.requirements) == ("third", str(folder / "requirements.txt"))
+    assert registry.adapter_path(entry) == folder
+
+
+@pytest.mark.parametrize("place", ["no_such_package.adapter", "no/such/file.py", "json.decoder.nothing", "sqlite3/x"])
+def test_an_adapter_that_is_not_there_is_a_usage_error(place):
+    with pytest.raises(UsageError, match="is no file; allowed: the name of a module or a package"):
+        registry.adapter_path(Framework("third", f"{place}:Third", "", "numpy", ANY_PYTHON))
+
+
+def test_no_adapter_may_be_called_as_what_all_share(tmp_path, own_cache):
+    (tmp_path / "common.py").write_text("class T: pass\n")
+    with pytest.raises(UsageError, match="rename it"):
+        staging.stage(Framework("mine", f"{tmp_path / 'common.py'}:T", "", "numpy", ANY_PYTHON))

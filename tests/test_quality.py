@@ -1,0 +1,207 @@
+"""Quality from outputs and targets: hand-made examples, and properties over random ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Task
+from framework_compare.results.quality import METRICS, evaluate, loss, spans
+
+TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+def classes(outputs: int, *metrics: str) -> Task:
+    return Task((Field("x", (1,)),), Field("y", (), "int64"), outputs, "cross_entropy", metrics)
+
+
+def numbers(loss_name: str, *metrics: str) -> Task:
+    return Task((Field("x", (1,)),), Field("y", (1,)), 1, loss_name, metrics)
+
+
+def tokens(steps: int, outputs: int, *metrics: str) -> Task:
+    return Task(
+        (Field("x", (steps,), "int32", 9),), Field("y", (steps,), "int64"), outputs, "token_cross_entropy", metrics
+    )
+
+
+def one_hot(labels: list, outputs: int) -> np.ndarray:
+    return np.eye(outputs)[np.array(labels)]
+
+
+def test_accuracy_is_the_share_of_largest_outputs():
+    outputs = np.array([[2.0, 1, 0], [0, 1, 2], [0, 3, 1], [5, 0, 0]])
+    assert evaluate(classes(3, "accuracy"), outputs, np.array([0, 2, 2, 1]))["accuracy"] == 0.5
+
+
+def test_accuracy_against_yes_and_no_goes_by_the_sign_and_zero_is_a_no():
+    outputs, target = np.array([[0.1], [-3], [0], [2]]), np.array([[1.0], [1], [0], [0]], np.float32)
+    assert evaluate(numbers("binary_cross_entropy", "accuracy"), outputs, target)["accuracy"] == 0.5
+
+
+def test_joined_classes_forgive_what_is_within_a_group():
+    outputs = one_hot([0, 1, 2, 0], 3)
+    facts = {"groups": [0, 0, 1]}
+    values = evaluate(classes(3, "accuracy", "healthy_accuracy"), outputs, np.array([1, 1, 2, 2]), facts=facts)
+    assert (values["accuracy"], values["healthy_accuracy"]) == (0.5, 0.75)
+
+
+def test_token_metrics_leave_out_tokens_of_minus_one():
+    outputs = one_hot([[1, 1, 0, 1], [0, 2, 2, 2]], 3)
+    target = np.array([[1, 0, 1, -1], [0, 2, -1, -1]])
+    values = evaluate(tokens(4, 3, "token_accuracy", "token_f1"), outputs, target)
+    assert values["token_accuracy"] == 3 / 5
+    # 2 right (1 and 2) of 3 predicted and 3 wanted
+    assert values["token_f1"] == pytest.approx(2 / 3)
+
+
+def test_f1_is_zero_where_nothing_is_predicted_or_nothing_is_wanted():
+    task = tokens(2, 5, "token_f1", "span_f1")
+    for predicted, right in (([[0, 0]], [[1, 2]]), ([[1, 2]], [[0, 0]]), ([[0, 0]], [[0, 0]])):
+        values = evaluate(task, one_hot(predicted, 5), np.array(right), facts={"tags": TAGS})
+        assert values["token_f1"] == values["span_f1"] == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([0, 1, 2, 0], {(0, 1, 2, "LOC")}),
+        ([1, 1, 2, 2], {(0, 0, 0, "LOC"), (0, 1, 3, "LOC")}),
+        ([1, 4, 4, 0], {(0, 0, 0, "LOC"), (0, 1, 2, "PER")}),  # I- of another kind begins one
+        ([2, 2, 0, 4], {(0, 0, 1, "LOC"), (0, 3, 3, "PER")}),  # I- after O begins one
+        ([3, 4, 1, 2], {(0, 0, 1, "PER"), (0, 2, 3, "LOC")}),
+        ([1, 2, -1, -1], {(0, 0, 1, "LOC")}),
+        ([0, 0, 0, 0], set()),
+    ],
+)
+def test_entities_are_read_as_conlleval_reads_them(labels, expected):
+    assert spans(np.array([labels]), TAGS) == expected
+
+
+def test_entities_end_with_their_sentence():
+    assert spans(np.array([[0, 1], [2, 0]]), TAGS) == {(0, 1, 1, "LOC"), (1, 0, 0, "LOC")}
+
+
+def by_hand(row: list) -> set:
+    """Entities of one sentence by a loop over its tags."""
+    found, start, kind = set(), None, None
+    for place, tag in enumerate([TAGS[label] if label >= 0 else "O" for label in row] + ["O"]):
+        letter, _, name = tag.partition("-")
+        if start is not None and (letter != "I" or name != kind):
+            found.add((start, place - 1, kind))
+            start = None
+        if letter != "O" and start is None:
+            start, kind = place, name
+    return found
+
+
+def test_entities_agree_with_a_loop_over_random_tags():
+    labels = np.random.default_rng(0).integers(-1, 5, (500, 9))
+    expected = {(row, *one) for row, tags in enumerate(labels.tolist()) for one in by_hand(tags)}
+    assert len(expected) > 500 and spans(labels, TAGS) == expected
+
+
+def test_span_f1_wants_kind_and_both_ends():
+    right = [[1, 2, 0, 3, 0], [3, 4, 4, 0, 1]]
+    predicted = [[1, 2, 0, 1, 0], [3, 4, 0, 0, 1]]  # right; wrong kind; too short; right
+    values = evaluate(tokens(5, 5, "span_f1"), one_hot(predicted, 5), np.array(right), facts={"tags": TAGS})
+    assert values["span_f1"] == pytest.approx(2 * 2 / (4 + 4))
+
+
+def test_what_is_predicted_behind_the_last_token_is_no_entity():
+    outputs = one_hot([[1, 2, 1]], 5)
+    values = evaluate(tokens(3, 5, "span_f1"), outputs, np.array([[1, 2, -1]]), facts={"tags": TAGS})
+    assert values["span_f1"] == 1
+
+
+def jaccard(picks: list, selected: list, words: list) -> float:
+    steps = len(words[0])
+    target = np.where(np.array(words) >= 0, 0, -1)
+    extras = {"words": np.array(words), "selected_words": np.array(selected)}
+    return evaluate(tokens(steps, 2, "word_jaccard"), one_hot(picks, 2), target, extras=extras)["word_jaccard"]
+
+
+def test_word_jaccard_counts_words_of_both_once():
+    # {7, 8} of the text against {8, 9}: one of three; a word said twice counts once; words behind the last never
+    assert jaccard([[1, 1, 1, 1]], [[8, 9, -1]], [[7, 8, 8, -1]]) == pytest.approx(1 / 3)
+    assert jaccard([[0, 1, 0, 1]], [[8, -1]], [[7, 8, 9, -1]]) == 1
+
+
+def test_a_text_of_which_no_word_is_predicted_is_answered_whole():
+    assert jaccard([[0, 0, 0, 0]], [[5]], [[5, 6, 7, 8]]) == 0.25
+
+
+def test_rmse_is_in_the_unit_of_the_data():
+    outputs, target = np.array([[0.5], [0.1]]), np.array([[0.2], [0.5]])
+    facts = {"scaling": {"minimum": 50.0, "maximum": 150.0}}
+    values = evaluate(numbers("mse", "rmse"), outputs, target, facts=facts)
+    assert values["rmse"] == pytest.approx(math.sqrt((30**2 + 40**2) / 2))
+    assert values["loss"] == pytest.approx((0.3**2 + 0.4**2) / 2)
+    assert evaluate(numbers("mse", "rmse"), outputs, target)["rmse"] == pytest.approx(math.sqrt(0.125))
+
+
+def test_auc_by_hand():
+    def auc(scores: list, target: list) -> float:
+        task = numbers("binary_cross_entropy", "auc")
+        return evaluate(task, np.array(scores)[:, None], np.array(target, np.float32)[:, None])["auc"]
+
+    assert auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]) == 0.75  # the example of scikit-learn's page
+    assert auc([1.0, 1, 1], [0, 1, 0]) == 0.5
+    assert auc([3.0, 2, 1], [1, 1, 0]) == 1
+    assert math.isnan(auc([1.0, 2], [1, 1]))
+
+
+def test_auc_is_the_share_of_pairs_in_order():
+    generator = np.random.default_rng(1)
+    for _ in range(50):
+        count = generator.integers(2, 40)
+        scores, target = generator.integers(-4, 5, (count, 1)).astype(float), np.arange(count) % 2
+        pairs = scores[target == 1] - scores[target == 0].T
+        expected = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+        task = numbers("binary_cross_entropy", "auc")
+        for outputs, area in ((scores, expected), (3 * scores + 100, expected), (-scores, 1 - expected)):
+            assert evaluate(task, outputs, target[:, None].astype(np.float32))["auc"] == pytest.approx(area, abs=1e-12)
+
+
+def test_losses_by_hand():
+    assert loss("mse", np.array([[2.0], [0]]), np.zeros((2, 1))) == 2  # not half the square
+    assert loss("cross_entropy", np.zeros((3, 4)), np.array([0, 1, 2])) == pytest.approx(math.log(4))
+    assert loss("binary_cross_entropy", np.array([[0.0], [2]]), np.array([[1], [0]])) == pytest.approx(
+        (math.log(2) + math.log(1 + math.e**2)) / 2
+    )
+    # the divisor is the number of tokens that count: 2, not 4
+    logits = np.array([[[0.0, 0], [9, 0]], [[0, 0], [0, 9]]])
+    assert loss("token_cross_entropy", logits, np.array([[0, -1], [1, -1]])) == pytest.approx(math.log(2))
+
+
+def test_losses_of_great_outputs_do_not_overflow():
+    assert loss("cross_entropy", np.array([[1000.0, 0], [0, -1000]]), np.array([1, 0])) == 500
+    assert loss("binary_cross_entropy", np.array([[-1000.0], [1000]]), np.array([[1], [1]])) == 500
+
+
+def test_outputs_of_half_precision_are_judged_in_float64():
+    outputs = np.array([[0.1], [0.2]], np.float16)
+    assert loss("mse", outputs, np.zeros((2, 1), np.float32)) == np.mean(outputs.astype(np.float64) ** 2)
+
+
+def test_an_output_that_is_not_finite_has_no_quality():
+    values = evaluate(classes(2, "accuracy"), np.array([[np.nan, 1], [0, 1]]), np.array([1, 1]))
+    assert set(values) == {"loss", "accuracy"} and all(math.isnan(value) for value in values.values())
+
+
+def test_a_wrong_shape_is_refused_before_it_is_stretched():
+    with pytest.raises(UsageError, match=r"outputs are \(3,\) and the target \(3, 1\); the task asks for \(3, 1\)"):
+        evaluate(numbers("mse", "rmse"), np.zeros(3), np.zeros((3, 1)))
+    with pytest.raises(UsageError, match=r"the target \(3,\)"):
+        evaluate(numbers("mse", "rmse"), np.zeros((3, 1)), np.zeros(3))
+    with pytest.raises(UsageError, match="one sample at least"):
+        evaluate(classes(2, "accuracy"), np.zeros((0, 2)), np.zeros(0, np.int64))
+
+
+def test_an_unknown_metric_lists_the_known():
+    with pytest.raises(UsageError, match="unknown metric 'bleu'; allowed: accuracy, auc"):
+        evaluate(classes(2, "bleu"), np.zeros((1, 2)), np.zeros(1, np.int64))
+    assert [name for name, metric in METRICS.items() if not metric.higher_is_better] == ["rmse"]

@@ -1,0 +1,171 @@
+"""One home for a setting: SETTINGS has every field of TrainConfig, and all that names settings reads it."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from framework_compare.cli import options
+from framework_compare.errors import UsageError
+from framework_compare.parity import cache
+from framework_compare.plan import planning
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
+from framework_compare.report import parts
+from framework_compare.results import columns, verdicts
+from framework_compare.study.progress import described
+
+DOCS = Path(__file__).parent.parent / "docs" / "running.md"
+
+
+def missing(config: type) -> "set[str]":
+    """Fields of a TrainConfig that are no Setting, and Settings that are no field."""
+    return {field.name for field in dataclasses.fields(config)} ^ set(SETTINGS)
+
+
+def test_every_field_of_the_train_config_is_a_setting():
+    assert not missing(TrainConfig)
+
+
+def test_a_field_without_a_setting_is_noticed():
+    more = dataclasses.make_dataclass("More", [("patience", int, 3)], bases=(TrainConfig,), frozen=True)
+    assert missing(more) == {"patience"}
+
+
+def test_every_default_is_allowed():
+    planning.check_config(DEFAULTS)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_value_that_is_not_allowed_is_refused(name):
+    setting = SETTINGS[name]
+    wrong = "no such" if setting.choices else setting.least - 1
+    with pytest.raises(UsageError, match=f"{name}.*allowed: ") as raised:
+        planning.expand_configs({name: wrong})
+    assert ", ".join(setting.choices) in str(raised.value)
+    if setting.below < float("inf"):
+        with pytest.raises(UsageError, match=name):
+            planning.expand_configs({name: setting.below})
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_may_be_a_list_is_expanded_and_the_rest_refused(name):
+    default = getattr(DEFAULTS, name)
+    values = list(SETTINGS[name].choices[:2]) or [default, default / 2 if isinstance(default, float) else default + 1]
+    values = [0.25, 0.5] if isinstance(default, float) else values
+    if SETTINGS[name].may_be_list:
+        assert [getattr(config, name) for config in planning.expand_configs({name: values})] == values
+    else:
+        with pytest.raises(UsageError, match="not a list"):
+            planning.expand_configs({name: values})
+
+
+def test_keys_of_stored_verdicts_stay_as_they_are():
+    """Studies have these texts in parity.json."""
+    row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
+    assert verdicts.key(row) == "torch|vgg16|cuda:1|default|fp32|recommended|224|3|native|4"
+
+
+def test_columns_of_the_cell_frame_stay_as_they_are():
+    assert columns.SETTINGS == (
+        *("device", "batch_size", "execution", "pipeline", "precision", "tuning", "threads", "loader_workers"),
+    )
+    assert columns.OTHER_SETTINGS == (
+        *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
+        *("flip", "crop", "optimizer", "loss_function"),
+    )
+    assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
+
+
+def test_parity_is_cached_by_the_code_path():
+    assert set(cache.PATHS) == {"device", "execution", "precision", "tuning"}
+
+
+def record(**settings: object) -> SimpleNamespace:
+    """A row of the cell frame, as far as captions read it."""
+    values = {columns_name(name): getattr(DEFAULTS, name) for name in SETTINGS}
+    data = {"dataset": "small", "pictures": 12, "skipped_pictures": 0}
+    return SimpleNamespace(**{**values, **data, "runs": 2, **settings})
+
+
+def columns_name(name: str) -> str:
+    return "loss_function" if name == "loss" else name
+
+
+def test_a_caption_says_what_its_cells_share_and_of_quiet_settings_those_that_vary_in_the_study():
+    assert parts.caption([record()], []) == (
+        "cpu, batch 16, execution default, pipeline native, precision fp32, tuning recommended, 1 thread, "
+        "1 loader worker, 3 epochs, 2 runs a cell. small: 12 pictures."
+    )
+    caption = parts.caption([record(threads=2, crop="none"), record(threads=4, crop="none")], ["crop", "threads"])
+    assert "thread" not in caption and "2 runs a cell, crop none." in caption
+
+
+@pytest.mark.parametrize("name", of_role("quiet"))
+def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it(name):
+    column = columns_name(name)
+    assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in parts.caption([record()], [column])
+
+
+def test_a_caption_reads_the_setting(monkeypatch):
+    monkeypatch.setitem(SETTINGS, "epochs", dataclasses.replace(SETTINGS["epochs"], caption="{} lap"))
+    assert "3 laps" in parts.caption([record()], [])
+
+
+def test_validation_reads_the_setting(monkeypatch):
+    monkeypatch.setitem(SETTINGS, "batch_size", dataclasses.replace(SETTINGS["batch_size"], least=32))
+    with pytest.raises(UsageError, match="at least 32"):
+        planning.expand_configs({"batch_size": 16})
+
+
+def test_the_progress_line_says_each_word_that_is_not_the_default():
+    words = {"execution": "eager", "pipeline": "memory", "precision": "bf16", "tuning": "none"}
+    config = TrainConfig(**words, device="cuda", flip="none")
+    cell = Cell("torch", "vgg16", "small", "cuda", config)
+    assert described(cell) == f"{cell.label}, batch 16, eager, memory, bf16, none"
+
+
+CHANGED = """
+import dataclasses
+from framework_compare.plan.settings import SETTINGS
+SETTINGS["epochs"] = dataclasses.replace(SETTINGS["epochs"], help="laps around the images")
+SETTINGS["momentum"] = dataclasses.replace(SETTINGS["momentum"], below=7)
+from framework_compare.cli.root import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "stability"])
+def test_the_help_of_a_command_reads_the_setting(command):
+    done = subprocess.run(
+        [sys.executable, "-c", CHANGED, command, "--help"], capture_output=True, text=True, timeout=120, check=True,
+        env={"COLUMNS": "200", "TERM": "dumb", "PATH": ""},
+    )  # fmt: skip
+    assert "Laps around the images; at least 1." in done.stdout and "less than 7." in done.stdout
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_option_starts_from_the_default_and_reads_one_value_or_several(name):
+    option, default = options.OPTIONS[name], getattr(DEFAULTS, name)
+    assert option.read(option.default) == (None if SETTINGS[name].all_cores else default)
+    if SETTINGS[name].may_be_list and not SETTINGS[name].choices:
+        assert option.read("4,5") == [type(default)(4), type(default)(5)]
+
+
+def docs_table() -> str:
+    """The table of settings of docs/running.md."""
+    shown = [name for name in SETTINGS if name not in ("device", *of_role(OF_DATASET))]
+    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *map(_docs_row, shown)]) + "\n"
+
+
+def _docs_row(name: str) -> str:
+    default = "cores a run may use" if SETTINGS[name].all_cores else getattr(DEFAULTS, name)
+    return f"| {name} | {default} | {SETTINGS[name].meaning} |"
+
+
+def test_the_docs_have_the_settings_as_they_are():
+    assert docs_table() in DOCS.read_text(), f"docs/running.md: the table of settings is to be\n\n{docs_table()}"

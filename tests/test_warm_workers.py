@@ -1,0 +1,50 @@
+"""A test framework's worker that is forked does what one that is started does."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from framework_compare import compare
+from framework_compare.launch import staging, supervised_worker
+
+QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32, sampling_hz=0)
+ALIKE = ["status", "reason", "parameters", "loss_first", "loss_last", "framework_version", "execution", "warnings"]
+
+
+@pytest.fixture
+def both(pictures, own_cache, tmp_path):
+    """A cell in a worker that is forked, and in one that is started."""
+
+    def run(framework, model):
+        assert supervised_worker.subprocess is not subprocess, "the fixture `warm` is in force"
+        forked = compare(framework, model, dataset=pictures, out=tmp_path / "forked", **QUICK)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(supervised_worker, "subprocess", subprocess)
+            started = compare(framework, model, dataset=pictures, out=tmp_path / "started", **QUICK)
+        return forked, started
+
+    return run
+
+
+def test_a_forked_worker_trains_what_a_started_one_does(tiny, both):
+    forked, started = both(tiny, "linear")
+    assert forked.frame[ALIKE].equals(started.frame[ALIKE]) and list(forked.frame.status) == ["ok"]
+    assert list(forked.epochs.loss) == list(started.epochs.loss)
+    assert list(forked.phases.phase) == list(started.phases.phase)
+
+
+@pytest.mark.parametrize("fault", ["exit-3", "killed", "sys-exit", "raise"])
+def test_a_forked_worker_ends_as_a_started_one_does(faulty, both, fault):
+    forked, started = both(faulty, fault)
+    assert forked.frame[ALIKE].equals(started.frame[ALIKE])
+
+
+def test_a_forked_worker_runs_the_source_that_is_staged(tiny, pictures, own_cache, tmp_path, monkeypatch):
+    files = dict(staging._worker_side())
+    files["framework_compare/batches/preprocess.py"] += b"\nraise RuntimeError('another state of the source')\n"
+    monkeypatch.setattr(staging, "_worker_side", files.items)
+    frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", pipeline="native", **QUICK).frame
+    assert frame.status[0] == "failed" and "another state of the source" in frame.reason[0]
+

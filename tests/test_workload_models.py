@@ -1,0 +1,159 @@
+"""The networks of the workloads: their sizes, what is trained of them, and that the oracle runs each."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from framework_compare.errors import UsageError
+from framework_compare.graph import Field, Graph, Task, image_classification, initial_weights, weights_size
+from framework_compare.models import (
+    bilstm_tagger,
+    conv_tagger,
+    diabetes_mlp,
+    gru,
+    lstm,
+    quanv,
+    small_cnns,
+    text_rnn,
+    tiny_cnn,
+    vgg16,
+)
+from framework_compare.parity.network.oracle import Oracle
+
+
+def forecast(steps):
+    return Task((Field("prices", (steps, 1)),), Field("price", (1,)), 1, "mse", ("rmse",), "sequence")
+
+
+def tags(steps, kinds, vocabulary=8000):
+    tokens = Field("tokens", (steps,), "int32", vocabulary)
+    return Task((tokens,), Field("tags", (steps,), "int64"), kinds, "token_cross_entropy", ("f1",), "sequence")
+
+
+def grey(size, classes=10):
+    return Task((Field("image", (1, size, size)),), Field("label", (), "int64"), classes, "cross_entropy")
+
+
+WORDS = Task((Field("words", (20,), "int32", 1000),), Field("word", (), "int64"), 1000, "cross_entropy", (), "sequence")
+ROWS = Task((Field("row", (8,)),), Field("diabetic", (1,)), 1, "binary_cross_entropy", ("auc",), "row")
+FILTERED = Task((Field("image", (4, 14, 14)),), Field("label", (), "int64"), 10, "cross_entropy")
+
+# trainable scalars, as published or by the layers' formulas
+SIZES = {
+    "lstm_ibm": (lambda: lstm.build(forecast(60)), 71_051),
+    "lstm_google": (lambda: lstm.build(forecast(30), layers=2), 30_651),
+    "gru_ibm": (lambda: gru.build(forecast(60)), 53_901),
+    "tweet_span": (lambda: bilstm_tagger.build(tags(33, 2)), 578_306),
+    "tweet_ner": (lambda: bilstm_tagger.build(tags(57, 7)), 578_951),
+    "conv_tagger": (lambda: conv_tagger.build(tags(33, 2)), 8000 * 96 + 4 * (96 * 288 * 3 + 288 + 2 * 96) + 2 * 97),
+    "diabetes": (lambda: diabetes_mlp.build(ROWS), 9 * 32 + 33 * 32 + 33),
+    "diabetes-3x64": (lambda: diabetes_mlp.build(ROWS, layers=3, units=64), 9 * 64 + 2 * 65 * 64 + 65),
+    "guava-224": (lambda: small_cnns.guava_cnn(image_classification(8, 224)), 11_179_560),
+    "guava-128": (lambda: small_cnns.guava_cnn(image_classification(8, 128)), 3_315_240),
+    "cifar": (lambda: small_cnns.cifar_cnn(image_classification(10, 32)), 122_570),
+    "mnist": (lambda: small_cnns.mnist_cnn(grey(28)), 93_322),
+    "tiny": (lambda: tiny_cnn.build(image_classification(200, 64)), 3_928_584),
+    "text": (lambda: text_rnn.build(WORDS), 388_584),
+    "vgg16_frozen": (lambda: vgg16.build_transfer(image_classification(10, 224)), 6_425_354),
+    "quanv_fixed": (lambda: quanv.build(grey(28)), 7_850),
+    "quanv_trained": (lambda: quanv.build(grey(28), trained=True), 7_854),
+    "quanv_classical": (lambda: quanv.classical(grey(28)), 7_850),
+    "quanv_head": (lambda: quanv.head(FILTERED), 7_850),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_parameters_are_the_published_number(name):
+    build, parameters = SIZES[name]
+    assert build().parameter_count() == parameters
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_graphs_survive_json(name):
+    graph = SIZES[name][0]()
+    assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))) == graph
+
+
+def batch_of(graph, count, seed=0):
+    """A random batch and target of the graph's task."""
+    rng, task = np.random.default_rng(seed), graph.task
+    arrays = [
+        rng.integers(0, f.vocabulary, (count, *f.shape)) if f.vocabulary else rng.random((count, *f.shape))
+        for f in task.inputs
+    ]
+    if task.loss == "token_cross_entropy":
+        target = rng.integers(-1, task.outputs, (count, *task.target.shape))
+    elif task.loss == "cross_entropy":
+        target = rng.integers(0, task.outputs, count)
+    else:
+        target = rng.integers(0, 2, (count, *task.target.shape)).astype(float)
+    return tuple(arrays), target
+
+
+@pytest.mark.parametrize("name", [name for name in SIZES if name not in ("guava-224", "vgg16_frozen")])
+def test_the_oracle_trains_each(name):
+    graph = SIZES[name][0]()
+    oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)
+    inputs, target = batch_of(graph, 2)
+    loss, _, gradients = oracle.train_step(inputs, target, learning_rate=1e-3)
+    assert 0 < loss < 50
+    trained = [p for p in graph.parameters() if p.trainable]
+    assert {name: a.shape for name, a in gradients.items()} == {p.name: p.shape for p in trained}
+    assert all(gradient.dtype == np.float32 and gradient.any() for gradient in gradients.values())
+
+
+def test_a_frozen_base_is_counted_apart_and_backward_stops_at_the_head():
+    graph = vgg16.build_transfer(image_classification(10, 224))
+    kinds = {parameter.kind for parameter in graph.parameters()}
+    frozen = sum(p.size for p in graph.parameters() if p.frozen)
+    assert (kinds, frozen) == ({"trained", "frozen"}, 14_714_688)
+    assert graph.backward_nodes() == {"head.0", "head.1", "head.2"}
+    first, last = 25_088 * 256, 256 * 10
+    assert graph.backward_macs() == first + 2 * last  # nothing in front of the head wants its input's gradient
+    assert graph.macs() > 1000 * graph.backward_macs()
+
+
+def test_backward_of_an_unfrozen_network_is_twice_the_forward_but_for_the_first_input():
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    assert graph.backward_macs() == 2 * graph.macs() - 30 * 30 * 3 * 9 * 32
+
+
+def test_macs_of_recurrent_layers_count_every_step():
+    graph = lstm.build(forecast(60), layers=1)
+    assert graph.macs() == 60 * 200 * (1 + 50) + 50
+    assert graph.backward_macs() == 2 * graph.macs() - 60 * 200  # the prices' own gradient is not needed
+
+
+def test_a_prefix_that_freezes_nothing_is_refused():
+    graph = small_cnns.cifar_cnn(image_classification(10, 32))
+    with pytest.raises(UsageError, match="cifar_cnn: no layer with parameters starts with 'backbone.'"):
+        graph.frozen("backbone.")
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: text_rnn.build(tags(20, 5)), r"text_rnn: the last layer gives \(5,\); token_cross_.* \(20, 5\)"),
+        (lambda: lstm.build(ROWS), r"lstm: layer lstm.0: expects a sequence \(steps, 8\), gets shape \(8,\)"),
+        (lambda: bilstm_tagger.build(forecast(5)), "bilstm_tagger: layer embedding: expects an input of tokens"),
+        (lambda: quanv.build(image_classification(3, 28)), r"layer quanv: expects a grey image"),
+        (lambda: small_cnns.cifar_cnn(image_classification(10, 8)), "cifar_cnn: layer features.1.pool: a 2x2 window"),
+    ],
+)
+def test_a_task_that_does_not_fit_is_named(build, message):
+    with pytest.raises(UsageError, match=message):
+        build()
+
+
+def test_recurrent_weights_start_as_stated():
+    graph = lstm.build(forecast(5), layers=1)
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    square = weights["lstm.0.weight_hh"].T @ weights["lstm.0.weight_hh"]
+    np.testing.assert_allclose(square, np.eye(50), atol=1e-5)
+    assert weights["lstm.0.bias"].tolist() == [0.0] * 50 + [1.0] * 50 + [0.0] * 100
+    limit = np.sqrt(6 / 201)
+    assert 0.9 * limit < np.abs(weights["lstm.0.weight_ih"]).max() <= limit
+    assert not weights["fc.bias"].any()

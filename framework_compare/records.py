@@ -72,7 +72,7 @@ class Epoch:
     disturbed_share: what other programs and the hypervisor took meanwhile, 1 being one core; steal_share is the
     hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
     0 where it is not; None where nobody knows.
-    copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
+    copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
 

@@ -30,8 +30,8 @@ from framework_compare.parity.network import oracle
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.registry import Framework
-from framework_compare.worker.conformance_answers import Examination
-from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.conformance_answers import ConformanceAnswers
+from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import ASKS, fault_of
 from framework_compare.worker.runner import Runner
 
@@ -132,7 +132,7 @@ def test_what_is_not_declared_is_refused_before_anything_is_imported(name, field
     assert events == []
 
 
-@pytest.mark.parametrize("answers", [Probe, Examination])
+@pytest.mark.parametrize("answers", [ParityAnswers, ConformanceAnswers])
 @pytest.mark.parametrize("field", UNDECLARED)
 def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where small answers are written
@@ -186,7 +186,10 @@ def test_ours_declare_what_cells_can_ask_for(name):
         ("declared = {'ops': ['Linear']}", "T.declared is a dict; add to the class what it implements"),
         ("declared = Declared(frozenset(), 'sgd', frozenset(), frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
         ("declared = Declared(*[frozenset()] * 6)", "T.declared has executions of type frozenset, wanted a mapping"),
-        ("declared = Declared(*[frozenset()] * 4, {'cpu': ['eager']}, {})", "T.declared has executions['cpu'] = ['eager']"),
+        (
+            "declared = Declared(*[frozenset()] * 4, {'cpu': ['eager']}, {})",
+            "T.declared has executions['cpu'] = ['eager']",
+        ),
     ],
 )
 def test_an_adapter_that_declares_nothing_fails_and_is_told_what_to_add(line, words, tmp_path, work):

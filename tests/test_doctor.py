@@ -64,9 +64,7 @@ def framework(monkeypatch, tmp_path):
     return register
 
 
-def diagnose(
-    *, deep: bool = False, python: str | Path | None = None, device: str = "cpu"
-) -> doctor.FrameworkCheck:
+def diagnose(*, deep: bool = False, python: str | Path | None = None, device: str = "cpu") -> doctor.FrameworkCheck:
     pythons = {} if python is None else {"tiny": python}
     (found,) = doctor.examine(["tiny"], pythons=pythons, deep=deep, devices=[device]).frameworks
     assert found.device == device

@@ -134,7 +134,13 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
 
 def test_log_gives_back_what_it_was_given_by_name():
     log = SampleLog()
-    readings = {"gpu_throttle": 2**31 + 1, "cpu_percent": 399.5, "gpu_percent": None, "rss_bytes": 2**40 + 1, "threads": 43}
+    readings = {
+        "gpu_throttle": 2**31 + 1,
+        "cpu_percent": 399.5,
+        "gpu_percent": None,
+        "rss_bytes": 2**40 + 1,
+        "threads": 43,
+    }
     log.append(2**62 + 1, {**readings, "no column of ours": 7})
     assert log[0] == Sample(2**62 + 1, **readings)
     assert all(type(getattr(log[0], name)) is int for name in ("rss_bytes", "threads", "gpu_throttle"))
@@ -155,7 +161,11 @@ def test_a_sampler_reads_only_columns_of_its_own(sampler, process):
     watched.reading = watched.tree.read()
     with contextlib.closing(watched.tree), contextlib.closing(sampler(watched)) as made:
         made.read()
-        assert {name for name, reading in made.read().items() if reading is not None} <= {"t_ns", "spent_ns", *sampler.columns}
+        assert {name for name, reading in made.read().items() if reading is not None} <= {
+            "t_ns",
+            "spent_ns",
+            *sampler.columns,
+        }
     others = [name for other in SAMPLERS if other is not sampler for name in other.columns]
     assert not set(sampler.columns) & set(others)
 

@@ -14,7 +14,9 @@ LEAST_SWAP_BYTES = 1 << 20
 Span = Tuple[int, int]
 
 
-def marked(epochs: Sequence[Epoch], shares: Callable[[Span, Span], Optional[Shares]], threshold: float) -> Tuple[Epoch, ...]:
+def marked(
+    epochs: Sequence[Epoch], shares: Callable[[Span, Span], Optional[Shares]], threshold: float
+) -> Tuple[Epoch, ...]:
     """The epochs with what each lost, marked where others took more of a core than the threshold."""
     if not epochs:
         return ()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from framework_compare.launch import staging
 from framework_compare.launch.disturbances import THRESHOLD
-from framework_compare.launch.launcher import Launch, OnEvent, launch
+from framework_compare.launch.launcher import OnEvent, WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job
 from framework_compare.records import Run
@@ -54,7 +54,7 @@ def run_or_interrupted(
     disturbance_threshold: float = THRESHOLD,
 ) -> Run:
     """The same for callers that record an interrupted run before they stop."""
-    spec = Launch(
+    spec = WorkerSpec(
         python=environment.python,
         source=staging.stage(framework),
         folder=folder,
@@ -65,4 +65,4 @@ def run_or_interrupted(
         limits=limits,
         disturbance_threshold=disturbance_threshold,
     )
-    return launch(spec, on_event)
+    return run_worker(spec, on_event)

@@ -13,7 +13,15 @@ RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "rep
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, settings.QUIET, settings.OF_DATASET)))
-_EVIDENCE = (*reading_sources.COLUMNS, *repeats.COLUMNS, "warnings", "pictures", "skipped_pictures", "trace_path", "log_path")
+_EVIDENCE = (
+    *reading_sources.COLUMNS,
+    *repeats.COLUMNS,
+    "warnings",
+    "pictures",
+    "skipped_pictures",
+    "trace_path",
+    "log_path",
+)
 CELL_COLUMNS = (*_FIXED, *verdicts.COLUMNS, *_EVIDENCE, *OTHER_SETTINGS)
 NAMES = ("framework", "model", "dataset")
 # Two cells are the same when these are: all that was asked for.

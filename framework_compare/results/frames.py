@@ -109,7 +109,16 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
     def columns(run: Row) -> Dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])
         start = _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])
-        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95", "copy_s", "compute_s", *DISTURBANCES)
+        rest = (
+            "data_wait_s",
+            "loss",
+            "step_s_median",
+            "step_s_p05",
+            "step_s_p95",
+            "copy_s",
+            "compute_s",
+            *DISTURBANCES,
+        )
         return {
             "cell": np.full(len(raw["number"]), run["cell"]),
             "epoch": _integers(raw["number"]),

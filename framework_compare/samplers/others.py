@@ -11,7 +11,9 @@ from framework_compare.samplers.sampler import Column, Readings, Sampler, Watche
 class OthersSampler(Sampler):
     """Percent of one core since the reading before: other programs, the hypervisor, and this process itself."""
 
-    columns = {name: Column(since_before=True) for name in ("others_cpu_percent", "steal_percent", "parent_cpu_percent")}
+    columns = {
+        name: Column(since_before=True) for name in ("others_cpu_percent", "steal_percent", "parent_cpu_percent")
+    }
 
     def __init__(self, watched: Watched) -> None:
         super().__init__(watched)

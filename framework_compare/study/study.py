@@ -33,9 +33,7 @@ from framework_compare.study.strategies import Product, Strategy
 class Study:
     """A store being filled: run() does all that is still planned in it."""
 
-    def __init__(
-        self, store: Store, options: RunOptions, watcher: Watcher, strategy: Strategy = Product()
-    ) -> None:
+    def __init__(self, store: Store, options: RunOptions, watcher: Watcher, strategy: Strategy = Product()) -> None:
         self.store = store
         self.folder = store.folder
         self.options = options
@@ -143,7 +141,7 @@ class Study:
         path = self.folder / "weights" / name
         if not path.exists():
             half = path.with_suffix(".half")
-            with schema.told(half):
+            with schema.study_errors(half):
                 path.parent.mkdir(exist_ok=True)
                 flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
                 _reserve(half)

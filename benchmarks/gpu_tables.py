@@ -102,12 +102,16 @@ def profiled(study):
     if found.empty:
         return pd.DataFrame(columns=columns)
     found = found.assign(name=found.kernel_class.where(found.kind == "kernel", found.name))
-    sums = found.groupby(["framework", "execution", "precision", "kind", "name"])[["calls", "self_s"]].sum().reset_index()
+    sums = (
+        found.groupby(["framework", "execution", "precision", "kind", "name"])[["calls", "self_s"]].sum().reset_index()
+    )
     waits = sums.name.str.contains(WAITS) & (sums.kind == "cuda-runtime")
     working = sums.self_s.where(~waits)
     cells = [sums[name] for name in ("framework", "execution", "precision", "kind")]
     share = {"share": sums.self_s, "share_without_waits": working}
-    return sums.assign(**{name: (column / column.groupby(cells).transform("sum")).round(4) for name, column in share.items()})
+    return sums.assign(
+        **{name: (column / column.groupby(cells).transform("sum")).round(4) for name, column in share.items()}
+    )
 
 
 def merge_verdicts(verdicts, path):

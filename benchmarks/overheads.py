@@ -77,7 +77,9 @@ def main():
         for m in models
     ]
     growth = [
-        report(measure({**basics, "frameworks": f, "models": "mobilenet_v2", "pipeline": p, "limit": n, "image_size": 64}))
+        report(
+            measure({**basics, "frameworks": f, "models": "mobilenet_v2", "pipeline": p, "limit": n, "image_size": 64})
+        )
         for f in frameworks
         for p in ("native", "shared")
         for n in (100, 791)
@@ -97,7 +99,7 @@ def report(row):
     print(
         f"{row['framework']:11}{row['model']:13}{row['pipeline']:7}{row['pictures']:4} pictures {row['status']}"
         f"  parent {row['parent_cpu_percent_of_one_core']:.2f} % {row['parent_rss_bytes'] / 1e6:.0f} MB"
-        f"  start {row['start_total_s']:.2f} s {({k: round(v, 2) for k, v in row['start_s'].items()})}"
+        f"  start {row['start_total_s']:.2f} s { ({k: round(v, 2) for k, v in row['start_s'].items()}) }"
         f"  peak rss {row['peak_rss_bytes'] / 1e9:.2f} pss {row['pss_peak_bytes'] / 1e9:.2f} GB",
         flush=True,
     )

@@ -1,6 +1,6 @@
 """How long the whole parity ladder takes, climbed and looked up, with its table.
 
-    python benchmarks/parity_time.py --save benchmarks/results/parity.json
+python benchmarks/parity_time.py --save benchmarks/results/parity.json
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the sampler costs the parent: CPU time at 10 Hz over a root with 40 threads and 3 children.
 
-    python benchmarks/sampler_cost.py --seconds 30 --save benchmarks/results/sampler_cost.json
+python benchmarks/sampler_cost.py --seconds 30 --save benchmarks/results/sampler_cost.json
 """
 
 from __future__ import annotations

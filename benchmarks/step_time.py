@@ -149,14 +149,18 @@ def cells(options):
     """Frameworks x models x settings, as (framework, model, config)."""
     axes = (options.frameworks, options.models, options.batch_size, options.execution, options.precision)
     for framework, model, batch, execution, precision in itertools.product(*(axis.split(",") for axis in axes)):
-        yield framework, model, TrainConfig(
-            device=options.device,
-            batch_size=int(batch),
-            execution=execution,
-            precision=precision,
-            pipeline="memory",
-            threads=host.available_cores(),
-            loader_workers=1,
+        yield (
+            framework,
+            model,
+            TrainConfig(
+                device=options.device,
+                batch_size=int(batch),
+                execution=execution,
+                precision=precision,
+                pipeline="memory",
+                threads=host.available_cores(),
+                loader_workers=1,
+            ),
         )
 
 
@@ -168,7 +172,9 @@ def write_job(spec, model, config, folder):
     index = resolve("fire-smoke-tiny")
     pictures = folder / "pictures.json"
     times = -(-config.batch_size // len(index.pictures))
-    listing = {name: list(value) * (times if name != "classes" else 1) for name, value in index.pictures.__dict__.items()}
+    listing = {
+        name: list(value) * (times if name != "classes" else 1) for name, value in index.pictures.__dict__.items()
+    }
     pictures.write_text(json.dumps(listing))
     job = folder / "job.json"
     document = {

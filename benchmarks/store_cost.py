@@ -1,6 +1,6 @@
 """What the store costs: recording an hour's run, and opening a study of 10,000 cells and making its tables.
 
-    python benchmarks/store_cost.py --save benchmarks/results/store_cost.json
+python benchmarks/store_cost.py --save benchmarks/results/store_cost.json
 """
 
 from __future__ import annotations

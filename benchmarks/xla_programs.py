@@ -92,7 +92,9 @@ def main():
         found = {name: operations(*make(model, config), config, device) for name, make in SIDES.items()}
         counts = {name: sum(kinds.values()) for name, kinds in found.items()}
         rows.append({"model": model, "batch_size": int(size), "precision": options.precision, **found})
-        print(f"{model:14}batch {size:<5}{config.precision:6}ours {counts['ours']}, by hand {counts['hand']}", flush=True)
+        print(
+            f"{model:14}batch {size:<5}{config.precision:6}ours {counts['ours']}, by hand {counts['hand']}", flush=True
+        )
     if options.save:
         versions = {"jax": jax.__version__, "jaxlib": jax.lib.__version__}
         told = {"date": datetime.date.today().isoformat(), "versions": versions, "rows": rows}

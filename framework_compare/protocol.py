@@ -226,7 +226,7 @@ class Trainer(Protocol):
         """Return when all work given to the device is done."""
 
     def device_times(self) -> Optional[DeviceTimes]:
-        """Since last asked, by the device's clock, after `synchronize`; None without one: the runner has TimedAlone."""
+        """Since last asked, by the device's clock, after `synchronize`; None without one: the runner has IsolatedTimes."""
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         """Run `step` under the framework's own profiler, write its trace into `folder`, and return what it counted.

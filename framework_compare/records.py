@@ -67,7 +67,7 @@ class Phase:
 class Epoch:
     """One measured pass over the pictures. Step seconds run from one step's end to the next, data wait included.
 
-    copy_s and compute_s: copying batches to the device and computing there, by its clock or as TimedAlone has it; None
+    copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
 

@@ -52,10 +52,25 @@ def test_every_table_is_exported_whole(study, tmp_path, kind):
         pytest.skip("needs pyarrow: pip install 'framework-compare[parquet]'")
     done = export(study, tmp_path / "out", kind)
     assert done.damage == () and {path.stem for path in done.files} == {
-        "cells", "runs", "epochs", "phases", "samples", "energy", "profile", "study",
+        "cells",
+        "runs",
+        "epochs",
+        "phases",
+        "samples",
+        "energy",
+        "profile",
+        "study",
     }
     lengths = {path.stem: len(read(path)) for path in done.files if path.stem != "study"}
-    assert lengths == {"cells": 40, "runs": 40, "epochs": 39, "phases": 39, "samples": 39 * 200, "energy": 39 * 2, "profile": 39}
+    assert lengths == {
+        "cells": 40,
+        "runs": 40,
+        "epochs": 39,
+        "phases": 39,
+        "samples": 39 * 200,
+        "energy": 39 * 2,
+        "profile": 39,
+    }
     facts = json.loads((tmp_path / "out" / "study.json").read_text())
     assert facts["settings"] == {"note": NASTY} and facts["machine"] == {"cpu": "x"}
 

@@ -99,7 +99,17 @@ def test_every_fault_has_its_ending():
 
 
 # Faults whose worker's start could matter: of each way to end one by day in an interpreter of its own, all by night.
-COLD = ("segfault", "exit-3", "sys-exit", "hang-silent", "leak", "daemon", "kill-the-supervisor", "garbage", "bad-alloc")
+COLD = (
+    "segfault",
+    "exit-3",
+    "sys-exit",
+    "hang-silent",
+    "leak",
+    "daemon",
+    "kill-the-supervisor",
+    "garbage",
+    "bad-alloc",
+)
 
 
 @pytest.mark.cold

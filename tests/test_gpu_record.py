@@ -49,6 +49,12 @@ def test_cells_of_former_records_are_marked(gpu_tables):
 def test_a_verdict_of_a_ladder_that_asked_no_less_holds_and_its_failure_is_marked(gpu_tables):
     before, after = next(iter(gpu_tables.STRICTER.items()))
     verdict = {"holds": "0-3, 5", "ratio": 1.23, "ladder": before, "status": "passed"}
-    assert gpu_tables.climbed(verdict, after) == gpu_tables.climbed({**verdict, "ladder": after}, after) == "0-3, 5 (1.2)"
+    assert (
+        gpu_tables.climbed(verdict, after) == gpu_tables.climbed({**verdict, "ladder": after}, after) == "0-3, 5 (1.2)"
+    )
     assert gpu_tables.climbed({**verdict, "status": "failed"}, after) == "0-3, 5 (1.2)¹"
-    assert gpu_tables.climbed(verdict, "newest") == gpu_tables.climbed({**verdict, "ladder": "x"}, after) == "0-3, 5 (1.2)¹"
+    assert (
+        gpu_tables.climbed(verdict, "newest")
+        == gpu_tables.climbed({**verdict, "ladder": "x"}, after)
+        == "0-3, 5 (1.2)¹"
+    )

@@ -156,7 +156,9 @@ def test_making_what_nothing_here_can_run_is_told(managed, monkeypatch):
 
 
 def test_a_package_of_an_index_of_its_own_is_told_with_it(managed, monkeypatch):
-    monkeypatch.setitem(BUILDS, "managed", Build("managed 1.0", "12.6", "525.60.13", index="https://example.org/cu126/"))
+    monkeypatch.setitem(
+        BUILDS, "managed", Build("managed 1.0", "12.6", "525.60.13", index="https://example.org/cu126/")
+    )
     with pytest.raises(EnvironmentUnavailable, match="--index managed=https://example.org/cu126/"):
         environments.ensure("managed", device="cuda")
     with pytest.raises(EnvironmentUnavailable, match="find-links"):

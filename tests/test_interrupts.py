@@ -112,7 +112,9 @@ def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
     assert [status for _, status in statuses(tmp_path / "study")] == ["ok", "interrupted", "planned"]
     with Store.open(tmp_path / "study") as store:
         assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1][0][0] >= 1
-        assert store.select("SELECT died_in, reason FROM run WHERE run_id = 2")[1] == [("epochs", "stopped by the user")]
+        assert store.select("SELECT died_in, reason FROM run WHERE run_id = 2")[1] == [
+            ("epochs", "stopped by the user")
+        ]
     assert not left(tmp_path / "study", within_s=0)
 
 

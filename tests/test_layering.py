@@ -165,9 +165,7 @@ def test_the_worker_side_imports_nothing_of_the_parent(module: str) -> None:
     assert not wrong, f"{module} runs in workers and imports the parent side: {wrong}"
 
 
-@pytest.mark.parametrize(
-    "module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - {"adapters"})
-)
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - {"adapters"}))
 def test_the_worker_side_depends_on_what_every_environment_has(module: str) -> None:
     for target, _, line in imports(MODULES[module]):
         top = target.partition(".")[0]

@@ -160,11 +160,7 @@ def test_a_watchdog_sees_a_tree_grow_beyond_its_limit():
 
 @pytest.mark.alone
 def test_memory_that_forked_processes_share_counts_once():
-    code = (
-        "import os, time; held = b'x' * (60 << 20)\n"
-        "for _ in range(4):\n  if os.fork() == 0: break\n"
-        "time.sleep(60)"
-    )
+    code = "import os, time; held = b'x' * (60 << 20)\nfor _ in range(4):\n  if os.fork() == 0: break\ntime.sleep(60)"
     # The sum of RSS is about 350 MiB, and the peak that is told the limit where PSS shows that it is kept.
     status, peak = watched(code, 150 * MIB, 100 * MIB)
     assert status is None and peak <= 150 * MIB

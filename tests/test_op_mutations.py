@@ -292,8 +292,10 @@ def eps_outside(right):
 
 
 def option(**changed):
-    return lambda right: lambda weight, gradient, slots, number, settings: right(
-        weight, gradient, slots, number, {**settings, **changed}
+    return lambda right: (
+        lambda weight, gradient, slots, number, settings: right(
+            weight, gradient, slots, number, {**settings, **changed}
+        )
     )
 
 

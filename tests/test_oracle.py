@@ -113,7 +113,9 @@ def test_padding_never_wins_a_max_pool():
 
 
 def test_adaptive_windows_overlap_where_they_do_not_fit():
-    y, _ = OPS["AdaptiveAvgPool2d"](node("AdaptiveAvgPool2d", output=2), {}, (np.arange(9.0).reshape(1, 1, 3, 3),), Mode(False))
+    y, _ = OPS["AdaptiveAvgPool2d"](
+        node("AdaptiveAvgPool2d", output=2), {}, (np.arange(9.0).reshape(1, 1, 3, 3),), Mode(False)
+    )
     assert y.tolist() == [[[[2, 3], [5, 6]]]]
 
 

@@ -516,7 +516,13 @@ BY_CONFIG = """
         (MOMENTUM_KEPT, 3, "momentum of former steps"),
         (BY_CONFIG, 2, ""),
     ],
-    ids=["dropout off in steps", "one dropout mask a batch", "pictures of the first step kept", "momentum kept", "loss by config.batch_size"],
+    ids=[
+        "dropout off in steps",
+        "one dropout mask a batch",
+        "pictures of the first step kept",
+        "momentum kept",
+        "loss by config.batch_size",
+    ],
 )
 @pytest.mark.usefixtures("practice_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):

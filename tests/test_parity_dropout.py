@@ -5,7 +5,7 @@ import re
 import numpy
 import pytest
 
-from framework_compare.parity.network.ladder import Wrong, check_dropout
+from framework_compare.parity.network.ladder import LevelFailed, check_dropout
 
 
 def dropped(values, p=0.5, scale=2.0, passes=16):
@@ -33,7 +33,7 @@ def test_dropout_is_judged_beneath_the_rounding_of_two_algorithms(summed_twice):
 @pytest.mark.parametrize("scale", [1.0, 2.001, 1.999])
 def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twice, scale):
     one, other = summed_twice
-    with pytest.raises(Wrong, match="kept values are scaled by .*, expected 2$") as caught:
+    with pytest.raises(LevelFailed, match="kept values are scaled by .*, expected 2$") as caught:
         check_dropout("dropout", 0.5, dropped(other, scale=scale), one, "fp32")
     told = float(re.search("scaled by ([0-9.]+)", str(caught.value))[1])
     assert told == pytest.approx(scale, rel=4e-4)
@@ -43,5 +43,5 @@ def test_a_scale_of_dropout_that_is_a_little_off_is_seen_all_the_same(summed_twi
 def test_a_kept_value_that_is_no_number_is_none_of_dropouts(summed_twice, put):
     passes = dropped(summed_twice[0])
     passes[tuple(numpy.argwhere(passes > 0)[0])] = put
-    with pytest.raises(Wrong, match="kept values are scaled by"):
+    with pytest.raises(LevelFailed, match="kept values are scaled by"):
         check_dropout("dropout", 0.5, passes, summed_twice[0], "fp32")

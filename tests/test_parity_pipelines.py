@@ -14,7 +14,7 @@ from nightly import some_nightly
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
 from framework_compare.parity import cache
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline import crops, independence, orders, pipelines, ramps, textures
 from framework_compare.parity.verify import Climb
 from framework_compare.protocol import TrainConfig
@@ -252,7 +252,9 @@ MISTAKES = {
         "tall",
     ),
     "pictures smaller than the network's whole": (
-        DRAWN.format(change="crop if min(width, height) >= self.config.image_size else preprocess.whole(width, height)"),
+        DRAWN.format(
+            change="crop if min(width, height) >= self.config.image_size else preprocess.whole(width, height)"
+        ),
         "sides of up to 3.75 to 1",
         "wide",
     ),
@@ -379,8 +381,7 @@ def test_a_worker_that_is_killed_in_a_pipeline_has_not_answered(judge):
 
 def test_the_pipeline_that_is_judged_has_the_loader_workers_of_the_config(judge):
     level = judge(
-        "    def open_pipeline(self, pictures):\n"
-        "        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
+        "    def open_pipeline(self, pictures):\n        raise RuntimeError(f'{self.config.loader_workers} workers')\n",
         loader_workers=3,
     )
     assert "3 workers" in level.where
@@ -462,7 +463,7 @@ def test_a_shuffle_buffer_that_is_too_small_is_seen():
     count = pipelines.RAMPS
     for seed in range(5):
         labels = np.concatenate([buffered(count, count // 2, 10 * seed + epoch) for epoch in range(3)])
-        with pytest.raises(Wrong, match="not shuffled over the whole set"):
+        with pytest.raises(LevelFailed, match="not shuffled over the whole set"):
             orders.check(labels, count, 32)
 
 
@@ -492,7 +493,7 @@ SEEN = {
 @pytest.mark.parametrize("ranges", SEEN)
 def test_ranges_that_are_off_are_seen_with_every_seed(ranges, seeds):
     for seed in range(seeds):
-        with pytest.raises(Wrong):
+        with pytest.raises(LevelFailed):
             crops.check(drawn_otherwise(seed, **SEEN[ranges]))
 
 
@@ -524,5 +525,5 @@ def test_a_picture_that_is_padded_is_no_plain_crop():
     images[0, 0], images[0, 1] = np.linspace(0, 2, 64), np.linspace(0, 2, 64)[:, None]
     ramps.check_channels(ramps.read(images))
     images[:, :, :, :4] = 0.3
-    with pytest.raises(Wrong, match="no plain crop"):
+    with pytest.raises(LevelFailed, match="no plain crop"):
         ramps.check_channels(ramps.read(images))

@@ -22,10 +22,15 @@ STEP = """
         {body}
 """
 MISTAKES = {
-    "decay where none was asked": (STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 1e-4)"), 3),
+    "decay where none was asked": (
+        STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 1e-4)"),
+        3,
+    ),
     "momentum of its own": (STEP.format(body="return self.step(batch, momentum=0.9)"), 3),
     "rate halved in real epochs": (
-        STEP.format(body="return self.step(batch, learning_rate=self.config.learning_rate / (2 if self.config.epochs else 1))"),
+        STEP.format(
+            body="return self.step(batch, learning_rate=self.config.learning_rate / (2 if self.config.epochs else 1))"
+        ),
         3,
     ),
     "rate that falls from epoch to epoch": (
@@ -112,7 +117,9 @@ MISTAKES = {
         3,
     ),
     "decay where there is momentum and none was asked": (
-        STEP.format(body="return self.step(batch, weight_decay=self.config.weight_decay or 5e-4 * (self.config.momentum > 0))"),
+        STEP.format(
+            body="return self.step(batch, weight_decay=self.config.weight_decay or 5e-4 * (self.config.momentum > 0))"
+        ),
         3,
     ),
     "no decay without momentum": (
@@ -165,7 +172,9 @@ MISTAKES = {
         5,
     ),
     "another share in steps": (
-        STEP.format(body="self.oracle = self.oracle if hasattr(self, 'less') else self.lessen(); return self.step(batch)")
+        STEP.format(
+            body="self.oracle = self.oracle if hasattr(self, 'less') else self.lessen(); return self.step(batch)"
+        )
         + """
     def lessen(self):
         import dataclasses

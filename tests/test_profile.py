@@ -184,7 +184,12 @@ def test_events_of_xlas_profiler_are_told_apart(plane, line, event, kind):
 
 
 def test_a_line_of_the_host_is_parted_by_kind():
-    events = [("operator", "dot", 0, 9), ("cuda-runtime", "cuGraphLaunch", 2, 4), ("", "x", 0, 1), ("operator", "", 0, 1)]
+    events = [
+        ("operator", "dot", 0, 9),
+        ("cuda-runtime", "cuGraphLaunch", 2, 4),
+        ("", "x", 0, 1),
+        ("operator", "", 0, 1),
+    ]
     found = {line.kind: line for line in profiling.lines_by_kind("/host:CPU python3", events)}
     assert found["operator"].spans == [profiling.Span("dot", 0, 9)]
     assert found["cuda-runtime"].spans == [profiling.Span("cuGraphLaunch", 2, 4)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 PLUGINS = Path(__file__).parent / "plugins"
-SUITE = f'''
+SUITE = f"""
 import sys
 sys.path.insert(0, {str(PLUGINS)!r})
 from framework_compare import registry, sweep
@@ -11,13 +11,13 @@ from framework_compare.registry import Framework
 
 registry.register_framework(Framework("tiny", {str(PLUGINS / "tiny.py")!r} + ":TinyTrainer", "", "numpy", ((3, 8), (3, 99))))
 registry.register_model("linear", "linear:build")
-'''
-TEST = '''
+"""
+TEST = """
 @sweep(["tiny", "torch"], ["linear", "alexnet"], device="cpu")
 def test_trains(cell, run_cell):
     row = run_cell(cell, dataset={pictures!r}, batch_size=4, epochs=1, image_size=32)
     assert row.status == "ok" and row.framework == cell.framework
-'''
+"""
 
 
 def collected(pytester, *options):

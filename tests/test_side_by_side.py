@@ -36,9 +36,7 @@ def _run(seconds):
     if seconds is None:
         return Run("crashed", "killed by SIGSEGV")
     starts = np.cumsum([0, *seconds]) * SECOND
-    epochs = [
-        Epoch(n + 1, int(starts[n]), int(starts[n + 1]), 0.0, 10, 1, 1.0, s, s, s) for n, s in enumerate(seconds)
-    ]
+    epochs = [Epoch(n + 1, int(starts[n]), int(starts[n + 1]), 0.0, 10, 1, 1.0, s, s, s) for n, s in enumerate(seconds)]
     return Run("ok", epochs=tuple(epochs))
 
 

@@ -83,7 +83,9 @@ def test_a_sweep_says_what_works_up_to_where_and_how_the_next_one_ends(sweep):
     assert (fine["model"], fine["largest_ok"], fine["probes"]) == ("fine", 40, 4)
     assert fine["next_failed"] != fine["next_failed"], "none failed"
     assert (limited["largest_ok"], limited["next_failed"]) == (20, 30)
-    assert limited["next_failed_status"] == "out-of-memory" and "batch 30 is more than 25" in limited["next_failed_reason"]
+    assert (
+        limited["next_failed_status"] == "out-of-memory" and "batch 30 is more than 25" in limited["next_failed_reason"]
+    )
     assert limited["largest_ok_peak_rss_bytes"] > 1e6
 
 

@@ -8,7 +8,7 @@ from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 
 GIB = 1 << 30
 SAYS = {
-    "torch": 'RuntimeError: [enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried'
+    "torch": "RuntimeError: [enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried"
     " to allocate 411041792 bytes.",
     "torch-older": "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
     "you tried to allocate 411041792 bytes. Error code 12 (Cannot allocate memory)",
@@ -54,7 +54,11 @@ def test_other_outcomes_stand_as_told(status):
 @pytest.mark.parametrize(
     ("seen", "status", "said"),
     [
-        (Evidence(-11, "epochs", "one\n\nlast line\n"), "crashed", "killed by SIGSEGV in phase epochs; the log ends: last line"),
+        (
+            Evidence(-11, "epochs", "one\n\nlast line\n"),
+            "crashed",
+            "killed by SIGSEGV in phase epochs; the log ends: last line",
+        ),
         (Evidence(-9, "epochs"), "crashed", "killed by SIGKILL in phase epochs; the log ends: (empty)"),
         (Evidence(3, None), "crashed", "exited with code 3 between phases"),
         (Evidence(-34 - 6, "build"), "crashed", "killed by signal 40"),
@@ -68,7 +72,11 @@ def test_other_outcomes_stand_as_told(status):
         ),
         (Evidence(-9, "epochs", peak_bytes=15 * GIB, memory_bytes=16 * GIB), "out-of-memory", "with 15.00 GiB in use"),
         (Evidence(-9, "epochs", peak_bytes=8 * GIB, memory_bytes=16 * GIB), "crashed", "SIGKILL"),
-        (Evidence(-6, "build", "terminate called\n  what():  std::bad_alloc\nAborted"), "out-of-memory", "std::bad_alloc"),
+        (
+            Evidence(-6, "build", "terminate called\n  what():  std::bad_alloc\nAborted"),
+            "out-of-memory",
+            "std::bad_alloc",
+        ),
         (Evidence(1, "import", "ImportError: cannot allocate memory in static TLS block"), "crashed", "code 1"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
@@ -99,7 +107,10 @@ def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory():
 
 
 def test_a_source_line_that_speaks_of_memory_is_no_exception():
-    traceback = 'Traceback (most recent call last):\n  File "a.py", line 1\n    raise MemoryError("no") if full else ValueError\nValueError: 3'
+    traceback = (
+        'Traceback (most recent call last):\n  File "a.py", line 1\n'
+        '    raise MemoryError("no") if full else ValueError\nValueError: 3'
+    )
     assert judge(Verdict("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
 
 

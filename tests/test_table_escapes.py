@@ -93,7 +93,9 @@ def table(text):
     )
 
 
-@pytest.mark.parametrize("render", [renderers.markdown, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)])
+@pytest.mark.parametrize(
+    "render", [renderers.markdown, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)]
+)
 @pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
 def test_any_text_may_stand_anywhere(render, text):
     assert "\x1b" not in render(table(text))

@@ -12,7 +12,12 @@ from framework_compare.graph import Field, Task, image_classification
 
 def test_a_task_comes_back_from_json_as_it_was():
     task = Task(
-        (Field("tokens", (33,), "int32", 8000),), Field("tags", (33,), "int64"), 2, "token_cross_entropy", ("f1",), "tweet"
+        (Field("tokens", (33,), "int32", 8000),),
+        Field("tags", (33,), "int64"),
+        2,
+        "token_cross_entropy",
+        ("f1",),
+        "tweet",
     )
     for one in (task, image_classification(3, 224)):
         assert Task.from_dict(json.loads(json.dumps(one.to_dict()))) == one

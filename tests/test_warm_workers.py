@@ -47,4 +47,3 @@ def test_a_forked_worker_runs_the_source_that_is_staged(tiny, pictures, own_cach
     monkeypatch.setattr(staging, "_worker_side", files.items)
     frame = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", pipeline="native", **QUICK).frame
     assert frame.status[0] == "failed" and "another state of the source" in frame.reason[0]
-

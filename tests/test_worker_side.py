@@ -42,7 +42,9 @@ def test_staged_source_imports_only_what_a_worker_has(framework, own_cache):
 @pytest.mark.parametrize("framework", OWN)
 def test_staged_source_is_complete(framework, own_cache):
     folder = staging.stage(registry.framework(framework))
-    staged = {".".join(p.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for p in folder.rglob("*.py")}
+    staged = {
+        ".".join(p.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for p in folder.rglob("*.py")
+    }
     lazily = {"framework_compare.api", "framework_compare.comparison", "framework_compare.pytest_plugin"}
     for path in folder.rglob("*.py"):
         ours = {name for name in imported(path) if name.startswith("framework_compare")}

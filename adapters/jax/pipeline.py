@@ -103,7 +103,9 @@ class Gate(NamedTuple):
     @classmethod
     def make(cls) -> "Gate":
         memory = "/dev/shm"  # where the supervisor removes what has a worker's pid in its name
-        descriptor, path = tempfile.mkstemp(prefix=f"epoch_{os.getpid()}_", dir=memory if os.path.isdir(memory) else None)
+        descriptor, path = tempfile.mkstemp(
+            prefix=f"epoch_{os.getpid()}_", dir=memory if os.path.isdir(memory) else None
+        )
         os.close(descriptor)
         return cls(path, os.getpid())
 

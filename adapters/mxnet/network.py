@@ -63,9 +63,7 @@ LAYERS = {
         in_channels=a["in_channels"],
     ),
     # MXNet's momentum is the share of the old statistics that is kept
-    "BatchNorm2d": lambda nn, a: nn.BatchNorm(
-        momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
-    ),
+    "BatchNorm2d": lambda nn, a: nn.BatchNorm(momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]),
     "ReLU": lambda nn, a: nn.Activation("relu"),
     "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
     "Linear": lambda nn, a: nn.Dense(a["out_features"], in_units=a["in_features"]),

@@ -34,9 +34,7 @@ class Network:
             if flatten.op == "Flatten" and _source_through_dropout(graph, node) == flatten.name
         }
         self.variables = {
-            p.name: tf.Variable(
-                tf.zeros(self._native_shape(p.name, p.shape)), trainable=p.trainable, name=p.name
-            )
+            p.name: tf.Variable(tf.zeros(self._native_shape(p.name, p.shape)), trainable=p.trainable, name=p.name)
             for p in graph.parameters()
         }
 

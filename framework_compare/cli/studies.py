@@ -99,7 +99,11 @@ def show_two(first: Path, second: Path, style: str) -> None:
     if style == "csv":
         print(renderers.csv(a.beside(b)))
     elif style in renderers.RENDERERS:
-        print(renderers.RENDERERS[style](side_by_side.table(a.beside(b), (a.folder, b.folder), (len(a.frame), len(b.frame)))))
+        print(
+            renderers.RENDERERS[style](
+                side_by_side.table(a.beside(b), (a.folder, b.folder), (len(a.frame), len(b.frame)))
+            )
+        )
     else:
         raise UnknownNameError("style", style, (*renderers.RENDERERS, "csv"))
     for result in (a, b):

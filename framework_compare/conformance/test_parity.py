@@ -2,7 +2,7 @@
 
 import pytest
 
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.results.parity import LEVELS, UNSUPPORTED
 
@@ -17,9 +17,8 @@ def test_level(ready, network, number):
     _skip_above_what_fails(ready, network, number)
     level = next(level for level in parity.levels if level.number == number)
     off = "" if level.ratio is None else f" is off by {level.error:.1e}, {level.ratio:.0f} times what rounding explains"
-    assert level.passed, (
-        f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}"
-        + (f"; {parity.diverges}" if parity.diverges else "")
+    assert level.passed, f"level {number} ({LEVELS[number]}) does not hold on {network}: {level.where}{off}" + (
+        f"; {parity.diverges}" if parity.diverges else ""
     )
 
 
@@ -49,7 +48,7 @@ def test_level_4_resizes_all_alike(ready):
     levels = [ready.drawn(part.name) for part in pipelines.PARTS]
     try:
         pipelines.check_alike([level.where for level in levels if level.passed and level.ratio is not None])
-    except Wrong as wrong:
+    except LevelFailed as wrong:
         pytest.fail(f"level 4 does not hold: {wrong}; wanted one resampler for all", pytrace=False)
 
 

@@ -151,4 +151,3 @@ class Trial:
         self.say(f"{self.framework}: {name}")
         run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment, kind="conformance")
         return Answers(*run_tasks(tasks, name, **changed))
-

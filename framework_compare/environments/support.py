@@ -37,8 +37,6 @@ def ready(
     if missing:
         return Run("unsupported", f"{missing.why}; {missing.remedy}")
     try:
-        return managed.ensure(
-            framework, device=device, python=python, installer=installer, index=index, report=say
-        )
+        return managed.ensure(framework, device=device, python=python, installer=installer, index=index, report=say)
     except EnvironmentUnavailable as error:
         return Run("not-installed", str(error))

@@ -117,7 +117,15 @@ def make(
     say(f"{name}: {doing}{_for(planned)} with {installer} and Python {python.version_text}; output goes to {log}")
     build = None if planned.device == "cpu" else gpu_builds.BUILDS.get(name)
     order = installers.Order(
-        name, planned.folder, python.path, planned.requirements, log, installer, index, build.index if build else "", say
+        name,
+        planned.folder,
+        python.path,
+        planned.requirements,
+        log,
+        installer,
+        index,
+        build.index if build else "",
+        say,
     )
     try:
         delete(planned.folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from framework_compare.launch import staging
-from framework_compare.launch.launcher import Launch, OnEvent, launch
+from framework_compare.launch.launcher import OnEvent, WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job
 from framework_compare.records import Run
@@ -52,7 +52,7 @@ def run_or_interrupted(
     on_event: OnEvent,
 ) -> Run:
     """The same for callers that record an interrupted run before they stop."""
-    spec = Launch(
+    spec = WorkerSpec(
         python=environment.python,
         source=staging.stage(framework),
         folder=folder,
@@ -62,4 +62,4 @@ def run_or_interrupted(
         hz=hz,
         limits=limits,
     )
-    return launch(spec, on_event)
+    return run_worker(spec, on_event)

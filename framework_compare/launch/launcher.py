@@ -43,7 +43,7 @@ OnEvent = Callable[[Dict[str, Any]], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Launch:
+class WorkerSpec:
     """All that one run of a worker needs."""
 
     python: Path
@@ -64,15 +64,15 @@ class Launch:
         return self.folder / "events.jsonl"
 
 
-def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
+def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
     """
-    job = _prepare_folder(what)
-    with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
-        attempt = Attempt(what, holder, temporary)
+    job = _prepare_folder(spec)
+    with scratch() as temporary, contextlib.closing(memory_limit.limit(spec.limits.memory_bytes)) as holder:
+        attempt = WorkerRun(spec, holder, temporary)
         try:
             attempt.go(job, on_event)
         except SupervisionError as error:
@@ -82,15 +82,15 @@ def launch(what: Launch, on_event: OnEvent = lambda event: None) -> Run:
         return attempt.run()
 
 
-def _prepare_folder(what: Launch) -> Path:
-    job = what.folder / "job.json"
-    with schema.told(what.folder):
-        what.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, what.log, what.events):
+def _prepare_folder(spec: WorkerSpec) -> Path:
+    job = spec.folder / "job.json"
+    with schema.study_errors(spec.folder):
+        spec.folder.mkdir(parents=True, exist_ok=True)
+        for path in (job, spec.log, spec.events):
             make_way(path)
-        job.write_text(json.dumps(what.job.to_dict()), encoding="utf-8")
-        what.log.write_bytes(b"")
-        what.events.write_bytes(b"")
+        job.write_text(json.dumps(spec.job.to_dict()), encoding="utf-8")
+        spec.log.write_bytes(b"")
+        spec.events.write_bytes(b"")
     return job
 
 
@@ -104,7 +104,12 @@ def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
 
 
 def _listen(
-    worker: SupervisedWorker, transcript: Transcript, clock: Clock, holder: MemoryLimit, on_event: OnEvent, record: BinaryIO
+    worker: SupervisedWorker,
+    transcript: Transcript,
+    clock: Clock,
+    holder: MemoryLimit,
+    on_event: OnEvent,
+    record: BinaryIO,
 ) -> Optional[Verdict]:
     """Block until the worker is gone; returns why it had to be ended, None if it ended by itself.
 
@@ -152,37 +157,41 @@ def _read(descriptor: int) -> Optional[bytes]:
         return None
 
 
-class Attempt:
+class WorkerRun:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, what: Launch, holder: MemoryLimit, temporary: Path) -> None:
-        self.what, self.holder, self.temporary = what, holder, temporary
+    def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
+        self.spec, self.holder, self.temporary = spec, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
         self.kills = memory_limit.kernel_kills()
-        self.transcript = Transcript(time.monotonic_ns(), what.job.config.epochs)
+        self.transcript = Transcript(time.monotonic_ns(), spec.job.config.epochs)
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
 
     def go(self, job: Path, on_event: OnEvent) -> None:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
-        what = self.what
-        command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
-        environment = worker_environment(managed=what.managed, temporary=self.temporary)
-        with open(what.events, "ab", buffering=0) as record, open_gpu(what.device, what.hz) as gpu, SupervisedWorker(
-            command,
-            log=what.log,
-            folder=what.folder,
-            environment=environment,
-            group=self.holder.group,
-            temporary=self.temporary,
-        ) as self.worker:
+        spec = self.spec
+        command = [str(spec.python), "-u", str(spec.source / "run_worker.py"), str(job)]
+        environment = worker_environment(managed=spec.managed, temporary=self.temporary)
+        with (
+            open(spec.events, "ab", buffering=0) as record,
+            open_gpu(spec.device, spec.hz) as gpu,
+            SupervisedWorker(
+                command,
+                log=spec.log,
+                folder=spec.folder,
+                environment=environment,
+                group=self.holder.group,
+                temporary=self.temporary,
+            ) as self.worker,
+        ):
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
-            with Recorder(self.worker.pid, device=what.device, hz=what.hz, gpu=gpu) as recorder:
+            with Recorder(self.worker.pid, device=spec.device, hz=spec.hz, gpu=gpu) as recorder:
                 self.recorder = recorder
-                clock = Clock(what.limits, what.log)
+                clock = Clock(spec.limits, spec.log)
 
                 def take(event: Dict[str, Any]) -> None:
                     recorder.note(event)
@@ -210,7 +219,7 @@ class Attempt:
             peak_rss_bytes=seen.peak_bytes,
             warnings=(*told.warnings, *self._complaints()),
             gauges=self.recorder.gauges() if self.recorder else {},
-            limits={**self.what.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
+            limits={**self.spec.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
             epochs=tuple(told.epochs),
@@ -229,13 +238,13 @@ class Attempt:
 
     def _evidence(self) -> Evidence:
         worker, holder = self.worker, self.holder
-        shorten_if_long(self.what.log)
+        shorten_if_long(self.spec.log)
         sampled = self.recorder.peak_rss_bytes if self.recorder else None
         peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
         return Evidence(
             returncode=worker.returncode if worker else None,
             died_in=self.transcript.died_in,
-            log_tail=log_tail(self.what.log),
+            log_tail=log_tail(self.spec.log),
             kernel_kills=memory_limit.kernel_kills() - self.kills,
             group_kills=holder.kills(),
             peak_bytes=max((peak for peak in peaks if peak), default=None),

@@ -146,8 +146,12 @@ class Climb:
         if isinstance(environment, Run):
             return None
         graph = planning.build_graph(model, config)
-        found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, self.questions))
-        level = _no_use(config) or cache.load_pipeline(cache.pipeline_key(entry, self._state(framework, config), config))
+        found = cache.load_network(
+            cache.network_key(entry, self._state(framework, config), graph, config, self.questions)
+        )
+        level = _no_use(config) or cache.load_pipeline(
+            cache.pipeline_key(entry, self._state(framework, config), config)
+        )
         practised = self._practised(framework, config)
         if found is None or level is None or practised is None:
             return None
@@ -211,9 +215,7 @@ class Climb:
                 cache.save(key, dataclasses.asdict(level))
         return with_level(found, level)
 
-    def _climb(
-        self, framework: str, model: str, graph: Graph, config: TrainConfig, environment: Environment
-    ) -> Parity:
+    def _climb(self, framework: str, model: str, graph: Graph, config: TrainConfig, environment: Environment) -> Parity:
         started = time.monotonic()
         name = f"{framework}-{model}-{config.precision}-{config.execution}"
         reason = self._lack(framework, graph, config, environment)

@@ -29,9 +29,7 @@ class RunTasks:
     environment: Environment
     kind: str = "verify"  # of the job: who answers in the worker
 
-    def __call__(
-        self, tasks: Sequence[Dict[str, Any]], name: str, **changed: Any
-    ) -> Tuple[Run, Dict[str, Any], Path]:
+    def __call__(self, tasks: Sequence[Dict[str, Any]], name: str, **changed: Any) -> Tuple[Run, Dict[str, Any], Path]:
         """The run, its small answers, and the folder of its arrays; `changed` are fields of the config."""
         entry = registry.framework(self.framework)
         folder = self.folder / name

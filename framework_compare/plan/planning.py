@@ -163,9 +163,7 @@ def _read_datasets(
         if not isinstance(dataset, (str, os.PathLike)):
             raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
         tell = _counter(progress, f"pictures of {Path(dataset).name}")
-        index = resolve(
-            dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell
-        )
+        index = resolve(dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell)
         if index.name in read:
             raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")
         read[index.name] = index

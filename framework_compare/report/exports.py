@@ -27,9 +27,7 @@ class Export:
     damage: Tuple[str, ...] = ()
 
 
-def export(
-    study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet"
-) -> Export:
+def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet") -> Export:
     """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
@@ -85,7 +83,7 @@ def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
         raise UsageError(f"{target} holds {there[0]} already; name another folder for the export")
     # Under other names until all are whole: what a full disk cuts short must not stand in the way of the next attempt.
     halves = {name: path.with_name(path.name + ".half") for name, path in names.items()}
-    with schema.told(target):
+    with schema.study_errors(target):
         try:
             target.mkdir(parents=True, exist_ok=True)
             for name, part in parts.items():

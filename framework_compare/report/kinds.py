@@ -187,9 +187,7 @@ KINDS: Dict[str, Kind] = {
         ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
     ),
     "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
-    "energy": Kind(
-        cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")
-    ),
+    "energy": Kind(cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
 
@@ -221,9 +219,7 @@ def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> 
     return [table for table in found if table.rows]
 
 
-def render(
-    frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any
-) -> str:
+def render(frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any) -> str:
     """The tables of a study as text; `terminal` (width, bold) is told to that style only."""
     if style == "csv" and kind in KINDS:
         return renderers.csv(_long(frame, KINDS[kind], runs))

@@ -11,7 +11,10 @@ from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 LEAST = 0.01  # a row is shown where it takes this share with any framework
 TITLES = {
     "operator": ("operator", "Time of the host by operator"),
-    "cuda-runtime": ("CUDA function", "Time of the host in functions of the CUDA API, those in which it waits for the GPU included"),
+    "cuda-runtime": (
+        "CUDA function",
+        "Time of the host in functions of the CUDA API, those in which it waits for the GPU included",
+    ),
     "kernel": ("kernel class", "Time of the GPU by class of kernel"),
 }
 Column = Tuple[str, str, str]  # network, data set, framework

@@ -33,6 +33,8 @@ WORST_FIRST = (
     "planned",
     "ok",
 )
+
+
 def cell_frame(store: "Store") -> "pd.DataFrame":
     """A row a cell, failed and planned ones included; figures that no writer kept are computed, cell by cell."""
     import pandas as pd

@@ -30,7 +30,7 @@ def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
     for row in rows:
         try:
             found.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
-        except row_checks.Unsound as error:
+        except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
     return found
 

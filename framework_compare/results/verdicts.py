@@ -35,7 +35,7 @@ def write(folder: Path, known: Mapping[str, Any]) -> None:
     """Keep verdicts by key in a study's folder, whole at any moment."""
     path = folder / FILE
     half = path.with_suffix(".half")
-    with schema.told(path):
+    with schema.study_errors(path):
         half.write_text(json.dumps(known, indent=1), encoding="utf-8")
         half.replace(path)
 

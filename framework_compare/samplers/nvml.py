@@ -14,6 +14,7 @@ from framework_compare.samplers.visible import visible_handle
 
 UTILIZATION_WINDOW = "between 1/6 s and 1 s, by product (NVML's documentation of nvmlUtilization_t)"
 
+
 class GpuReading(NamedTuple):
     """Percent of the time a kernel ran (over NVML's own window), memory used by everyone, power drawn.
 

@@ -42,9 +42,7 @@ class Recorder:
     samples every two become one and the rate halves. Raises UsageError for a rate outside 0 to 100.
     """
 
-    def __init__(
-        self, pid: int, *, device: str = "cpu", hz: float = 10.0, gpu: Optional[NvmlSampler] = None
-    ) -> None:
+    def __init__(self, pid: int, *, device: str = "cpu", hz: float = 10.0, gpu: Optional[NvmlSampler] = None) -> None:
         if not 0 <= hz <= MAX_HZ:
             raise UsageError(f"sampling rate {hz!r} Hz: allowed is 0 (off) to {MAX_HZ:g}")
         self._pid, self._hz, self._gpu_index, self._gpu = pid, hz, gpu_index(device), gpu

@@ -30,7 +30,7 @@ _SPANS = {Phase: operator.ge, Epoch: operator.gt}
 Columns = Mapping[str, Sequence[Any]]
 
 
-class Unsound(ValueError):
+class InvalidRow(ValueError):
     """A row or a document is not what was stored; the message says what of it."""
 
 
@@ -53,13 +53,13 @@ _RUN = Kinds({**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id
 
 
 def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
-    """A row of a run and its cell, with `config`, `gauges` and `warnings` read; Unsound where it was not stored so."""
+    """A row of a run and its cell, with `config`, `gauges` and `warnings` read; InvalidRow where it was not stored so."""
     _check(row, _RUN)
     if row["status"] not in STATUSES:
-        raise Unsound(f"its status is {_shown(row['status'])}")
+        raise InvalidRow(f"its status is {_shown(row['status'])}")
     warnings = document(row.get("warnings"), list, "warnings")
     if not all(isinstance(text, str) for text in warnings):
-        raise Unsound("its warnings are not text")
+        raise InvalidRow("its warnings are not text")
     gauges = document(row.get("gauges"), dict, "gauges")
     return {**row, "config": config(row.get("config")), "gauges": gauges, "warnings": warnings}
 
@@ -69,35 +69,35 @@ def config(text: Any) -> Dict[str, Any]:
     found = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - found.keys(), found.keys() - _DEFAULTS.keys()
     if missing and unknown:
-        raise Unsound(f"its config has no {min(missing)} but {_shown(min(unknown))}")
+        raise InvalidRow(f"its config has no {min(missing)} but {_shown(min(unknown))}")
     found = {**_DEFAULTS, **found}
     _check(found, _CONFIG)
     return found
 
 
 def document(text: Any, kind: type, what: str) -> Any:
-    """A stored JSON document, a dict or a list; Unsound for anything else."""
+    """A stored JSON document, a dict or a list; InvalidRow for anything else."""
     try:
         found = parse(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Unsound(f"its {what} is no JSON: {error}") from None
+        raise InvalidRow(f"its {what} is no JSON: {error}") from None
     if not isinstance(found, kind):
-        raise Unsound(f"its {what} is {_shown(found)}")
+        raise InvalidRow(f"its {what} is {_shown(found)}")
     return found
 
 
 def settings(text: Any) -> Dict[str, Any]:
-    """What a study was created with; Unsound where a part of it is not of its kind."""
+    """What a study was created with; InvalidRow where a part of it is not of its kind."""
     found = document(text, dict, "settings")
     for name in ("datasets", "limits", "python", "stability"):
         if not isinstance(found.get(name) or {}, dict):
-            raise Unsound(f"{name} of its settings is {_shown(found[name])}")
+            raise InvalidRow(f"{name} of its settings is {_shown(found[name])}")
     for name, dataset in (found.get("datasets") or {}).items():
         if not isinstance(dataset, dict):
-            raise Unsound(f"the data set {name} of its settings is {_shown(dataset)}")
+            raise InvalidRow(f"the data set {name} of its settings is {_shown(dataset)}")
     memory = (found.get("limits") or {}).get("memory_bytes")
     if type(memory) not in _KINDS["Optional[int]"]:
-        raise Unsound(f"the memory limit of its settings is {_shown(memory)}")
+        raise InvalidRow(f"the memory limit of its settings is {_shown(memory)}")
     return found
 
 
@@ -131,10 +131,10 @@ def numbers(found: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
 def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
     name = _unlike(tuple(row), tuple(map(type, row.values())), kinds)
     if name is not None and name not in row:
-        raise Unsound(f"it has no {name}")
+        raise InvalidRow(f"it has no {name}")
     name = name or next((number for number in kinds.floats if row[number] in _INFINITE), None)
     if name:
-        raise Unsound(f"its {name} is {_shown(row[name])}")
+        raise InvalidRow(f"its {name} is {_shown(row[name])}")
 
 
 # Thousands of rows are of one kind.

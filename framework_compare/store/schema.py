@@ -142,7 +142,7 @@ class DamagedStudy(StudyError):
 
 
 @contextlib.contextmanager
-def told(path: Path, remedy: str = "") -> Iterator[None]:
+def study_errors(path: Path, remedy: str = "") -> Iterator[None]:
     """Turn what SQLite and the system say of a file into a StudyError that names it and what to do.
 
     remedy: for a damaged file; by default the export of what can be read of it.

@@ -65,14 +65,14 @@ class Store:
         folder = Path(folder).absolute()
         _check_plan(cells, repeats)
         _check_vacant(folder)
-        with schema.told(folder):
+        with schema.study_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
         try:
             # Again under the lock: another process may have made its study since.
             _check_vacant(folder)
             prepare(folder)
-            with schema.told(folder / FILE):
+            with schema.study_errors(folder / FILE):
                 _write_new(folder, settings, machine, cells, repeats)
         finally:
             lock.release()
@@ -92,7 +92,7 @@ class Store:
             lock = None if readonly else _lock(folder)
             if lock is not None:
                 undo.callback(lock.release)
-            with schema.told(path):
+            with schema.study_errors(path):
                 connection = open_readonly.open_study(path, checked=checked) if readonly else schema.connect(path, "rw")
                 undo.callback(connection.close)
                 if not readonly:
@@ -188,7 +188,7 @@ class Store:
 
     def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
         """Column names and rows of a query."""
-        with schema.told(self.path):
+        with schema.study_errors(self.path):
             cursor = self._connection.execute(query, values)
             return [column[0] for column in cursor.description], cursor.fetchall()
 
@@ -217,7 +217,7 @@ class Store:
     def _sound(self) -> Iterator[None]:
         try:
             yield
-        except row_checks.Unsound as error:
+        except row_checks.InvalidRow as error:
             raise schema.damaged(self.path, error) from None
 
     def _cell(self, framework: str, model: str, dataset: str, device: str, config: str) -> Cell:
@@ -230,7 +230,7 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with schema.told(self.path), self._connection:
+        with schema.study_errors(self.path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
@@ -279,7 +279,7 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 
 
 def _check_vacant(folder: Path) -> None:
-    with schema.told(folder):
+    with schema.study_errors(folder):
         found = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
         if (folder / LOCK).exists() and found == [PICTURES]:  # a creation cut short
             found = []

@@ -46,7 +46,7 @@ def write_pictures(folder: Path, plan: "Plan") -> None:
 
 
 def _write(path: Path, document: Any) -> None:
-    with schema.told(path):
+    with schema.study_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".half").write_text(json.dumps(document), encoding="utf-8")
         path.with_suffix(".half").replace(path)
@@ -70,7 +70,7 @@ def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
     path, earlier = pictures_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
     if path.exists() or not earlier.is_file():
         return
-    with schema.told(earlier):
+    with schema.study_errors(earlier):
         if expected in (None, _digest(earlier.read_bytes())):
             sums = earlier.with_suffix(".checksums")
             if sums.is_file():

@@ -92,9 +92,7 @@ class Growth:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Growth":
-        cells = (
-            Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"]
-        )
+        cells = (Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"])
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
 

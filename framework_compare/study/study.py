@@ -34,9 +34,7 @@ from framework_compare.study.strategies import Product, Strategy
 class Study:
     """A store being filled: run() does all that is still planned in it."""
 
-    def __init__(
-        self, store: Store, options: RunOptions, watcher: Watcher, strategy: Strategy = Product()
-    ) -> None:
+    def __init__(self, store: Store, options: RunOptions, watcher: Watcher, strategy: Strategy = Product()) -> None:
         self.store = store
         self.folder = store.folder
         self.options = options
@@ -67,7 +65,7 @@ class Study:
         names = {cell.dataset for _, cell, _ in planned}
         warm_page_cache(self.folder, {name: (known.get(name) or {}).get("checksum") for name in names})
         try:
-            for number, (run_id, cell, repeat) in enumerate(planned, start=1):
+            for number, (run_id, cell, _) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))
                 run = self._run_one(run_id, cell, self._ready.of(cell))
                 self.watcher.end(cell, run)
@@ -131,7 +129,7 @@ class Study:
         path = self.folder / "weights" / name
         if not path.exists():
             half = path.with_suffix(".half")
-            with schema.told(half):
+            with schema.study_errors(half):
                 path.parent.mkdir(exist_ok=True)
                 flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
                 _reserve(half)

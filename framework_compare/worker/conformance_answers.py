@@ -17,7 +17,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.protocol import Batch, Job
 from framework_compare.worker import processes
-from framework_compare.worker.parity_answers import Probe
+from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
 from framework_compare.worker.runner import Source, open_source, read_pictures, shared_pipeline
 from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
@@ -26,7 +26,7 @@ Arrays = Mapping[str, np.ndarray]
 RELEASE_S = 5.0  # that processes have to end after `release`
 
 
-class Examination(Probe):
+class ConformanceAnswers(ParityAnswers):
     """A probe that also asks how the trainer behaves."""
 
     def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:

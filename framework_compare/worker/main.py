@@ -63,13 +63,13 @@ def _train(job: Job, events: EventWriter) -> None:
     trainer = _load_trainer(job.trainer)
     os.environ.update(trainer.environment(job.config))
     if job.kind == "verify":
-        from framework_compare.worker.parity_answers import Probe
+        from framework_compare.worker.parity_answers import ParityAnswers
 
-        Probe(job, trainer, events).run()
+        ParityAnswers(job, trainer, events).run()
     elif job.kind == "conformance":
-        from framework_compare.worker.conformance_answers import Examination
+        from framework_compare.worker.conformance_answers import ConformanceAnswers
 
-        Examination(job, trainer, events).run()
+        ConformanceAnswers(job, trainer, events).run()
     else:
         from framework_compare.worker.runner import Runner
 

@@ -27,7 +27,7 @@ QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "trai
 Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 
 
-class Probe:
+class ParityAnswers:
     """One worker's run through its tasks."""
 
     def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:

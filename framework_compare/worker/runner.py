@@ -16,16 +16,16 @@ from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Job, Pictures, TrainConfig, Trainer
+from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.refusal import refuse_undeclared
-from framework_compare.worker.timed_alone import TimedAlone
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
-LOSS_LAG = 1
+LOSSES_IN_FLIGHT = 1
 # Steps a device may be behind the host: enough that it never waits for the host to hand over the next one, and few
 # enough that prefetched batches do not pile up in its memory.
-DEVICE_LOSS_LAG = 8
+LOSSES_IN_FLIGHT_ON_DEVICE = 8
 PROGRESS_NS = 500_000_000
 
 
@@ -45,7 +45,7 @@ class Runner:
         self.trainer_class = trainer
         self.graph = Graph.from_dict(job.graph or {})
         self.pictures = read_pictures(job.pictures)
-        self._alone: Optional[TimedAlone] = None
+        self._alone: Optional[IsolatedTimes] = None
 
     def run(self) -> None:
         """All phases in order; the events say when each began and ended."""
@@ -97,7 +97,7 @@ class Runner:
         with self.phase("warm-up"):
             self._steps(held[1:] + held[:1] * self.config.warmup_steps)
             if self.config.device != "cpu" and self.trainer.device_times() is None:
-                self._alone = TimedAlone(self.trainer, held, copies=self.config.pipeline != "memory")
+                self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
 
@@ -116,7 +116,7 @@ class Runner:
     def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
         trainer, now = self.trainer, time.monotonic_ns
-        losses = LossSum(trainer, LOSS_LAG if self.config.device == "cpu" else DEVICE_LOSS_LAG)
+        losses = LossSum(trainer, LOSSES_IN_FLIGHT if self.config.device == "cpu" else LOSSES_IN_FLIGHT_ON_DEVICE)
         waits, ends = array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own

@@ -212,13 +212,17 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "json-but-no-event": lambda: to_events(b'["epoch"]\n'),
     "huge-event": lambda: to_events(b"x" * (8 << 20)),
     "deep-event": lambda: to_events(b"[" * 500_000 + b"\n"),
-    "huge-number": lambda: to_events(epoch(1, extra=10**3000) + epoch(1).replace(b'"images": 1', b'"images": 1' + b"0" * 40)),
+    "huge-number": lambda: to_events(
+        epoch(1, extra=10**3000) + epoch(1).replace(b'"images": 1', b'"images": 1' + b"0" * 40)
+    ),
     "nan-in-event": lambda: to_events(epoch(1).replace(b'"loss": 1.0', b'"loss": NaN')),
     "log-is-a-pipe": replace_log(os.mkfifo),
     "log-is-a-folder": replace_log(os.mkdir),
     "log-is-a-link": replace_log(lambda name: os.symlink("../../precious.txt", name)),
     "halves-of-pairs": halves_of_pairs,
-    "epoch-without-length": lambda: to_events(epoch(1, **dict.fromkeys(("start_ns", "end_ns"), time.monotonic_ns()), step_ns=[0, 0, 0])),
+    "epoch-without-length": lambda: to_events(
+        epoch(1, **dict.fromkeys(("start_ns", "end_ns"), time.monotonic_ns()), step_ns=[0, 0, 0])
+    ),
     "epoch-twice": lambda: to_events(epoch(1) + epoch(1)),
     "unknown-status": lambda: to_events(event("outcome", status="<script>", reason="")),
     "settings-no-object": lambda: to_events(event("framework", version=1, settings="x")),

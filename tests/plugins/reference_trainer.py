@@ -1,5 +1,3 @@
-
-
 # What stands above is the oracle's own source: a worker has no other way to it. It makes a framework that is the
 # reference in float32, so that a test can put one mistake into it.
 import functools  # noqa: E402

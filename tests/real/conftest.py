@@ -127,7 +127,7 @@ def write_job(folder: Path, framework: str, model: str, pictures: Path, config: 
 
 
 # One Trainer a process: some frameworks take their number of threads once. Each script has a copy of it, with its config.
-SERVER = '''
+SERVER = """
 import copy, gc, importlib, json, os, sys, traceback
 
 def main():
@@ -173,4 +173,4 @@ def run(trainer, path):
 
 if __name__ == "__main__":  # loader processes that are spawned import this
     main()
-'''
+"""

@@ -44,7 +44,9 @@ def train(tmp_path, real_pictures):
     return run
 
 
-@pytest.mark.parametrize("pair", some_nightly(PAIRS, nightly=[pair for pair in PAIRS if pair not in DAILY]), ids="-".join)
+@pytest.mark.parametrize(
+    "pair", some_nightly(PAIRS, nightly=[pair for pair in PAIRS if pair not in DAILY]), ids="-".join
+)
 def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
     framework, model = pair
     row, _ = train(framework, model, pipeline="memory", epochs=6, learning_rate=0.003)
@@ -101,7 +103,9 @@ def test_threads_limit_what_a_framework_uses(train, framework):
 
 def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pictures, tmp_path):
     settings = {**SMALL, "pipeline": "memory", "epochs": 2, "threads": 2}
-    found = compare("mxnet", "alexnet", dataset=real_pictures, tuning=["recommended", "none"], out=tmp_path / "s", **settings)
+    found = compare(
+        "mxnet", "alexnet", dataset=real_pictures, tuning=["recommended", "none"], out=tmp_path / "s", **settings
+    )
     threads = found.frame.set_index("tuning").threads_max
     # both hand over AlexNet's weights, which OpenMP copies with as many threads of its own where it may
     assert threads["recommended"] == threads["none"] - 1

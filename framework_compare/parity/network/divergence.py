@@ -118,7 +118,10 @@ def _allowed(
     split = exact.shape[1] - surgery.SUMS
     sums = norm * unit(precision) * math.sqrt(math.prod(shape))
     limits = []
-    for part, size, floor in ((rounding[:, :split], largest, unit(precision) * largest), (rounding[:, split:], norm, sums)):
+    for part, size, floor in (
+        (rounding[:, :split], largest, unit(precision) * largest),
+        (rounding[:, split:], norm, sums),
+    ):
         worst = float(part.max())
         limits.append(np.full(part.shape[1], min(UNITS * max(worst, floor), max(MOST * size, 2 * worst))))
     return np.concatenate(limits)

@@ -42,11 +42,11 @@ def wider_than_claimed(precision: str, levels: Sequence[Level]) -> str:
     return f"errors of logits are {logits.ratio:.1g} of what {precision} makes: it computes in a wider format"
 
 
-class Wrong(Exception):
+class LevelFailed(Exception):
     """A level does not hold; the message says where."""
 
 
-class Unanswered(Wrong):
+class WorkerEndedEarly(LevelFailed):
     """The worker ended before it answered, as one does that is killed."""
 
 
@@ -77,7 +77,7 @@ class Judge:
     def _checked(self, number: int, check: Callable[[], Level]) -> Level:
         try:
             return check()
-        except Wrong as wrong:
+        except LevelFailed as wrong:
             return Level(number, False, str(wrong))
         except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
             return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
@@ -89,9 +89,9 @@ class Judge:
         for name in {**expected, **answer["shapes"]}:
             theirs, ours = answer["shapes"].get(name, "missing"), expected.get(name, "none")
             if theirs != ours:
-                raise Wrong(f"{name}: {theirs}, the graph has {ours}")
+                raise LevelFailed(f"{name}: {theirs}, the graph has {ours}")
         if answer["changed"]:
-            raise Wrong(f"{answer['changed'][0]} does not come back as it was loaded")
+            raise LevelFailed(f"{answer['changed'][0]} does not come back as it was loaded")
         return Level(0, True, f"{self.graph.parameter_count():,} parameters", 0.0)
 
     def logits(self) -> Level:
@@ -124,12 +124,12 @@ class Judge:
         return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
 
     def _again(self) -> None:
-        """Wrong if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
+        """LevelFailed if momentum outlives load_weights(): the first step from loaded weights moves by its gradient alone."""
         found, reference = self._named("again", self.reference.exact.weights), self.reference
         errors = deviations.first_step_errors(found, reference.after_first_step(), reference.initial)
         for name, error in errors.items():
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
-                raise Wrong(f"{name} after load_weights() and one step: momentum of former steps is left in it")
+                raise LevelFailed(f"{name} after load_weights() and one step: momentum of former steps is left in it")
 
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(self.graph)
@@ -140,7 +140,7 @@ class Judge:
             check_dropout(node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
         with_it, without = self._pair("dropout off")
         if not np.array_equal(with_it, without):
-            raise Wrong("dropout is on in evaluation mode")
+            raise LevelFailed("dropout is on in evaluation mode")
         self._in_steps(min(node.attrs["p"] for node in nodes))
         return Level(5, True, f"{len(nodes)} layers")
 
@@ -152,7 +152,7 @@ class Judge:
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
         if moved < 0.5 * math.sqrt(p / (1 - p)):
-            raise Wrong("dropout is off in training steps: their gradients are those of the network without it")
+            raise LevelFailed("dropout is off in training steps: their gradients are those of the network without it")
 
     def _pair(self, name: str) -> List[np.ndarray]:
         for kind in ("with", "without"):
@@ -171,7 +171,7 @@ class Judge:
     def _said(self, name: str) -> Any:
         answer = self.said.get(name, {"error": "the worker ended before it was asked"})
         if "error" in answer:
-            raise Wrong(f"{name}: {answer['error']}")
+            raise LevelFailed(f"{name}: {answer['error']}")
         return answer
 
     def _array(self, name: str) -> Mapping[str, np.ndarray]:
@@ -182,15 +182,15 @@ class Judge:
         held = self._array(name)
         missing = [key for key in exact if key not in held]
         if missing:
-            raise Wrong(f"{missing[0]} is missing from the {name}")
+            raise LevelFailed(f"{missing[0]} is missing from the {name}")
         return {key: _shaped(held[key], array, key) for key, array in exact.items()}
 
 
 def ratios_of(errors: Mapping[str, float], yardstick: Mapping[str, float], precision: str) -> Dict[str, float]:
-    """Errors in units of the yardstick, place by place; Wrong where that is not finite, as it would pass anything."""
+    """Errors in units of the yardstick, place by place; LevelFailed where that is not finite, as it would pass anything."""
     overflown = next((where for where, size in yardstick.items() if not math.isfinite(size)), None)
     if overflown is not None:
-        raise Wrong(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
+        raise LevelFailed(f"{overflown} overflows in {precision} in the reference too, so nothing is proved")
     least = _middles(yardstick)
     return {where: error / _unit(max(yardstick[where], least[_kind(where)], 1e-12)) for where, error in errors.items()}
 
@@ -215,19 +215,19 @@ def _middles(yardstick: Mapping[str, float]) -> Dict[str, float]:
 
 def _shaped(found: np.ndarray, exact: np.ndarray, where: str) -> np.ndarray:
     if found.shape != exact.shape:
-        raise Wrong(f"{where}: shape {found.shape}, expected {exact.shape}")
+        raise LevelFailed(f"{where}: shape {found.shape}, expected {exact.shape}")
     return found
 
 
 def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
-    """Wrong unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
+    """LevelFailed unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
     alive = np.broadcast_to(without != 0, passes.shape)
     dropped = alive & (passes == 0)
     kept = alive & (passes != 0)
     count = int(alive.sum())
     share = dropped.sum() / count
     if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
-        raise Wrong(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
+        raise LevelFailed(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
     plain, left = np.broadcast_to(without, passes.shape)[kept], passes[kept]
     # Two programs may sum by two algorithms: a value near zero carries the rounding of the large terms that it is a sum of,
     # so that what is smaller than most is judged by what most are.
@@ -235,9 +235,11 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
     off = np.abs(left * (1 - p) - plain) / size
     worst = int(off.argmax())
     if not off[worst] <= 1e-4 + unit(precision):  # NaN fails, too
-        raise Wrong(f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}")
+        raise LevelFailed(
+            f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}"
+        )
     if np.array_equal(dropped[0], dropped[1]):
-        raise Wrong(f"{name}: two passes drop the same values")
+        raise LevelFailed(f"{name}: two passes drop the same values")
     both = alive[0, 0] & alive[0, -1]
     if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
-        raise Wrong(f"{name}: all pictures of a batch have the same values dropped")
+        raise LevelFailed(f"{name}: all pictures of a batch have the same values dropped")

@@ -86,9 +86,7 @@ class Rounding:
         with np.errstate(over="ignore"):
             return to_grid(x * np.float32(LOSS_SCALE)) / np.float32(LOSS_SCALE)
 
-    def __call__(
-        self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode
-    ) -> Result:
+    def __call__(self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
         """The op's output and backward function, rounded."""
         product = node.op in PRODUCTS
         if product:
@@ -106,9 +104,7 @@ class Rounding:
 
         return y, backward
 
-    def _product(
-        self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode
-    ) -> Result:
+    def _product(self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
         """A bias is no operand: in tf32 it stays as it is. The state of a recurrent layer is one at every step."""
         held = {name: (self.stored if name.startswith("bias") else self.operand)(a) for name, a in weights.items()}
         bias = None if node.op in RECURRENT else held.get("bias")

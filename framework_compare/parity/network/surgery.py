@@ -97,5 +97,3 @@ def flat_weights(graph: Graph, arrays: Dict[str, np.ndarray]) -> np.ndarray:
 
 def dropout_nodes(graph: Graph) -> List[Node]:
     return [node for node in graph.nodes if node.op == "Dropout"]
-
-

@@ -48,7 +48,9 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str
                 np.save(path, surgery.flat_weights(network, weight_views(found.graph, found.flat)))
             ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
             times = PASSES if training and kind == "with" else 1
-            tasks.append({"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)})
+            tasks.append(
+                {"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)}
+            )
             tasks.append({**ask, "name": f"{name} {kind}", "times": times})
     return tasks + _in_steps_tasks(graph, folder) if pairs else tasks
 

@@ -15,7 +15,7 @@ from typing import Dict, NamedTuple, Tuple
 import numpy as np
 
 from framework_compare.batches import preprocess
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline.ramps import SIZE
 
 Array = np.ndarray
@@ -38,7 +38,7 @@ class Statistic(NamedTuple):
 
 
 def check(crops: Array) -> None:
-    """Wrong unless crops, (N, 5) as `ramps.crops_of` has them, are drawn as the protocol's and are not repeated."""
+    """LevelFailed unless crops, (N, 5) as `ramps.crops_of` has them, are drawn as the protocol's and are not repeated."""
     expected = statistics_of(reference(REFERENCES, 1))
     for name, found in statistics_of(crops).items():
         check_edges(name, found, expected[name])
@@ -71,7 +71,7 @@ def statistics_of(crops: Array) -> Dict[str, Statistic]:
 
 
 def check_edges(name: str, found: Statistic, expected: Statistic) -> None:
-    """Wrong where too many values of one sample lie beyond all of the other, at the lower or the upper end.
+    """LevelFailed where too many values of one sample lie beyond all of the other, at the lower or the upper end.
 
     Of two samples of n and m values drawn alike, the k largest are all of the second with probability
     m (m - 1) ... (m - k + 1) / (n + m) (n + m - 1) ... (n + m - k + 1).
@@ -82,7 +82,7 @@ def check_edges(name: str, found: Statistic, expected: Statistic) -> None:
             count = int((outer.values - outer.slack > inner.values.max()).sum())
             if count >= least_beyond(len(inner.values), len(outer.values)):
                 seen, drawn = (sign * float(one.values.max()) for one in (ours, theirs))
-                raise Wrong(
+                raise LevelFailed(
                     f"the {name} of random crops has too {wide} a range: the {end} of {len(found.values)} is {seen:.4g}"
                     f", of {len(expected.values)} references {drawn:.4g}; {count} values lie beyond"
                 )
@@ -99,12 +99,12 @@ def least_beyond(inner: int, outer: int) -> int:
 
 
 def check_distribution(name: str, values: Array, expected: Array) -> None:
-    """Wrong if a Kolmogorov-Smirnov test sets the two samples apart."""
+    """LevelFailed if a Kolmogorov-Smirnov test sets the two samples apart."""
     distance, allowed = ks_distance(values, expected), ks_critical(len(values), len(expected)) + BY_ROUNDING
     if distance > allowed:
         medians = f"median {np.median(values):.4g}, expected {np.median(expected):.4g}"
         differs = f"the {name} of random crops is distributed otherwise"
-        raise Wrong(f"{differs} ({medians}; KS {distance:.3f} > {allowed:.3f})")
+        raise LevelFailed(f"{differs} ({medians}; KS {distance:.3f} > {allowed:.3f})")
 
 
 def ks_distance(first: Array, second: Array) -> float:
@@ -120,25 +120,27 @@ def ks_critical(first: int, second: int) -> float:
 
 
 def check_cut(crops: Array) -> None:
-    """Wrong if the median of too few crops to test them otherwise is far from the protocol's."""
+    """LevelFailed if the median of too few crops to test them otherwise is far from the protocol's."""
     samples = (crops, reference(REFERENCES, 1))
     median, expected = (float(np.median(some[:, 2] * some[:, 3])) / (SIZE[0] * SIZE[1]) for some in samples)
     if abs(median - expected) > OFF_MEDIAN:
-        raise Wrong(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
+        raise LevelFailed(f"random crops have a median area of {median:.2f}, expected {expected:.2f}")
 
 
 def check_narrow(crops: Array, size: Tuple[int, int]) -> None:
-    """Wrong unless crops of pictures so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
+    """LevelFailed unless crops of pictures so narrow are as the protocol's where none of ten tries fits: large, in the middle."""
     kind = "wide" if size[0] > size[1] else "tall"
     crops, drawn = (_lying(some, size) for some in (crops, reference(REFERENCES, 2, size)))
     longest = crops[:, 2] / crops[:, 3]
     if longest.max() > LONGEST:
         so = f"have sides of up to {longest.max():.2f} to 1, the protocol's {preprocess.RATIO[1]:.2f}"
-        raise Wrong(f"random crops of {kind} pictures {so} ({(longest > LONGEST).sum()} of {len(crops)} so)")
+        raise LevelFailed(f"random crops of {kind} pictures {so} ({(longest > LONGEST).sum()} of {len(crops)} so)")
     expected = _shares(drawn, size)
     for what, share in _shares(crops, size).items():
         if abs(share - expected[what]) > _chance(expected[what], len(crops)):
-            raise Wrong(f"{share:.3f} of the random crops of {kind} pictures {what}, expected {expected[what]:.3f}")
+            raise LevelFailed(
+                f"{share:.3f} of the random crops of {kind} pictures {what}, expected {expected[what]:.3f}"
+            )
 
 
 def _lying(crops: Array, size: Tuple[int, int]) -> Array:
@@ -156,15 +158,17 @@ def _shares(crops: Array, size: Tuple[int, int]) -> Dict[str, float]:
 def check_flips(flipped: Array) -> None:
     share, count = float(flipped.mean()), len(flipped)
     if abs(share - 0.5) > _chance(0.5, count):
-        raise Wrong(f"{share:.3f} of {count} pictures are flipped, expected 0.5")
+        raise LevelFailed(f"{share:.3f} of {count} pictures are flipped, expected 0.5")
 
 
 def _chance(share: float, count: int) -> float:
     """How far off a share that is seen in `count` draws may be."""
-    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2) * math.sqrt(share * (1 - share) * (1 / count + 1 / REFERENCES))
+    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2) * math.sqrt(
+        share * (1 - share) * (1 / count + 1 / REFERENCES)
+    )
 
 
 def check_repeats(crops: Array) -> None:
     repeats = len(crops) - len(np.unique(np.round(crops), axis=0))
     if repeats > MOST_REPEATS * len(crops):
-        raise Wrong(f"{repeats} of {len(crops)} crops come more than once: generators share a seed")
+        raise LevelFailed(f"{repeats} of {len(crops)} crops come more than once: generators share a seed")

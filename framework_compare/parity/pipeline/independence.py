@@ -12,7 +12,7 @@ from typing import Dict, Tuple
 
 import numpy as np
 
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline.crops import ALPHA, REFERENCES, reference
 from framework_compare.parity.pipeline.ramps import SIZE
 
@@ -23,7 +23,7 @@ PLACES = ("place from the left", "place from the top")
 
 
 def check(crops: Array, labels: Array, count: int, batch_size: int) -> None:
-    """Wrong if something drawn, of epochs of `count` pictures in the order they came, goes with something else."""
+    """LevelFailed if something drawn, of epochs of `count` pictures in the order they came, goes with something else."""
     drawn = draws_of(crops)
     flips = drawn["flip"].reshape(-1, count)
     check_flips_by_epoch(flips)
@@ -48,15 +48,15 @@ def draws_of(crops: Array) -> Dict[str, Array]:
 
 
 def check_flips_by_epoch(flips: Array) -> None:
-    """Wrong unless about half of the pictures of each epoch are flipped; `flips` is (epochs, pictures)."""
+    """LevelFailed unless about half of the pictures of each epoch are flipped; `flips` is (epochs, pictures)."""
     allowed = DEVIATIONS * math.sqrt(0.25 / flips.shape[1])
     for number, share in enumerate(flips.mean(axis=1), start=1):
         if abs(share - 0.5) > allowed:
-            raise Wrong(f"in epoch {number}, {share:.3f} of {flips.shape[1]} pictures are flipped, expected 0.5")
+            raise LevelFailed(f"in epoch {number}, {share:.3f} of {flips.shape[1]} pictures are flipped, expected 0.5")
 
 
 def check_flips_by_batch(flips: Array, batch_size: int) -> None:
-    """Wrong where flips are as many in each batch, or as few or as many in some, as single draws would not make them.
+    """LevelFailed where flips are as many in each batch, or as few or as many in some, as single draws would not make them.
 
     The sum over batches of (flips - n / 2)^2 / (n / 4) has nearly a chi-squared distribution.
     """
@@ -66,7 +66,7 @@ def check_flips_by_batch(flips: Array, batch_size: int) -> None:
     least, most = (chi_squared_limit(len(starts) * len(flips), sign) for sign in (-1, 1))
     if not least <= spread <= most:
         batches = len(starts) * len(flips)
-        raise Wrong(
+        raise LevelFailed(
             f"flips are drawn by batches, not by pictures: over {batches} batches the variance of their number is"
             f" {spread / batches:.2f} that of single draws, by chance {least / batches:.2f} to {most / batches:.2f}"
         )
@@ -79,7 +79,7 @@ def chi_squared_limit(freedom: int, sign: int) -> float:
 
 
 def check_pairs(drawn: Dict[str, Array]) -> None:
-    """Wrong if two things drawn for a crop go together otherwise than as the protocol draws them.
+    """LevelFailed if two things drawn for a crop go together otherwise than as the protocol draws them.
 
     Those that fit into no picture are drawn again, so that there area and ratio go together a little.
     """
@@ -90,7 +90,7 @@ def check_pairs(drawn: Dict[str, Array]) -> None:
 
 
 def check_between_epochs(name: str, values: Array) -> None:
-    """Wrong if what is drawn for a picture goes with what another epoch drew for it; `values` is (epochs, pictures)."""
+    """LevelFailed if what is drawn for a picture goes with what another epoch drew for it; `values` is (epochs, pictures)."""
     pairs = list(itertools.combinations(range(len(values)), 2))
     first, second = (np.concatenate([values[pair[side]] for pair in pairs]) for side in (0, 1))
     _check(f"the {name} of a picture's random crop goes with that of another epoch", first, second)
@@ -100,7 +100,7 @@ def _check(what: str, first: Array, second: Array, expected: float = 0.0) -> Non
     found, count = correlation(first, second)
     allowed = DEVIATIONS * math.sqrt(1 / count + (1 / REFERENCES if expected else 0))
     if abs(found - expected) > allowed:
-        raise Wrong(f"{what}: correlation {found:.2f}, expected {expected:.2f}, by chance within {allowed:.2f}")
+        raise LevelFailed(f"{what}: correlation {found:.2f}, expected {expected:.2f}, by chance within {allowed:.2f}")
 
 
 def correlation(first: Array, second: Array) -> Tuple[float, int]:

@@ -12,7 +12,7 @@ from typing import Iterator, NamedTuple
 
 import numpy as np
 
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 
 Array = np.ndarray
 ALPHA = 1e-6
@@ -29,11 +29,11 @@ class Pair(NamedTuple):
 
 
 def check(labels: Array, count: int, batch_size: int) -> None:
-    """Wrong unless the epochs in `labels`, of `count` pictures each, are shuffled over all of them, and anew."""
+    """LevelFailed unless the epochs in `labels`, of `count` pictures each, are shuffled over all of them, and anew."""
     epochs = labels.reshape(-1, count)
     for pair in _pairs(epochs):
         if np.array_equal(pair.first, pair.second):
-            raise Wrong(f"{pair.names} have their pictures in the same order")
+            raise LevelFailed(f"{pair.names} have their pictures in the same order")
     for pair in _pairs(epochs):
         check_ranks(pair)
         check_neighbours(pair)
@@ -49,14 +49,14 @@ def _pairs(epochs: Array) -> Iterator[Pair]:
 
 
 def check_ranks(pair: Pair) -> None:
-    """Wrong where pictures that come early in one order come early, or late, in the other.
+    """LevelFailed where pictures that come early in one order come early, or late, in the other.
 
     Spearman's correlation of two random orders of n has mean 0 and variance 1 / (n - 1), and is nearly normal.
     """
     found = rank_correlation(pair.first, pair.second)
     allowed = normal_limit() / math.sqrt(len(pair.first) - 1)
     if abs(found) > allowed:
-        raise Wrong(
+        raise LevelFailed(
             f"pictures are not shuffled over the whole set: places in {pair.names} have a rank correlation of"
             f" {found:.2f}, by chance at most {allowed:.2f}"
         )
@@ -72,13 +72,13 @@ def normal_limit() -> float:
 
 
 def check_neighbours(pair: Pair) -> None:
-    """Wrong where too many pictures that follow each other in one order are next to each other in the other.
+    """LevelFailed where too many pictures that follow each other in one order are next to each other in the other.
 
     Of two random orders about a Poisson number with mean 2 are.
     """
     found, allowed = kept_neighbours(pair.first, pair.second), poisson_limit(2.0)
     if found > allowed:
-        raise Wrong(
+        raise LevelFailed(
             f"pictures are not shuffled over the whole set: {found} of {len(pair.first) - 1} neighbours {pair.short}"
             f" are neighbours again in {pair.names.rpartition(' and ')[2]}, by chance at most {allowed}"
         )
@@ -100,7 +100,7 @@ def poisson_limit(mean: float) -> int:
 
 
 def check_mates(pair: Pair, batch_size: int) -> None:
-    """Wrong where too many pairs of pictures share a batch in both orders.
+    """LevelFailed where too many pairs of pictures share a batch in both orders.
 
     Of random orders their number has mean P^2 / T, of T pairs in all and P in a batch together, and about its square
     root as deviation.
@@ -110,7 +110,7 @@ def check_mates(pair: Pair, batch_size: int) -> None:
     mean = float((sizes * (sizes - 1) / 2).sum()) ** 2 / (count * (count - 1) / 2)
     found, allowed = shared_mates(pair.first, pair.second, batch_size), mean + MATES * math.sqrt(mean)
     if found > allowed:
-        raise Wrong(
+        raise LevelFailed(
             f"batches are not mixed anew: {found} pairs of pictures share a batch in {pair.names}, {mean:.0f} expected,"
             f" by chance at most {allowed:.0f}"
         )

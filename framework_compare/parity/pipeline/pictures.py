@@ -52,9 +52,7 @@ def scene(width: int, height: int, seed: int) -> Array:
     """Soft colours, edges and grain, uint8 (height, width, 3), the three channels unlike each other."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
-    colours = [
-        128 + 90 * np.sin(rng.uniform(3, 12) * x + rng.uniform(3, 12) * y + rng.uniform(0, 6)) for _ in range(3)
-    ]
+    colours = [128 + 90 * np.sin(rng.uniform(3, 12) * x + rng.uniform(3, 12) * y + rng.uniform(0, 6)) for _ in range(3)]
     canvas = np.stack(colours, axis=-1)
     for _ in range(8):
         left, top, size = rng.uniform(0, 0.9), rng.uniform(0, 0.9), rng.uniform(0.05, 0.3)

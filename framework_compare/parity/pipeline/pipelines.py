@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from framework_compare.parity.network.ladder import Unanswered, Wrong
+from framework_compare.parity.network.ladder import LevelFailed, WorkerEndedEarly
 from framework_compare.parity.pipeline import crops, independence, orders, pictures, ramps, textures
 from framework_compare.protocol import Pictures, TrainConfig
 from framework_compare.results.parity import Level
@@ -33,7 +33,7 @@ class NotHere(Exception):
 
 
 class Part(NamedTuple):
-    """What is asked for with some settings; `check` raises Wrong, or gives what there is to show of what was drawn."""
+    """What is asked for with some settings; `check` raises LevelFailed, or gives what there is to show of what was drawn."""
 
     name: str
     write: Callable[[Path], Pictures]
@@ -54,17 +54,15 @@ def judge(run_tasks: Any, config: TrainConfig, only: Sequence[str] = ()) -> Leve
         check_alike([name for name, *_ in known])
         where, error, ratio = max(known, key=lambda one: one[2], default=("", None, None))
         return Level(4, True, "; ".join(filter(None, [where, *left_out])), error, ratio)
-    except Wrong as wrong:
-        return Level(4, False, str(wrong), answered=not isinstance(wrong, Unanswered))
+    except LevelFailed as wrong:
+        return Level(4, False, str(wrong), answered=not isinstance(wrong, WorkerEndedEarly))
     except NotHere as lacking:
         return Level(4, False, str(lacking), asked=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _judge_all(
-    run_tasks: Any, folder: Path, parts: Sequence[Part]
-) -> Tuple[List[Tuple[str, float, float]], List[str]]:
+def _judge_all(run_tasks: Any, folder: Path, parts: Sequence[Part]) -> Tuple[List[Tuple[str, float, float]], List[str]]:
     """What there is to show of the parts, and which were not asked, and why."""
     known, left_out = [], []
     for part in parts:
@@ -91,12 +89,12 @@ def _ask(run_tasks: Any, listed: Pictures, name: str, **settings: Any) -> Drawn:
     if run.status == "unsupported":
         raise NotHere(run.reason)
     if "native" not in said:
-        raise Unanswered(f"the native pipeline: {run.reason}")
+        raise WorkerEndedEarly(f"the native pipeline: {run.reason}")
     answer = said["native"]
     if answer.get("error", "").startswith("Unsupported: "):
         raise NotHere(answer["error"].partition(": ")[2])
     if "error" in answer:
-        raise Wrong(f"the native pipeline: {answer['error']}")
+        raise LevelFailed(f"the native pipeline: {answer['error']}")
     held = np.load(folder / "native.npz")
     images, labels = held["images"], held["labels"]
     shutil.rmtree(folder, ignore_errors=True)
@@ -105,33 +103,35 @@ def _ask(run_tasks: Any, listed: Pictures, name: str, **settings: Any) -> Drawn:
 
 
 def check_alike(names: Sequence[str]) -> None:
-    """Wrong if whole pictures and random crops are resized otherwise."""
+    """LevelFailed if whole pictures and random crops are resized otherwise."""
     if len(set(names)) > 1:
-        raise Wrong(f"whole pictures are resized {names[0]}, random crops {names[1]}")
+        raise LevelFailed(f"whole pictures are resized {names[0]}, random crops {names[1]}")
 
 
 def check_coverage(labels: Array, sizes: Sequence[Sequence[int]], count: int, batch_size: int) -> None:
-    """Wrong unless each epoch has every picture once, in full batches and a rest."""
+    """LevelFailed unless each epoch has every picture once, in full batches and a rest."""
     full, rest = divmod(count, batch_size)
     expected = [batch_size] * full + ([rest] if rest else [])
     strange = labels[(labels < 0) | (labels >= count)]
     if len(strange):
-        raise Wrong(f"a picture comes with label {strange[0]}; labels are 0 to {count - 1}")
+        raise LevelFailed(f"a picture comes with label {strange[0]}; labels are 0 to {count - 1}")
     epochs = np.split(labels, np.cumsum([sum(one) for one in sizes])[:-1])
     for number, (found, batches) in enumerate(zip(epochs, sizes), start=1):
         seen = np.bincount(found, minlength=count)
         if (seen != 1).any() or len(seen) != count:
             index = int(np.flatnonzero(seen != 1)[0])
-            raise Wrong(f"epoch {number} has {len(found)} of {count} pictures, number {index} {seen[index]} times")
+            raise LevelFailed(
+                f"epoch {number} has {len(found)} of {count} pictures, number {index} {seen[index]} times"
+            )
         if list(batches) != expected:
-            raise Wrong(f"epoch {number} comes in batches of {list(batches)}, expected {expected}")
+            raise LevelFailed(f"epoch {number} comes in batches of {list(batches)}, expected {expected}")
 
 
 def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
-    """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else Wrong."""
+    """The resampler's name, worst mean error in levels of 255, and that in units of its tolerance; else LevelFailed."""
     images, labels = still
     if images.shape[1:] != (3, SIZE, SIZE):
-        raise Wrong(f"pictures come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
+        raise LevelFailed(f"pictures come out as {images.shape[1:]}, expected {(3, SIZE, SIZE)}")
     found = pictures.levels_of(images)
     known = [pictures.expected(path, SIZE) for path in listed.paths]
     verdicts = {name: _worst(name, found, labels, known, listed) for name in pictures.RESAMPLERS}
@@ -139,7 +139,7 @@ def check_pixels(listed: Pictures, still: Drawn) -> Tuple[str, float, float]:
     path, ratio, mean = verdicts[name]
     if ratio > 1:
         off = f"{mean:.2f} levels of 255 off on average, {ratio:.1f} times what is explained"
-        raise Wrong(f"pixels of {path} are {off}")
+        raise LevelFailed(f"pixels of {path} are {off}")
     return name, mean, ratio
 
 
@@ -160,11 +160,11 @@ def _worst(
 
 
 def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
-    """Wrong unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
+    """LevelFailed unless order, colours, labels, crops and flips of pictures asked for AS_TRAINED are as the protocol's."""
     images, labels = drawn
     batch_size, wanted = AS_TRAINED["batch_size"], EPOCHS * len(listed)
     if len(labels) != wanted:
-        raise Wrong(f"{EPOCHS} epochs have {len(labels)} pictures, expected {wanted}")
+        raise LevelFailed(f"{EPOCHS} epochs have {len(labels)} pictures, expected {wanted}")
     orders.check(labels, len(listed), batch_size)
     found = ramps.read(images)
     ramps.check_channels(found)
@@ -178,23 +178,25 @@ def check_crops(listed: Pictures, drawn: Drawn) -> Tuple[str, float, float]:
 
 
 def check_vertical(listed: Pictures, drawn: Drawn) -> None:
-    """Wrong unless about half of whole pictures come upside down and none mirrored."""
+    """LevelFailed unless about half of whole pictures come upside down and none mirrored."""
     mirrored, upside_down = _turned(listed, drawn)
     if mirrored.any():
-        raise Wrong(f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} pictures are mirrored left to right")
+        raise LevelFailed(
+            f"with flip='vertical', {mirrored.sum()} of {len(mirrored)} pictures are mirrored left to right"
+        )
     crops.check_flips(upside_down)
 
 
 def check_not_flipped(listed: Pictures, drawn: Drawn) -> None:
-    """Wrong if a picture is mirrored or upside down, or all of them are whole."""
+    """LevelFailed if a picture is mirrored or upside down, or all of them are whole."""
     for turned, how in zip(_turned(listed, drawn), ("mirrored left to right", "upside down")):
         if turned.any():
-            raise Wrong(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} pictures are {how}")
+            raise LevelFailed(f"with flip='none' and random crops, {turned.sum()} of {len(turned)} pictures are {how}")
     crops.check_cut(ramps.crops_of(ramps.read(drawn[0])))
 
 
 def check_narrow(listed: Pictures, drawn: Drawn, size: Tuple[int, int]) -> None:
-    """Wrong unless random crops of pictures of a size are as the protocol's."""
+    """LevelFailed unless random crops of pictures of a size are as the protocol's."""
     found = ramps.read(drawn[0])
     ramps.check_channels(found)
     crops.check_narrow(ramps.crops_of(found, size), size)

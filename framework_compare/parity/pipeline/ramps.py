@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from framework_compare.batches import preprocess
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.parity.pipeline import pictures, textures
 from framework_compare.protocol import Pictures
 
@@ -70,34 +70,36 @@ def blue_of(entry: Any) -> Any:
 def read(images: Array) -> Ramps:
     """Of pictures as a network gets them, normalised (N, 3, S, S)."""
     if images.ndim != 4 or images.shape[1] != 3 or images.shape[2] != images.shape[3]:
-        raise Wrong(f"{CROPPED}, pictures come out as {images.shape[1:]}, expected three channels and a square")
+        raise LevelFailed(f"{CROPPED}, pictures come out as {images.shape[1:]}, expected three channels and a square")
     std, mean = (np.array(values)[:, None] for values in (preprocess.STD, preprocess.MEAN))
     found = [(images.mean(axis=axis, dtype=np.float64) * std + mean) * 255 for axis in (2, 3)]
     if not all(np.isfinite(ramp).all() for ramp in found):
-        raise Wrong(f"{CROPPED}, pixels are not finite")
+        raise LevelFailed(f"{CROPPED}, pixels are not finite")
     return Ramps(*found)
 
 
 def check_channels(ramps: Ramps) -> None:
-    """Wrong unless the channels of every picture are red, green and blue, in this order."""
+    """LevelFailed unless the channels of every picture are red, green and blue, in this order."""
     rises = np.stack([_rises(ramp) for ramp in ramps], axis=2)  # (N, 3, 2)
     strange = ((rises > SLOPED) & (rises < RISES)).any(axis=(1, 2))
     if strange.any():
         changes = rises[strange.argmax()].max(axis=1).round(1).tolist()
-        raise Wrong(f"{CROPPED}, a picture is no plain crop: its channels change by {changes} levels of 255")
+        raise LevelFailed(f"{CROPPED}, a picture is no plain crop: its channels change by {changes} levels of 255")
     for one in np.unique(rises > SLOPED, axis=0):
         found = tuple(COLOURS.get((bool(x), bool(y)), "mixed") for x, y in one)
         if found != tuple(COLOURS.values()):
-            raise Wrong(f"{CROPPED}, the channels of a picture are {', '.join(found)}, expected red, green, blue")
+            raise LevelFailed(f"{CROPPED}, the channels of a picture are {', '.join(found)}, expected red, green, blue")
     check_plain(ramps)
 
 
 def check_plain(ramps: Ramps) -> None:
-    """Wrong unless red and green are straight lines to the edges, and level along the other axis."""
+    """LevelFailed unless red and green are straight lines to the edges, and level along the other axis."""
     for rising, level in ((ramps.across[:, 0], ramps.down[:, 0]), (ramps.down[:, 1], ramps.across[:, 1])):
         off = np.maximum(np.abs(rising - _line(rising)).max(axis=1), np.ptp(level, axis=1))
         if off.max() > CONSTANT:
-            raise Wrong(f"{CROPPED}, a picture is no plain crop: colours are {off.max():.1f} levels of 255 off a line")
+            raise LevelFailed(
+                f"{CROPPED}, a picture is no plain crop: colours are {off.max():.1f} levels of 255 off a line"
+            )
 
 
 def _rises(ramp: Array) -> Array:
@@ -112,17 +114,17 @@ def _line(ramp: Array) -> Array:
 
 
 def check_labels(blues: Array, labels: Array, listed: Pictures) -> None:
-    """Wrong unless every picture's blue without its texture is that of the picture whose label it comes with."""
+    """LevelFailed unless every picture's blue without its texture is that of the picture whose label it comes with."""
     seen = np.clip(np.round((blues - BLUE_LEAST) / BLUE_STEP).astype(int), 0, FILES - 1)
     off = np.abs(blues - blue_of(seen))
     if off.max() > BLUE_OFF:
         blue, expected = blues[off.argmax()], blue_of(labels[off.argmax()])
-        raise Wrong(f"{CROPPED}, the blue of a picture is {blue:.1f} levels of 255, expected {expected}")
+        raise LevelFailed(f"{CROPPED}, the blue of a picture is {blue:.1f} levels of 255, expected {expected}")
     others = np.flatnonzero(seen != labels % FILES)
     if len(others):
         names = [listed.paths[number].rpartition("/")[2] for number in (seen[others[0]], labels[others[0]])]
         so = f"{len(others)} of {len(labels)} so"
-        raise Wrong(f"{CROPPED}, picture {names[0]} comes with the label of {names[1]} ({so})")
+        raise LevelFailed(f"{CROPPED}, picture {names[0]} comes with the label of {names[1]} ({so})")
 
 
 def texture_of(images: Array, ramps: Ramps) -> Dict[str, textures.Fit]:
@@ -146,7 +148,9 @@ def crops_of(ramps: Ramps, size: Tuple[int, int] = SIZE) -> Array:
     """(left, top, width, height, flipped) of each picture's crop, (N, 5), in pixels to a few hundredths."""
     x, y = edges_of(ramps, size)
     if (y[0] > y[1]).any():
-        raise Wrong(f"{CROPPED}, {(y[0] > y[1]).mean():.2f} of the pictures are upside down; flips are horizontal")
+        raise LevelFailed(
+            f"{CROPPED}, {(y[0] > y[1]).mean():.2f} of the pictures are upside down; flips are horizontal"
+        )
     left, right = np.minimum(*x), np.maximum(*x)
     return np.stack([left, y[0], right - left, y[1] - y[0], x[0] > x[1]], axis=1)
 

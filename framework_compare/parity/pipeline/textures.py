@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from framework_compare.parity.network.ladder import Wrong
+from framework_compare.parity.network.ladder import LevelFailed
 from framework_compare.protocol import Pictures
 
 Array = np.ndarray
@@ -114,16 +114,16 @@ def nearest(found: Dict[str, Fit]) -> str:
 
 
 def check(name: str, fit: Fit, listed: Pictures, labels: Array, sides: Array, size: int) -> Tuple[str, float, float]:
-    """Wrong unless a resampler explains the texture of every crop, of which `sides` are the smaller ones, in pixels."""
+    """LevelFailed unless a resampler explains the texture of every crop, of which `sides` are the smaller ones, in pixels."""
     jpeg = (np.array(listed.formats) == "JPEG")[labels]
     judged = np.flatnonzero(~jpeg | (sides < LEAST_SHRUNK * size - OFF))
-    ratio = np.maximum(
-        fit.mean / (ROUNDING_MEAN + JPEG_MEAN * jpeg), fit.largest / (ROUNDING_MAX + JPEG_MAX * jpeg)
-    )[judged]
+    ratio = np.maximum(fit.mean / (ROUNDING_MEAN + JPEG_MEAN * jpeg), fit.largest / (ROUNDING_MAX + JPEG_MAX * jpeg))[
+        judged
+    ]
     worst = judged[ratio.argmax()]
     if ratio.max() > 1:
         path = listed.paths[labels[worst]].rpartition("/")[2]
-        raise Wrong(
+        raise LevelFailed(
             f"with random crops, pixels of {path} are {fit.mean[worst]:.2f} levels of 255 off {name} on average,"
             f" {ratio.max():.1f} times what is explained ({(ratio > 1).sum()} of {len(judged)} pictures so)"
         )

@@ -48,7 +48,8 @@ class Curves:
     """Losses before each step of one model: in float64, of each framework, and what float32 rounding explains.
 
     yardstick: for each step, the most that rounding of the logits may have set the losses of two runs of the oracle
-    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers there. failures,
+    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers
+    there. failures,
     unsupported: why a framework has no curve.
     """
 
@@ -110,16 +111,14 @@ def train_curves(
     planning.check_graphs(chosen, configs)
     with tempfile.TemporaryDirectory(prefix="framework-compare-curves-") as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        lesson = Lesson(Path(place), index.name, index.pictures, steps, configs[0], say)
+        lesson = CurveRun(Path(place), index.name, index.pictures, steps, configs[0], say)
         return [lesson.curves(model, configs, ready) for model in chosen]
 
 
-class Lesson:
+class CurveRun:
     """The batches that all train on, and the training: of the oracle here, of frameworks in workers."""
 
-    def __init__(
-        self, folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig, say: Say
-    ) -> None:
+    def __init__(self, folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig, say: Say) -> None:
         self.folder = folder
         self.name = name
         self.steps = steps
@@ -162,9 +161,7 @@ class Lesson:
 
         return self._kept({"dtype": dtype, "draw": draw, "graph": graph.to_dict()}, train)
 
-    def framework_losses(
-        self, framework: str, environment: Any, graph: Graph, config: TrainConfig
-    ) -> Tuple[str, Any]:
+    def framework_losses(self, framework: str, environment: Any, graph: Graph, config: TrainConfig) -> Tuple[str, Any]:
         """("losses", of each step), or ("failures" or "unsupported", why there are none)."""
         if isinstance(environment, Run):
             return "unsupported" if environment.status == "unsupported" else "failures", environment.reason

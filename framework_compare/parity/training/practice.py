@@ -20,7 +20,7 @@ from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.deviations import Answers
 from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
-from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, Unanswered, Wrong, ratios_of
+from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFailed, WorkerEndedEarly, ratios_of
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.rounding import rounding_of, unit
@@ -51,7 +51,10 @@ def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
-        return [_level(3, lambda: _train(run_tasks, config, folder)), _level(5, lambda: _drop(run_tasks, config, folder))]
+        return [
+            _level(3, lambda: _train(run_tasks, config, folder)),
+            _level(5, lambda: _drop(run_tasks, config, folder)),
+        ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -59,8 +62,8 @@ def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
 def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
     try:
         return Level(number, True, *check())
-    except Wrong as wrong:
-        return Level(number, False, f"as a cell trains, {wrong}", answered=not isinstance(wrong, Unanswered))
+    except LevelFailed as wrong:
+        return Level(number, False, f"as a cell trains, {wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
     except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
         what = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
         return Level(number, False, f"as a cell trains, {what}")
@@ -121,7 +124,9 @@ def _drop(run_tasks: Callable[..., Any], config: TrainConfig, folder: Path) -> T
         (rng.standard_normal((size, *graph.input_shape)).astype(np.float32), 1 + np.arange(size)) for size in DROP_SIZES
     ]
     task = {"ask": "train", "name": "train", "batches": str(_save(batches, folder / "dropped.npz"))}
-    said, held = _ask(run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)})
+    said, held = _ask(
+        run_tasks, [_build(graph, folder, flat), task], "dropout", {**FAINT, "batch_size": max(DROP_SIZES)}
+    )
     masks: Dict[str, Tuple[Array, Array]] = {}
     for step, (images, labels) in enumerate(batches, start=1):
         after = {name: held[f"{name}@{step}"] for name in weights}
@@ -136,7 +141,7 @@ def _check_unlike(masks: Mapping[str, Tuple[Array, Array]]) -> None:
     for (one, (kept, sure)), (other, (also_kept, also_sure)) in itertools.combinations(masks.items(), 2):
         common = sure & also_sure
         if np.array_equal(kept[common], also_kept[common]):
-            raise Wrong(f"dropout drops the same values of {one} and {other}")
+            raise LevelFailed(f"dropout drops the same values of {one} and {other}")
 
 
 def _masks(
@@ -164,15 +169,17 @@ def _inputs(graph: Graph, weights: Mapping[str, Array], images: Array) -> Array:
 
 
 def _mask(left: Array, inputs: Array, precision: str) -> Tuple[Array, Array]:
-    """What was kept of one picture's inputs, and which are LARGE; Wrong if share or scale are not dropout's."""
+    """What was kept of one picture's inputs, and which are LARGE; LevelFailed if share or scale are not dropout's."""
     sure = np.abs(inputs) > LARGE
     kept = np.abs(left) > 0.25 * np.abs(inputs)
     share, count = 1 - float(kept[sure].mean()), int(sure.sum())
     if abs(share - DROPPED) > SIGMAS * math.sqrt(DROPPED * (1 - DROPPED) / count):
-        raise Wrong(f"{share:.3f} of {count} values are dropped in a step, expected {DROPPED}")
+        raise LevelFailed(f"{share:.3f} of {count} values are dropped in a step, expected {DROPPED}")
     scale = float(np.median((left / inputs)[sure & kept]))
     if abs(scale * (1 - DROPPED) - 1) > 1e-3 + 4 * unit(precision):
-        raise Wrong(f"values that dropout keeps in a step are scaled by {scale:.5g}, expected {1 / (1 - DROPPED):.5g}")
+        raise LevelFailed(
+            f"values that dropout keeps in a step are scaled by {scale:.5g}, expected {1 / (1 - DROPPED):.5g}"
+        )
     return kept, sure
 
 
@@ -190,10 +197,12 @@ def _steps(
     if said.get("error", "").startswith("Unsupported: "):
         return ("", 0.0, 0.0)
     if said["reloaded"]:
-        raise Wrong(f"{said['reloaded'][0]} is not what was loaded, where weights are loaded once more after training")
+        raise LevelFailed(
+            f"{said['reloaded'][0]} is not what was loaded, where weights are loaded once more after training"
+        )
     batches: Batches = list(given) or [(held[f"images{i}"], held[f"labels{i}"]) for i in range(len(said["losses"]))]
     if [len(labels) for _, labels in batches] != said["sizes"]:
-        raise Wrong(f"batches of {said['sizes']} were trained as {len(batches)}")
+        raise LevelFailed(f"batches of {said['sizes']} were trained as {len(batches)}")
     initial = weight_views(graph, _weights(graph))
     exact, yardstick = _gone_over(graph, initial, batches, {**settings, "biased": said["biased"]}, config.precision)
     last = {name: held[f"{name}@{len(batches)}"] for name in exact.weights}
@@ -204,7 +213,9 @@ def _steps(
     if ratios[where] > TOLERANCE:
         numbers = ", ".join(f"{name} {settings[name]}" for name in FAINT)
         first = _first_wrong(ratios, found.losses, exact.losses)
-        raise Wrong(f"with {source}, {numbers}: {where} is {ratios[where]:.0f} units off after {len(batches)} steps{first}")
+        raise LevelFailed(
+            f"with {source}, {numbers}: {where} is {ratios[where]:.0f} units off after {len(batches)} steps{first}"
+        )
     return f"{where}, with {source}", errors[where], ratios[where]
 
 
@@ -213,7 +224,9 @@ def _first_wrong(ratios: Mapping[str, float], found: Sequence[float], exact: Seq
     if not wrong:
         return ""
     step = int(wrong[0].rpartition(" ")[2])
-    return f"; the first loss that differs is that of step {step}, {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
+    return (
+        f"; the first loss that differs is that of step {step}, {found[step - 1]:.9g}, expected {exact[step - 1]:.9g}"
+    )
 
 
 def _gone_over(
@@ -234,7 +247,12 @@ def _gone_over(
 
 
 def _oracle(
-    graph: Graph, initial: Mapping[str, Array], batches: Batches, settings: Mapping[str, Any], dtype: Any, **rounding: Any
+    graph: Graph,
+    initial: Mapping[str, Array],
+    batches: Batches,
+    settings: Mapping[str, Any],
+    dtype: Any,
+    **rounding: Any,
 ) -> Answers:
     oracle = Oracle(graph, initial, dtype, **rounding)
     rates = {name: settings[name] for name in FAINT}
@@ -264,10 +282,10 @@ def _ask(
     run, said, folder = run_tasks(tasks, f"practice-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
         if answer not in said:
-            raise Unanswered(run.reason)
+            raise WorkerEndedEarly(run.reason)
         error = said[answer].get("error", "")
         if error and not error.startswith("Unsupported: "):
-            raise Wrong(error)
+            raise LevelFailed(error)
     held = dict(np.load(folder / "train.npz")) if (folder / "train.npz").exists() else {}
     shutil.rmtree(folder, ignore_errors=True)
     biased = run.settings.get(VARIANCE_SETTING) == "biased"

@@ -13,7 +13,7 @@ IN_A_ROW = 4  # steps: what handing over the first one takes is hidden behind a 
 LONG_NS = 100_000_000  # a step of that length is timed by itself
 
 
-class TimedAlone:
+class IsolatedTimes:
     """Times of one batch of each size that an epoch has, taken between moments at which the device is idle."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from framework_compare.protocol import Batch, DeviceTimes
-from framework_compare.worker.timed_alone import TimedAlone
+from framework_compare.worker.isolated_times import IsolatedTimes
 
 HANDED_OVER_NS, COPY_NS, STEP_NS, LONG = 5, 100, 1_000, 10**9
 
@@ -41,8 +41,8 @@ def batch(size: int) -> Batch:
     return Batch([0] * size, [0] * size, size)
 
 
-def timed(*sizes: int, copies: bool = True, device: Device) -> TimedAlone:
-    return TimedAlone(device, [batch(size) for size in sizes], copies=copies, now=lambda: device.now)
+def timed(*sizes: int, copies: bool = True, device: Device) -> IsolatedTimes:
+    return IsolatedTimes(device, [batch(size) for size in sizes], copies=copies, now=lambda: device.now)
 
 
 def test_a_step_and_a_copy_are_told_apart():

@@ -76,7 +76,7 @@ class Study:
         names = {cell.dataset for _, cell, _ in planned}
         warm_page_cache(self.folder, {name: (known.get(name) or {}).get("checksum") for name in names})
         try:
-            for number, (run_id, cell, repeat) in enumerate(planned, start=1):
+            for number, (run_id, cell, _) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))
                 run = self._run_one(run_id, cell, self._ready.of(cell))
                 self.watcher.end(cell, run)

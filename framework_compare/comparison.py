@@ -41,7 +41,7 @@ class Comparison:
 
     @functools.cached_property
     def epochs(self) -> "pd.DataFrame":
-        """A row an epoch of any run: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ..."""
+        """One row per epoch of any run: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, loss, ..."""
         return self._read(frames.epoch_frame)
 
     @functools.cached_property

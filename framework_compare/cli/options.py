@@ -118,6 +118,8 @@ OPTIONS: Dict[str, Option] = {
     "sampling_hz": Option(float, "Readings of CPU, memory and threads a second; 0: none.", 10.0),
     "verify": Option(str, "Parity: require it, warn (show what is known), or off.", "warn"),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
+    "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
+    "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }

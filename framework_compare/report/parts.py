@@ -57,9 +57,12 @@ class Notes:
     def parity(self, cell: Record, base: Optional[Record] = None, also: str = "") -> int:
         """The number of the note that says that a network is not proved equal, 0 where it is, or was not asked.
 
-        base is the cell that the figure is held against; also is what else is to be said of the figure.
+        So does that of disturbed epochs. base is the cell that the figure is held against; also is what else is to be
+        said of the figure.
         """
-        return self.verdict(cell.parity, None if base is None else base.parity, also)
+        against = "" if base is None or base is cell else disturbance(base)
+        said = [also, disturbance(cell), f"of what it is held against, {against}" if against else ""]
+        return self.verdict(cell.parity, None if base is None else base.parity, "; ".join(filter(None, said)))
 
     def verdict(self, verdict: Any, other: Any = None, also: str = "") -> int:
         """The same for verdicts as a frame's column `parity` has them."""
@@ -73,6 +76,16 @@ class Notes:
 def unproved(verdict: Any) -> str:
     """A verdict on parity that proves too little; "" for one that proves all, or where none was asked."""
     return verdict if isinstance(verdict, str) and verdict not in PROVED else ""
+
+
+def disturbance(cell: Record) -> str:
+    """What to say of a cell in whose epochs others took the CPU; "" of another."""
+    if not cell.epochs_disturbed > 0:
+        return ""
+    lost = f"others took {cell.disturbed_share:.0%} of a core in {cell.disturbed_s:.1f} s"
+    if cell.epochs_disturbed < cell.epochs_measured:
+        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
+    return f"{lost}: all {cell.epochs_measured} epochs, so no verdict stands on the figure"
 
 
 def fails(verdict: Any) -> bool:

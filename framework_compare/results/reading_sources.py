@@ -31,6 +31,7 @@ def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
         **found,
         "gpu_power_source": _power_source(found["gpu_energy_source"], figures),
         "gpu_utilization_period_s": _first(gpus, "utilization_period_s", _seconds),
+        "load_before": _first(_told(runs, "load"), "before", _seconds),
         "host_energy_reason": _first(_told(runs, "host_energy"), "reason", _text),
     }
 

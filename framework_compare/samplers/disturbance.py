@@ -141,8 +141,8 @@ class DisturbanceLog:
 
     def last_ns(self, *, slow: bool = False) -> int:
         """When the last reading was; 0 where there is none."""
-        times = [self._slow[-1][0]] if slow and self._slow else self._columns["t_ns"][-1:] if not slow else ()
-        return times[0] if len(times) else 0
+        times = [reading[0] for reading in self._slow[-1:]] if slow else list(self._columns["t_ns"][-1:])
+        return times[0] if times else 0
 
     def shares(self, start_ns: int, end_ns: int, within: Tuple[int, int]) -> Optional[Shares]:
         """Of an epoch; of one under LEAST_NS with what is about it `within` the measured epochs, None if that is less."""

@@ -226,6 +226,15 @@ def test_of_two_disturbed_runs_the_less_disturbed_counts(tmp_path):
     assert row.disturbed_share == pytest.approx(0.2) and row.runs_set_aside == 2
 
 
+def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
+    study(tmp_path, quiet(1), run_of(epoch(1, 2, 0.3)))
+    with Store.open(tmp_path, readonly=False) as store:
+        store._connection.execute("UPDATE run SET retry_of = 1, disturbed_share = NULL WHERE run_id = 2")
+    frame = Comparison.load(tmp_path).frame
+    assert frame.runs.tolist() == [1, 1] and frame.epochs_disturbed.tolist() == [0, 1]
+    assert Comparison.load(tmp_path).table()
+
+
 @pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),
                                          ("retries_when_disturbed", -1), ("retries_when_disturbed", 1.5)])  # fmt: skip
 def test_a_senseless_option_is_refused(tiny, pictures, name, value):
@@ -361,6 +370,22 @@ def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, pictures, tmp_
     if len(os.sched_getaffinity(0)) == os.cpu_count():
         assert whole == pytest.approx(busy_percent, abs=12)
     assert result.frame.load_before[0] > 0
+
+
+@pytest.mark.alone
+def test_doctor_finds_a_busy_loop_and_its_share(loop, monkeypatch):
+    monkeypatch.setattr(busy, "MOST_NAMED", 1000)
+    beside = loop()
+    beside.wake()
+    time.sleep(0.2)
+    start_ns = time.monotonic_ns()
+    load = busy.watch(1.5)
+    end_ns = time.monotonic_ns()
+    time.sleep(0.2)
+    used = beside.share(start_ns, end_ns)
+    assert load.others > used - 0.05
+    share = next(one.share for one in load.busiest if one.pid == beside.process.pid)
+    assert share == pytest.approx(used, abs=0.1)
 
 
 class InTheSecondRun(Watcher):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+# Columns of the cell frame; load_before is of `reading_sources`.
+COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "load_before")
 Row = Mapping[str, Any]
+_UNFINISHED = ("planned", "running", "interrupted")
 
 
 def counting(runs: Iterable[Row]) -> Set[int]:
@@ -12,9 +15,11 @@ def counting(runs: Iterable[Row]) -> Set[int]:
 
     Where none of them is ok it is the first. Every run that was neither disturbed nor repeated counts.
     """
-    slots: Dict[int, List[Row]] = {}
+    # Of a damaged file one may name a run of another cell: every cell with runs has one that counts all the same.
+    slots: Dict[Tuple[int, int], List[Row]] = {}
     for run in runs:
-        slots.setdefault(run["run_id"] if run["retry_of"] is None else run["retry_of"], []).append(run)
+        first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
+        slots.setdefault((run["cell_id"], first), []).append(run)
     return {_best(slot)["run_id"] for slot in slots.values()}
 
 
@@ -46,17 +51,11 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
 
 def sentences(runs: Sequence[Row], counted: Set[int]) -> List[str]:
     """What to say of the runs that do not count."""
-    return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _AHEAD]
-
-
-_AHEAD = ("planned", "running", "interrupted")
+    return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _UNFINISHED]
 
 
 def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
-    share = f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it"
-    return f"run {run['repeat']} does not count{share if lost_s(run) else ''}; another run stands for it"
-
-
-COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "load_before")
+    why = f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it" if lost_s(run) else ""
+    return f"run {run['repeat']} does not count{why}; another run stands for it"

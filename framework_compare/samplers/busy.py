@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import Dict, NamedTuple, Tuple
 
@@ -14,11 +15,14 @@ SECONDS = 1.0
 LEAST_SHARE = 0.02  # of a core, to be named
 MOST_NAMED = 5
 
+# By pid and start of every other process its name, which may change, and its CPU seconds.
+Spent = Dict[Tuple[int, float], Tuple[str, float]]
+
 
 class BusyProcess(NamedTuple):
     pid: int
     name: str
-    share: float  # of one core; of several processes of one name, of all
+    share: float  # of one core
 
 
 class Load(NamedTuple):
@@ -48,20 +52,20 @@ def _counters(cores: CoreCounter) -> Tuple[int, int, int]:
     return t_ns, others_ns(found, cores.count, t_ns, 0, parent_ns), found.stolen * TICK_NS
 
 
-def _spent_s() -> Dict[Tuple[int, float, str], float]:
-    """CPU seconds of every other process, by its pid, start and name."""
+def _spent_s() -> Spent:
     spent = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error), process.oneshot():
-            if process.pid != psutil.Process().pid:
+            if process.pid != os.getpid():
                 times = process.cpu_times()
-                spent[process.pid, process.create_time(), process.name()] = times.user + times.system
+                spent[process.pid, process.create_time()] = (process.name(), times.user + times.system)
     return spent
 
 
-def _gained(
-    before: Dict[Tuple[int, float, str], float], after: Dict[Tuple[int, float, str], float], seconds: float
-) -> Tuple[BusyProcess, ...]:
-    shares = [BusyProcess(key[0], key[2], (spent - before.get(key, 0.0)) / seconds) for key, spent in after.items()]
+def _gained(before: Spent, after: Spent, seconds: float) -> Tuple[BusyProcess, ...]:
+    shares = [
+        BusyProcess(key[0], name, (spent_s - before.get(key, ("", 0.0))[1]) / seconds)
+        for key, (name, spent_s) in after.items()
+    ]
     busy = sorted((one for one in shares if one.share >= LEAST_SHARE), key=lambda one: -one.share)
     return tuple(busy[:MOST_NAMED])

@@ -65,10 +65,12 @@ class ProcessTreeSampler:
         rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
         return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
 
-    def spent_ns(self) -> int:
-        """CPU time since the first reading, read now; it leaves `cpu_percent` of the next reading as it would be."""
-        self._read_usages(time.monotonic_ns())
-        return self._spent_ns
+    def spent_ns(self) -> Optional[int]:
+        """CPU time since the first reading, read now; None when the root has ended.
+
+        It leaves `cpu_percent` of the next reading as it would be.
+        """
+        return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
 
     def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
         """Of every process of the tree, their CPU time added to what is spent; None when the root has ended."""

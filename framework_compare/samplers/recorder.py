@@ -191,7 +191,9 @@ class Recorder:
         """The same for the log alone, as an epoch begins or ends."""
         now_ns = time.monotonic_ns()
         if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
-            self._count(Watched(self._tree), cores, self._tree.spent_ns())
+            worker_ns = self._tree.spent_ns()
+            if worker_ns is not None:  # what a worker that has ended used last would count as others'
+                self._count(Watched(self._tree), cores, worker_ns)
             self._disturbance.add_slow(now_ns, *slow.read())
         self._cpu_s = time.thread_time()
 

@@ -18,8 +18,9 @@ COLUMNS = (
     "gpu_utilization_period_s",
     "gpu_reason",
     "host_energy_reason",
+    "load_before",
 )
-NUMBERS = ("gpu_utilization_period_s",)
+NUMBERS = ("gpu_utilization_period_s", "load_before")
 Row = Dict[str, Any]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 # Columns of the cell frame; load_before is of `reading_sources`.
-COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside", "load_before")
+COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
 Row = Mapping[str, Any]
 _UNFINISHED = ("planned", "running", "interrupted")
 
@@ -57,5 +57,9 @@ def sentences(runs: Sequence[Row], counted: Set[int]) -> List[str]:
 def _sentence(run: Row) -> str:
     if run["status"] != "ok":
         return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
-    why = f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it" if lost_s(run) else ""
+    why = (
+        f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it"
+        if lost_s(run)
+        else ""
+    )
     return f"run {run['repeat']} does not count{why}; another run stands for it"

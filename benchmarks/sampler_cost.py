@@ -18,12 +18,15 @@ from typing import Any, Callable, Dict, List
 
 import psutil
 
+from framework_compare.samplers.disturbance import CoreCounter, SlowCounters
 from framework_compare.samplers.host import describe
 from framework_compare.samplers.machine_load import MachineSampler
 from framework_compare.samplers.nvml import NvmlSampler, gpu_index
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.recorder import MAX_SAMPLES, Recorder, SampleLog
-from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, best_source
+from framework_compare.samplers.sampler import Watched
+from framework_compare.samplers.samplers import COLUMNS
+from framework_compare.samplers.sources import ProcfsProcess
 
 TREE = """
 import subprocess, sys, threading, time
@@ -89,17 +92,19 @@ def time_us(call: Callable[[], Any], repeats: int) -> float:
 
 def measure_parts(pid: int, device: str) -> Dict[str, float]:
     """Median CPU microseconds of each thing the sampler does, or could have done instead."""
-    machine, root = MachineSampler(), psutil.Process(pid)
-    parts = {"machine": time_us(machine.read, 200), "pss": time_us(ProcessTreeSampler(pid).pss_bytes, 10)}
-    for source in (PsutilProcess, ProcfsProcess) if best_source() is ProcfsProcess else (PsutilProcess,):
-        with ProcessTreeSampler(pid, source=source) as sampler:
-            parts[f"tree_{source.__name__}"] = time_us(sampler.read, 200)
+    root = psutil.Process(pid)
+    cores, slow = CoreCounter(), SlowCounters()
+    parts = {"cores": time_us(cores.read, 200), "swap_and_heat": time_us(slow.read, 200)}
+    cores.close()
+    with ProcessTreeSampler(pid) as sampler:
+        parts["machine"] = time_us(MachineSampler(Watched(sampler)).read, 200)
+        parts["tree"] = time_us(sampler.read, 200)
+        parts["pss"] = time_us(sampler.pss_bytes, 10)
     parts["find_children_psutil"] = time_us(lambda: root.children(recursive=True), 30)
-    if best_source() is ProcfsProcess:
-        process = ProcfsProcess(pid)
-        process.usage()
-        parts["find_children_procfs_root"] = time_us(lambda: process.children(thorough=True), 100)
-        process.close()
+    process = ProcfsProcess(pid)
+    process.usage()
+    parts["find_children_procfs_root"] = time_us(lambda: process.children(thorough=True), 100)
+    process.close()
     if (index := gpu_index(device)) is not None:
         with NvmlSampler(index) as gpu:
             parts["gpu"] = time_us(gpu.read, 50)
@@ -111,7 +116,7 @@ def measure_memory() -> Dict[str, float]:
     tracemalloc.start()
     log = SampleLog()
     for number in range(MAX_SAMPLES):
-        log.append(number, *[1.0] * 13)
+        log.append(number, dict.fromkeys(COLUMNS, 1.0))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return {"samples": MAX_SAMPLES, "log_mb": round(held / 1e6, 2)}
@@ -138,7 +143,6 @@ def main() -> None:
         "processes_on_machine": len(psutil.pids()),
         "load_average": psutil.getloadavg(),
         "versions": {"python": platform.python_version(), "psutil": psutil.__version__},
-        "source": best_source().__name__,
         "recorder": figures,
         "parts_cpu_us_median": parts_us,
         "memory": measure_memory(),

@@ -7,6 +7,7 @@ import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from framework_compare.comparison import Comparison
+from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
@@ -16,7 +17,7 @@ from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import strategies
-from framework_compare.study.conditions import RunOptions, run_options
+from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -54,6 +55,8 @@ def compare(
     sampling_hz: float = 10.0,
     verify: str = "warn",
     profile: bool = False,
+    disturbance_threshold: float = THRESHOLD,
+    retries_when_disturbed: int = RETRIES,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Comparison:
@@ -78,6 +81,10 @@ def compare(
         "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
+    disturbance_threshold: share of one core; an epoch in which other programs or the hypervisor took more is marked,
+        its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
+    retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
+        repeats the one that lost the least counts, and the others stay in the study, told as such.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
 
@@ -89,7 +96,8 @@ def compare(
     planning.check_count("repeats", repeats, 1)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
-    options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile))
+    quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
+    options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
     folder = check_folder("out", new_study_folder() if out is None else out)
     plan = planning.plan(
         frameworks,
@@ -148,6 +156,9 @@ def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]])
         hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
         options = run_options(settings.get("python"), index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
+        # Studies of an earlier version were planned without repeats.
+        threshold = settings.get("disturbance_threshold", THRESHOLD)
+        quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
     except TypeError as error:
         raise schema.damaged(store.path, f"its settings: {error}") from None
-    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode)
+    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode, **quiet)

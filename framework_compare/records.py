@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
 from framework_compare.protocol import TrainConfig
+from framework_compare.samplers.energy import Energy
+from framework_compare.samplers.samplers import Sample
 
 STATUSES = (
     "planned",
@@ -67,6 +69,9 @@ class Phase:
 class Epoch:
     """One measured pass over the images. Step seconds run from one step's end to the next, data wait included.
 
+    disturbed_share: what other programs and the hypervisor took meanwhile, 1 being one core; steal_share is the
+    hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
+    0 where it is not; None where nobody knows.
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
@@ -83,6 +88,12 @@ class Epoch:
     step_s_p95: float
     copy_s: Optional[float] = None
     compute_s: Optional[float] = None
+    disturbed_share: Optional[float] = None
+    steal_share: Optional[float] = None
+    parent_share: Optional[float] = None
+    swap_in_bytes: Optional[int] = None
+    cpu_throttles: Optional[int] = None
+    disturbed: Optional[int] = None
 
     @property
     def seconds(self) -> float:
@@ -101,44 +112,6 @@ class ProfileRow:
     name: str
     calls: int
     self_s: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """One reading of the samplers; a reading that failed is None, never 0.
-
-    cpu_percent is of one core, summed over the worker's process tree since the reading before; machine_* is the
-    whole machine, 0 to 100. gpu_memory_bytes is everyone's, gpu_process_memory_bytes the worker's tree's; gpu_throttle
-    is NVML's mask of the reasons for which clocks are held down, 0 where there are none.
-    """
-
-    t_ns: int
-    cpu_percent: Optional[float] = None
-    rss_bytes: Optional[int] = None
-    threads: Optional[int] = None
-    processes: Optional[int] = None
-    machine_cpu_percent: Optional[float] = None
-    machine_ram_percent: Optional[float] = None
-    gpu_percent: Optional[float] = None
-    gpu_memory_bytes: Optional[int] = None
-    gpu_power_w: Optional[float] = None
-    gpu_process_memory_bytes: Optional[int] = None
-    gpu_temperature_c: Optional[float] = None
-    gpu_sm_clock_mhz: Optional[float] = None
-    gpu_throttle: Optional[int] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Energy:
-    """Joules that a device ("gpu", "host-package-0") had taken at a moment, from an origin of its own.
-
-    Two readings make a figure, by difference. source is "counter" or "power integral".
-    """
-
-    device: str
-    t_ns: int
-    energy_j: float
-    source: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +137,9 @@ class Run:
     limits: Dict[str, Any] = dataclasses.field(default_factory=dict)  # it ran under, and what held its memory
     log_tail: Optional[str] = None  # the last lines of the log, None when it ended well
     gauges: Dict[str, Any] = dataclasses.field(default_factory=dict)  # how the samplers got their readings
+    disturbed_epochs: Optional[int] = None  # None where nobody knows
+    disturbed_s: Optional[float] = None  # their seconds, and the mean of what others took of a core in them
+    disturbed_share: Optional[float] = None
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
     samples: Tuple[Sample, ...] = ()

@@ -25,6 +25,7 @@ from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
+from framework_compare.samplers.disturbance import DisturbanceLog
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
@@ -128,6 +129,12 @@ def worker_server() -> Iterator[warm_workers.Server]:
     server = warm_workers.Server()
     yield server
     server.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is told of what others take of the CPU, so that no run is repeated for them; test_disturbances is of that."""
+    monkeypatch.setattr(DisturbanceLog, "shares", lambda *_: None)
 
 
 @pytest.fixture

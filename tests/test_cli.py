@@ -101,7 +101,7 @@ def test_doctor_has_a_line_a_framework_and_device_and_the_machine(own_cache):
     heads = [line.split("  ")[0].split(" not ")[0] for line in lines if not line.startswith(" ")]
     frameworks = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
     each = [title for name in frameworks for title in (name, f"{name} (cuda:99)")]
-    assert heads == [*each, "machine", "cache"]
+    assert heads == [*each, "machine", "cache", "load"]
 
 
 def test_env_remove_needs_a_known_name(own_cache):

@@ -25,7 +25,7 @@ HONEST = "    name = 'honest'\n"
 NESTEROV = """
     def train_step(self, batch):
         loss = super().train_step(batch)
-        for name, velocity in self.oracle._momentum.items():
+        for name, velocity in ((name, slots["momentum"]) for name, slots in self.oracle.slots.items()):
             self.oracle.weights[name] -= self.config.learning_rate * 0.9 * velocity
         return loss
 """

@@ -150,13 +150,14 @@ def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp
         from pathlib import Path
         from framework_compare.errors import StudyError
         from framework_compare.protocol import TrainConfig
-        from framework_compare.records import Cell
-        from framework_compare.study.study import HowToRun, Study
+        from framework_compare.plan.planning import build_graph
+        from framework_compare.study.conditions import RunOptions
         from framework_compare.study.progress import Watcher
+        from framework_compare.study.study import Study
         class Folder:
             folder = Path(sys.argv[1])
         try:
-            Study(Folder, HowToRun(), Watcher())._weights(Cell("torch", "alexnet", "x", "cpu", TrainConfig()))
+            Study(Folder, RunOptions(), Watcher())._weights(build_graph("alexnet", TrainConfig()), 0)
         except StudyError as error:
             print("told:", error)
     """

@@ -23,9 +23,9 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("launch", "plan"),
     ("environments",),
     ("adapters",),
-    ("samplers", "store", "worker", "datasets"),
+    ("store", "worker", "datasets"),
     ("records", "batches", "models"),
-    ("protocol", "events", "registry"),
+    ("protocol", "events", "registry", "samplers"),
     ("graph", "paths"),
     ("errors",),
 )

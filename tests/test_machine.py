@@ -53,7 +53,6 @@ def test_available_cores(monkeypatch, affinity, logical, physical, quota, availa
     assert host.available_cores() == available
 
 
-@pytest.mark.skipif(not psutil.LINUX, reason="affinity can be set on Linux only")
 def test_available_cores_of_a_process_pinned_to_one():
     code = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"

@@ -112,7 +112,7 @@ NESTEROV = """
                                                momentum=config.momentum, weight_decay=config.weight_decay)
         for name, gradient in gradients.items():
             g = gradient + numpy.float32(config.weight_decay) * before[name]
-            step = g + numpy.float32(config.momentum) * oracle._momentum[name]
+            step = g + numpy.float32(config.momentum) * oracle.slots[name]["momentum"]
             oracle.weights[name] = before[name] - numpy.float32(config.learning_rate) * step
         return loss
 """
@@ -496,9 +496,9 @@ STALE_IMAGES = """
 """
 MOMENTUM_KEPT = """
     def load_weights(self, weights):
-        kept = getattr(self.oracle, "_momentum", {})
+        kept = getattr(self.oracle, "slots", {})
         super().load_weights(weights)
-        self.oracle._momentum = {name: array for name, array in kept.items() if name in self.oracle.weights}
+        self.oracle.slots = {name: slots for name, slots in kept.items() if name in self.oracle.weights}
 """
 BY_CONFIG = """
     def gradients(self, batch):

@@ -60,7 +60,8 @@ OTHER_FORMS = (
     '{"levels": 3}',
     '{"framework": 1, "version": "1", "model": "m", "execution": "default", "status": "passed"}',
     '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": 5, "levels": []}',
-    '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": "passed", "levels": [{"number": "0", "passed": true}]}',
+    '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": "passed", '
+    '"levels": [{"number": "0", "passed": true}]}',
     '{"number": 4, "passed": "yes"}',
     '{"number": 4, "passed": true, "more": 1}',
     '{"number": 4, "passed": true, "error": "small"}',

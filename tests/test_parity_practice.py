@@ -110,7 +110,7 @@ MISTAKES = {
         rates = {"learning_rate": config.learning_rate, "momentum": config.momentum}
         loss, _, gradients = oracle.train_step(batch.images, batch.labels, dropout=self.random, **rates)
         for name, gradient in gradients.items():
-            ahead = gradient + numpy.float32(config.momentum) * oracle._momentum[name]
+            ahead = gradient + numpy.float32(config.momentum) * oracle.slots[name]["momentum"]
             oracle.weights[name] = before[name] - numpy.float32(config.learning_rate) * ahead
         return loss
 """,

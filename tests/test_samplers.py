@@ -10,12 +10,10 @@ import psutil
 import pytest
 
 from framework_compare.samplers.process import ProcessTreeSampler
-from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, best_source
+from framework_compare.samplers.sources import ProcfsProcess
 
 pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
-HAS_PROCFS = best_source() is ProcfsProcess
-linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc and the CPU time of reaped children")
 
 SPIN = """
 def spin(cpu_s):
@@ -24,14 +22,6 @@ def spin(cpu_s):
     while time.process_time() < end:
         pass
 """
-
-
-@pytest.fixture(params=["procfs", "psutil"])
-def source(request):
-    """Each way to read a process, which all must give the same figures."""
-    if request.param == "procfs" and not HAS_PROCFS:
-        pytest.skip("this kernel does not list children in /proc: needs Linux with CONFIG_PROC_CHILDREN")
-    return ProcfsProcess if request.param == "procfs" else PsutilProcess
 
 
 @pytest.fixture
@@ -82,9 +72,9 @@ def is_running(pid):
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_busy_loop_reads_what_its_own_cpu_times_say(start, source):
+def test_busy_loop_reads_what_its_own_cpu_times_say(start):
     process = start("print('ready'); input(); spin(60)")
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         times = psutil.Process(process.pid).cpu_times
         before, readings = times(), [sampler.read()]
         process.tell()
@@ -97,15 +87,15 @@ def test_busy_loop_reads_what_its_own_cpu_times_say(start, source):
     assert cpu_seconds(readings) == pytest.approx(own_s, rel=0.2, abs=0.05)
 
 
-def test_first_reading_has_no_cpu_and_the_idle_one_none_to_speak_of(start, source):
+def test_first_reading_has_no_cpu_and_the_idle_one_none_to_speak_of(start):
     process = start("print('ready'); input()")
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         assert sampler.read().cpu_percent is None
         time.sleep(0.3)
         assert 0 <= sampler.read().cpu_percent < 30
 
 
-def test_memory_of_a_child_shows_in_rss(start, source):
+def test_memory_of_a_child_shows_in_rss(start):
     child = "import sys; held = bytearray(b'x') * (64 << 20); print(len(held), flush=True); sys.stdin.read()"
     process = start(f"""
 import subprocess, sys
@@ -113,7 +103,7 @@ print('ready'); input()
 child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 print(child.stdout.readline().decode().strip()); input()
 """)
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         before = sampler.read()
         process.tell()
         assert process.hear() == str(64 * MB)
@@ -123,7 +113,7 @@ print(child.stdout.readline().decode().strip()); input()
     assert after.rss_bytes - before.rss_bytes > 60 * MB
 
 
-def test_threads_are_counted(start, source):
+def test_threads_are_counted(start):
     process = start("""
 import threading
 print('ready'); input()
@@ -132,15 +122,14 @@ for _ in range(7):
     threading.Thread(target=stop.wait, daemon=True).start()
 print('started'); input()
 """)
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         before = sampler.read().threads
         process.tell()
         assert process.hear() == "started"
         assert sampler.read().threads == before + 7
 
 
-@linux_only
-def test_cpu_of_children_that_come_and_go_between_readings_is_counted(start, source):
+def test_cpu_of_children_that_come_and_go_between_readings_is_counted(start):
     process = start(f"""
 import subprocess, sys, resource
 print('ready'); input()
@@ -149,7 +138,7 @@ for _ in range(3):
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime); input()
 """)
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         before = sampler.read()
         process.tell()
         children_s = float(process.hear())
@@ -158,8 +147,7 @@ print(used.ru_utime + used.ru_stime); input()
     assert children_s - 0.1 < cpu_seconds([before, after]) < children_s + 0.5
 
 
-@linux_only
-def test_child_seen_alive_is_not_counted_again_when_reaped(start, source):
+def test_child_seen_alive_is_not_counted_again_when_reaped(start):
     child = SPIN + "spin(0.5); print('spun', flush=True); input()"
     process = start(f"""
 import subprocess, sys, resource
@@ -170,7 +158,7 @@ child.communicate(b'\\n')
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime); input()
 """)
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         readings = [sampler.read()]
         assert process.hear() == "spun"
         readings.append(sampler.read())
@@ -183,9 +171,9 @@ print(used.ru_utime + used.ru_stime); input()
     assert cpu_seconds(readings[1:]) < 0.25, "the half second of the child was counted twice"
 
 
-def test_ended_process_reads_none(start, source):
+def test_ended_process_reads_none(start):
     process = start("print('ready'); input()")
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         assert sampler.read() is not None
         process.kill()
         wait_until(lambda: not is_running(process.pid), "the process to end")
@@ -195,15 +183,14 @@ def test_ended_process_reads_none(start, source):
         assert sampler.pss_bytes() is None
 
 
-def test_pid_of_nobody_reads_none(source):
+def test_pid_of_nobody_reads_none():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         assert sampler.read() is None
 
 
-@pytest.mark.skipif(not HAS_PROCFS, reason="one of the two ways needs Linux with CONFIG_PROC_CHILDREN")
-def test_both_sources_agree_on_a_tree(start):
+def test_the_tree_is_the_one_that_psutil_sees(start):
     process = start(f"""
 import subprocess, sys, threading
 children = [subprocess.Popen([sys.executable, '-c', {SPIN + "print(spin(0.3), flush=True); input()"!r}],
@@ -217,19 +204,20 @@ print('ready'); input()
 """)
     wait_until(lambda: len(_descendants(process.pid)) == 3, "three children")
     time.sleep(0.5)  # the third is still importing
-    with ProcessTreeSampler(process.pid, source=ProcfsProcess) as one:
-        with ProcessTreeSampler(process.pid, source=PsutilProcess) as other:
-            mine, theirs = one.read(), other.read()
-    assert (mine.processes, mine.threads) == (theirs.processes, theirs.threads) == (4, 5)
-    assert mine.rss_bytes == pytest.approx(theirs.rss_bytes, rel=0.02)
-    for pid in (process.pid, *(child.pid for child in _descendants(process.pid))):
-        procfs = ProcfsProcess(pid)
-        assert procfs.usage().cpu_ns == pytest.approx(PsutilProcess(pid).usage().cpu_ns, abs=30_000_000)
+    seen = [psutil.Process(process.pid), *_descendants(process.pid)]
+    with ProcessTreeSampler(process.pid) as sampler:
+        reading = sampler.read()
+        assert set(sampler.pids()) == {one.pid for one in seen}
+    assert (reading.processes, reading.threads) == (4, sum(one.num_threads() for one in seen)) == (4, 5)
+    assert reading.rss_bytes == pytest.approx(sum(one.memory_info().rss for one in seen), rel=0.02)
+    for one in seen:
+        procfs, times = ProcfsProcess(one.pid), one.cpu_times()
+        spent_s = times.user + times.system + times.children_user + times.children_system
+        assert procfs.usage().cpu_ns == pytest.approx(spent_s * 1e9, abs=30_000_000)
         procfs.close()
 
 
-@linux_only
-def test_pss_counts_shared_pages_once(start, source):
+def test_pss_counts_shared_pages_once(start):
     process = start("""
 import os, time
 held = bytearray(b'x') * (64 << 20)
@@ -238,34 +226,19 @@ if os.fork():
 else:
     time.sleep(600)
 """)
-    with ProcessTreeSampler(process.pid, source=source) as sampler:
+    with ProcessTreeSampler(process.pid) as sampler:
         assert sampler.read().rss_bytes > 2 * 60 * MB
         assert 60 * MB < sampler.pss_bytes() < 110 * MB
 
 
-def test_pss_is_none_where_it_may_not_be_read(start, monkeypatch):
+def test_rss_stands_for_a_pss_that_may_not_be_read(start, monkeypatch):
     process = start("print('ready'); input()")
-
-    def refuse(self):
-        raise psutil.AccessDenied(self.pid)
-
-    monkeypatch.setattr(psutil.Process, "memory_full_info", refuse)
+    monkeypatch.setattr(ProcfsProcess, "pss_bytes", lambda self: None)
     with ProcessTreeSampler(process.pid) as sampler:
-        assert sampler.pss_bytes() is None
+        assert sampler.pss_bytes() == pytest.approx(sampler.read().rss_bytes, rel=0.02)
+        assert sampler.pss_bytes(without_root=True) is None
 
 
-def test_process_that_may_not_be_read_reads_none(start, monkeypatch):
-    process = start("print('ready'); input()")
-
-    def refuse(self):
-        raise psutil.AccessDenied(self.pid)
-
-    monkeypatch.setattr(psutil.Process, "num_threads", refuse)
-    with ProcessTreeSampler(process.pid, source=PsutilProcess) as sampler:
-        assert sampler.read() is None
-
-
-@pytest.mark.skipif(not HAS_PROCFS, reason="only the /proc way holds files open")
 def test_closing_lets_go_of_every_file(start):
     process = start("""
 import subprocess, sys
@@ -283,7 +256,6 @@ print('ready'); input(); child.kill(); child.wait(); print('reaped'); input()
     assert psutil.Process().num_fds() == before
 
 
-@pytest.mark.skipif(not HAS_PROCFS, reason="the /proc way's own parser")
 @pytest.mark.parametrize("name", ["plain", "a b", "a) R 1 (", "(((", "){}"])
 def test_stat_of_a_process_with_an_awkward_name(start, name):
     process = start(f"open('/proc/self/comm', 'w').write({name!r}); print('ready'); input()")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-import psutil
 import pytest
 
 from framework_compare.samplers.gpu_users import BY_DIFFERENCE, BY_PROCESS, IDLE_BYTES, GpuProcess, GpuUsers
@@ -86,7 +85,6 @@ def test_memory_of_nobody_that_is_listed_is_told():
     assert users(IDLE_BYTES + 400 * MIB, 500 * MIB).warnings() == []
 
 
-@pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc")
 def test_a_thread_of_the_worker_is_the_worker():
     ready, done = threading.Event(), threading.Event()
     thread = threading.Thread(target=lambda: (ready.set(), done.wait()))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from array import array
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,12 +19,15 @@ import pytest
 from framework_compare.errors import UsageError
 from framework_compare.records import Sample
 from framework_compare.samplers import recorder as recorder_module
-from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo, parse_stat
-from framework_compare.samplers.recorder import NO_GPU, Recorder, SampleLog, next_tick_ns
+from framework_compare.samplers.disturbance import CoreCounter, parse_cores
+from framework_compare.samplers.machine_load import MachineSampler, parse_meminfo
+from framework_compare.samplers.process import ProcessTreeSampler
+from framework_compare.samplers.recorder import Recorder, SampleLog, next_tick_ns
+from framework_compare.samplers.sampler import Column, Sampler, Watched
+from framework_compare.samplers.samplers import COLUMNS, SAMPLERS
 
 pytestmark = pytest.mark.alone  # its figures are of processor time and of moments
 MB = 1 << 20
-linux_only = pytest.mark.skipif(not psutil.LINUX, reason="needs Linux: /proc")
 
 
 @pytest.fixture
@@ -69,7 +76,6 @@ def test_recorder_ends_when_the_process_does(process):
         process.kill()
         wait_until(lambda: not recorder.running, "the recorder to end")
         assert recorder.samples()
-        assert recorder.pss_bytes() is None
 
 
 def test_recorder_of_a_dead_pid_has_no_samples():
@@ -88,10 +94,9 @@ def test_recorder_leaves_no_thread_and_no_file(process):
     assert len(psutil.Process().open_files()) == files
 
 
-def test_rate_zero_takes_no_samples_but_still_reads_pss(process):
+def test_rate_zero_takes_no_samples(process):
     with Recorder(process.pid, hz=0) as recorder:
         assert not recorder.running
-        assert recorder.pss_bytes() is None or recorder.pss_bytes() > 0
     assert recorder.samples() == () and recorder.cpu_s == 0
 
 
@@ -119,7 +124,7 @@ def test_full_log_becomes_half_as_dense(process, monkeypatch):
 def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
     log = SampleLog()
     for number, cpu_percent in enumerate([None, 10.0, 20.0, 40.0, 50.0]):
-        log.append(number, cpu_percent, number * MB, 1, 1, cpu_percent, 50.0, *NO_GPU)
+        log.append(number, {"cpu_percent": cpu_percent, "machine_cpu_percent": cpu_percent, "rss_bytes": number * MB})
     log.thin()
     rows = [log[number] for number in range(len(log))]
     assert [row.t_ns for row in rows] == [1, 3, 4]
@@ -127,45 +132,106 @@ def test_thinned_log_keeps_the_mean_cpu_and_the_later_readings():
     assert [row.rss_bytes for row in rows] == [MB, 3 * MB, 4 * MB]
 
 
-def test_log_gives_back_what_it_was_given():
+def test_log_gives_back_what_it_was_given_by_name():
     log = SampleLog()
-    readings = (399.5, 2**40 + 1, 43, 4, None, 12.5, 37.0, 2**37 + 1, None, None, 61.0, 1980.0, 2**31 + 1)
-    log.append(2**62 + 1, *readings)
-    assert log[0] == Sample(2**62 + 1, *readings)
-    whole = ("rss_bytes", "threads", "processes", "gpu_memory_bytes", "gpu_throttle")
-    assert all(type(log[0].__dict__[name]) is int for name in whole)
+    readings = {
+        "gpu_throttle": 2**31 + 1,
+        "cpu_percent": 399.5,
+        "gpu_percent": None,
+        "rss_bytes": 2**40 + 1,
+        "threads": 43,
+    }
+    log.append(2**62 + 1, {**readings, "no column of ours": 7})
+    assert log[0] == Sample(2**62 + 1, **readings)
+    assert all(type(getattr(log[0], name)) is int for name in ("rss_bytes", "threads", "gpu_throttle"))
 
 
 def test_an_hour_at_ten_hertz_stays_small():
     log = SampleLog()
     for number in range(36_000):
-        log.append(number, *[1.0] * 13)
+        log.append(number, dict.fromkeys(COLUMNS, 1.0))
     columns = [log._t_ns, *log._columns.values()]
     assert all(isinstance(column, array) for column in columns)
-    assert sum(sys.getsizeof(column) for column in columns) < 5 * MB
+    assert sum(sys.getsizeof(column) for column in columns) < 8.6 * 36_000 * len(columns)
 
 
-@pytest.mark.parametrize("procfs", [pytest.param(True, marks=linux_only), False], ids=["procfs", "psutil"])
-def test_machine_reads_percent_and_no_cpu_at_first(procfs):
-    with MachineSampler(procfs=procfs) as sampler:
-        first = sampler.read()
-        time.sleep(0.3)
-        second = sampler.read()
-    assert first.cpu_percent is None and 0 <= second.cpu_percent <= 100
-    assert first.ram_percent == pytest.approx(psutil.virtual_memory().percent, abs=5)
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.__name__)
+def test_a_sampler_reads_only_columns_of_its_own(sampler, process):
+    watched = Watched(ProcessTreeSampler(process.pid))
+    watched.reading = watched.tree.read()
+    with contextlib.closing(watched.tree), contextlib.closing(sampler(watched)) as made:
+        made.read()
+        assert {name for name, reading in made.read().items() if reading is not None} <= {
+            "t_ns",
+            "spent_ns",
+            *sampler.columns,
+        }
+    others = [name for other in SAMPLERS if other is not sampler for name in other.columns]
+    assert not set(sampler.columns) & set(others)
 
 
-@linux_only
-def test_machine_counts_busy_time_as_psutil_does():
+class Broken(Sampler):
+    columns = {"broken_s": Column()}
+
+    def read(self):
+        raise OSError("no such file")
+
+
+def test_a_sampler_that_cannot_read_gives_none_and_disturbs_no_other(process, monkeypatch):
+    monkeypatch.setattr(recorder_module, "SAMPLERS", (Broken, *SAMPLERS))
+    monkeypatch.setattr(recorder_module, "COLUMNS", {**Broken.columns, **COLUMNS})
+    log = SampleLog()
+    assert "broken_s" in log._columns
+    with Recorder(process.pid, hz=50) as recorder:
+        wait_until(lambda: len(recorder._log) >= 3, "three samples")
+    assert all(math.isnan(value) for value in recorder._log._columns["broken_s"])
+    assert all(value > 0 for value in recorder._log._columns["rss_bytes"])
+
+
+def test_machine_reads_percent_and_no_cpu_at_first(process):
+    watched = Watched(ProcessTreeSampler(process.pid))
+    with contextlib.closing(watched.tree), contextlib.closing(CoreCounter()) as cores:
+        with contextlib.closing(MachineSampler(watched)) as sampler:
+            watched.cores = cores.read()
+            first = sampler.read()
+            time.sleep(0.3)
+            watched.cores = cores.read()
+            second = sampler.read()
+            watched.cores = None
+            assert sampler.read()["machine_cpu_percent"] is None
+    assert first["machine_cpu_percent"] is None and 0 < second["machine_cpu_percent"] <= 100
+    assert first["machine_ram_percent"] == pytest.approx(psutil.virtual_memory().percent, abs=5)
+
+
+def test_cores_count_busy_time_as_psutil_does():
     with open("/proc/stat", "rb") as file:
-        busy, total = parse_stat(file.readline())
+        found = parse_cores(file.read(), {b"cpu"})
     times = psutil.cpu_times()
     idle_s = times.idle + times.iowait
     ticks = os.sysconf("SC_CLK_TCK")
-    assert (total - busy) / ticks == pytest.approx(idle_s, rel=0.01)
-    assert busy / ticks == pytest.approx(sum(times) - idle_s - times.guest - times.guest_nice, rel=0.01)
+    assert found.idle / ticks == (found.total - found.busy) / ticks == pytest.approx(idle_s, rel=0.01)
+    assert found.busy / ticks == pytest.approx(sum(times) - idle_s - times.guest - times.guest_nice, rel=0.01)
 
 
 def test_memory_of_a_kernel_that_does_not_tell_what_is_available_reads_none():
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nMemAvailable: 75 kB\nBuffers: 1 kB\n") == 25.0
     assert parse_meminfo(b"MemTotal: 100 kB\nMemFree: 50 kB\nBuffers: 7 kB\nCached: 1 kB\n") is None
+
+
+def test_every_column_of_the_samples_is_in_the_docs():
+    page = (Path(__file__).parents[1] / "docs" / "columns.md").read_text()
+    assert not [name for name in COLUMNS if not re.search(rf"\b{name}\b", page)]
+
+
+def test_the_edges_of_epochs_are_read_between_two_samples(process):
+    with Recorder(process.pid, hz=0.5) as recorder:
+        wait_until(recorder.latest, "a sample")
+        times = []
+        for event in ({"event": "phase", "name": "epochs", "edge": "start"}, {"event": "epoch"}):
+            time.sleep(0.3)
+            times.append(time.monotonic_ns())
+            recorder.note(event)
+            wait_until(lambda: recorder._disturbance.last_ns() >= times[-1], "a reading of the counters")
+            time.sleep(0.5)
+        taken = len(recorder.samples())
+    assert taken <= 2 and len(recorder._disturbance._columns["t_ns"]) >= taken + 2

@@ -107,7 +107,10 @@ def test_memory_that_ran_out_before_the_last_exception_is_out_of_memory():
 
 
 def test_a_source_line_that_speaks_of_memory_is_no_exception():
-    traceback = 'Traceback (most recent call last):\n  File "a.py", line 1\n    raise MemoryError("no") if full else ValueError\nValueError: 3'
+    traceback = (
+        'Traceback (most recent call last):\n  File "a.py", line 1\n'
+        '    raise MemoryError("no") if full else ValueError\nValueError: 3'
+    )
     assert judge(Verdict("failed", "ValueError: 3", traceback), Evidence(0)).status == "failed"
 
 

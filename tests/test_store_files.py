@@ -18,8 +18,11 @@ from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.report.exports import export
+from framework_compare.results import runs
 from framework_compare.results.runs import store_figures
-from framework_compare.store import open_readonly, schema
+from framework_compare.samplers.sampler import Column
+from framework_compare.samplers.samplers import COLUMNS
+from framework_compare.store import open_readonly, schema, study_file
 from framework_compare.store.study_file import FILE, LOCK, Store
 
 TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
@@ -163,6 +166,7 @@ def test_a_study_of_any_older_schema_is_shown_from_where_nothing_can_be_written(
 ):
     folder = tmp_path / "study"
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+    monkeypatch.setattr(schema, "COLUMNS", {})  # of samplers, which came later
     create(folder).close()
     monkeypatch.undo()
     content = (folder / FILE).read_bytes()
@@ -174,6 +178,7 @@ def test_a_study_of_any_older_schema_is_shown_from_where_nothing_can_be_written(
 
 def test_a_reader_of_an_older_schema_takes_no_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+    monkeypatch.setattr(schema, "COLUMNS", {})  # of samplers, which came later
     create(tmp_path).close()
     with Store.open(tmp_path, readonly=False):
         monkeypatch.undo()
@@ -381,6 +386,7 @@ def test_a_schema_that_is_no_text_any_more_is_told(tmp_path):
 
 def test_a_study_of_the_third_schema_is_read_and_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+    monkeypatch.setattr(schema, "COLUMNS", {})  # of samplers, which came later
     create(tmp_path).close()
     monkeypatch.undo()
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -461,3 +467,27 @@ def test_a_study_without_cells_can_be_made_and_opened(tmp_path):
     create(tmp_path, cells=()).close()
     with Store.open(tmp_path) as store:
         assert store.plan() == []
+
+
+def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_from_now_on(tmp_path, monkeypatch):
+    """What a line in SAMPLERS changes of a study begun before it."""
+    create(tmp_path).close()
+    with Store.open(tmp_path, readonly=False) as store:
+        store.record(1, Run("ok", samples=(Sample(1, cpu_percent=5.0),)))
+    later = {**COLUMNS, "fans_rpm": Column(), "leds": Column(whole=True)}
+    monkeypatch.setattr(schema, "COLUMNS", later)
+    fields = [("t_ns", "int"), *((name, "Optional[float]", None) for name in later)]
+    newer = dataclasses.make_dataclass("Newer", fields, frozen=True)
+    for module, name in ((study_file, "CHILDREN"), (runs, "_KINDS")):
+        monkeypatch.setitem(getattr(module, name), "sample", newer)
+    content = (tmp_path / FILE).read_bytes()
+    samples = Comparison.load(tmp_path).samples
+    assert samples.cpu_percent.tolist() == [5.0] and samples.fans_rpm.isna().all()
+    assert (tmp_path / FILE).read_bytes() == content, "a reader changed the study"
+    with Store.open(tmp_path, readonly=False) as store:
+        store.record(2, Run("ok", samples=(newer(2, fans_rpm=900.5, leds=3),)))
+        assert store.select("SELECT cpu_percent, fans_rpm, leds FROM sample ORDER BY t_ns")[1] == [
+            (5.0, None, None),
+            (None, 900.5, 3),
+        ]
+    assert Comparison.load(tmp_path).samples.fans_rpm.tolist()[1:] == [900.5]

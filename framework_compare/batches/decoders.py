@@ -14,7 +14,6 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 from typing import Any, BinaryIO, Dict, List, Sequence, cast
 
 import numpy as np
@@ -94,10 +93,7 @@ class _Decoder:
 
 def _shared_memory() -> int:
     """Descriptor of memory that two processes can map."""
-    if sys.platform == "linux":
-        return os.memfd_create("pictures", 0)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+    return os.memfd_create("pictures", 0)
 
 
 # the same places to import from as here, so that a staged worker's decoders are staged too

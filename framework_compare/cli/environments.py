@@ -13,8 +13,10 @@ from framework_compare.cli.options import FRAMEWORKS, takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, examine
 from framework_compare.environments import gpu_builds, managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
+from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import split
+from framework_compare.samplers import busy
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
 
@@ -111,6 +113,18 @@ def _print_machine(diagnosis: Diagnosis) -> None:
     gpus = "no NVIDIA driver" if machine.gpus is None else ", ".join(machine.gpus) or "none"
     print(f"{'machine':21}{machine.cores} cores, {_gigabytes(machine.ram_bytes)} memory, GPUs: {gpus}")
     print(f"{'cache':21}{machine.cache}, {_gigabytes(machine.cache_free_bytes)} free")
+    print(f"{'load':21}{load_words(busy.watch())}")
+
+
+def load_words(load: busy.Load) -> str:
+    """Whether the machine is quiet, and who is busy if not, shares of one core."""
+    taken = load.others + load.stolen
+    state = "quiet" if taken <= THRESHOLD else "not quiet"
+    hypervisor = f", the hypervisor {load.stolen:.0%}" if load.stolen > THRESHOLD / 2 else ""
+    names = [f"{one.name} (pid {one.pid}) {one.share:.0%}" for one in load.busiest]
+    who = f": {', '.join(names)}" if names and taken > THRESHOLD else ""
+    unseen = " by processes that cannot be seen from here" if taken > THRESHOLD and not names else ""
+    return f"{state}, others take {load.others:.0%} of a core{hypervisor}{unseen}{who}"
 
 
 def _gigabytes(size: Optional[int]) -> str:

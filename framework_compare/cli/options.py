@@ -120,6 +120,8 @@ OPTIONS: Dict[str, Option] = {
     "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
     "verify": Option(str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn"),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
+    "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
+    "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }

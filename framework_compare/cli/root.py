@@ -96,7 +96,8 @@ def _root(
 @app.command()
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
-    *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile", "strict"),
+    *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
+    *("disturbance_threshold", "retries_when_disturbed", "strict"),
 )
 def run(**request: Any) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.

@@ -10,7 +10,7 @@ SETTINGS = ("loss", "optimizer", "execution", "precision")
 
 
 def test_declares_what_it_implements(adapter):
-    adapter.environment
+    assert adapter.environment, "or the fixture has failed with the reason"
     found = adapter.conduct.said.get("declared")
     if found is None:
         pytest.skip("the adapter's file cannot be imported; test_has_every_method says why")

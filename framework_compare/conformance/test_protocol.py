@@ -6,7 +6,7 @@ LAYOUTS = ("NCHW", "NHWC")
 
 
 def test_has_every_method(adapter):
-    adapter.environment
+    assert adapter.environment, "or the fixture has failed with the reason"
     faults = adapter.conduct.said.get("methods")
     if faults is None:
         pytest.fail(f"the adapter's file cannot be imported: {adapter.conduct.run.reason}", pytrace=False)

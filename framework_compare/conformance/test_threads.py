@@ -4,8 +4,6 @@ So loader workers, threads or processes, need no telling apart: there are none y
 and the time it was ready to run, so that other load on the machine hides none.
 """
 
-import sys
-
 import pytest
 
 # A second compute thread would want another whole core; handing steps to an engine thread takes less than a third.
@@ -13,8 +11,6 @@ ALLOWED_CORES = 1.5
 
 
 def test_one_compute_thread(ready):
-    if sys.platform != "linux":
-        pytest.skip("threads are watched through Linux' /proc; run the suite on Linux to test them")
     if ready.config.device != "cpu":
         pytest.skip("config.threads limits compute threads of the CPU; run with --device cpu to test them")
     found = ready.conduct["threads"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from framework_compare.launch import staging
+from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.launcher import OnEvent, WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job
@@ -50,6 +51,7 @@ def run_or_interrupted(
     limits: Limits,
     hz: float,
     on_event: OnEvent,
+    disturbance_threshold: float = THRESHOLD,
 ) -> Run:
     """The same for callers that record an interrupted run before they stop."""
     spec = WorkerSpec(
@@ -61,5 +63,6 @@ def run_or_interrupted(
         managed=environment.managed,
         hz=hz,
         limits=limits,
+        disturbance_threshold=disturbance_threshold,
     )
     return run_worker(spec, on_event)

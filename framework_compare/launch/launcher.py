@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional
 from framework_compare.errors import ProtocolError
 from framework_compare.events import EventReader
 from framework_compare.launch import memory_limit
+from framework_compare.launch.disturbances import THRESHOLD, marked, summary
+from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.regular_files import make_way
@@ -54,6 +56,7 @@ class WorkerSpec:
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
     limits: Limits = Limits()
+    disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
 
     @property
     def log(self) -> Path:
@@ -64,15 +67,15 @@ class WorkerSpec:
         return self.folder / "events.jsonl"
 
 
-def run_worker(what: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
+def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
 
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
     """
-    job = _prepare_folder(what)
-    with scratch() as temporary, contextlib.closing(memory_limit.limit(what.limits.memory_bytes)) as holder:
-        attempt = WorkerRun(what, holder, temporary)
+    job = _prepare_folder(spec)
+    with scratch() as temporary, contextlib.closing(memory_limit.limit(spec.limits.memory_bytes)) as holder:
+        attempt = WorkerRun(spec, holder, temporary)
         try:
             attempt.go(job, on_event)
         except SupervisionError as error:
@@ -82,15 +85,15 @@ def run_worker(what: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
         return attempt.run()
 
 
-def _prepare_folder(what: WorkerSpec) -> Path:
-    job = what.folder / "job.json"
-    with schema.study_errors(what.folder):
-        what.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, what.log, what.events):
+def _prepare_folder(spec: WorkerSpec) -> Path:
+    job = spec.folder / "job.json"
+    with schema.study_errors(spec.folder):
+        spec.folder.mkdir(parents=True, exist_ok=True)
+        for path in (job, spec.log, spec.events):
             make_way(path)
-        job.write_text(json.dumps(what.job.to_dict()), encoding="utf-8")
-        what.log.write_bytes(b"")
-        what.events.write_bytes(b"")
+        job.write_text(json.dumps(spec.job.to_dict()), encoding="utf-8")
+        spec.log.write_bytes(b"")
+        spec.events.write_bytes(b"")
     return job
 
 
@@ -160,28 +163,29 @@ def _read(descriptor: int) -> Optional[bytes]:
 class WorkerRun:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, what: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
-        self.what, self.holder, self.temporary = what, holder, temporary
+    def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
+        self.spec, self.holder, self.temporary = spec, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began = time.monotonic()
+        self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
-        self.transcript = Transcript(time.monotonic_ns(), what.job.config.epochs)
+        self.transcript = Transcript(time.monotonic_ns(), spec.job.config.epochs)
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
 
     def go(self, job: Path, on_event: OnEvent) -> None:
         """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
-        what = self.what
-        command = [str(what.python), "-u", str(what.source / "run_worker.py"), str(job)]
-        environment = worker_environment(managed=what.managed, temporary=self.temporary)
+        spec = self.spec
+        command = [str(spec.python), "-u", str(spec.source / "run_worker.py"), str(job)]
+        environment = worker_environment(managed=spec.managed, temporary=self.temporary)
         with (
-            open(what.events, "ab", buffering=0) as record,
-            open_gpu(what.device, what.hz) as gpu,
+            open(spec.events, "ab", buffering=0) as record,
+            open_gpu(spec.device, spec.hz) as gpu,
             SupervisedWorker(
                 command,
-                log=what.log,
-                folder=what.folder,
+                log=spec.log,
+                folder=spec.folder,
                 environment=environment,
                 group=self.holder.group,
                 temporary=self.temporary,
@@ -189,9 +193,9 @@ class WorkerRun:
         ):
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
-            with Recorder(self.worker.pid, device=what.device, hz=what.hz, gpu=gpu) as recorder:
+            with Recorder(self.worker.pid, device=spec.device, hz=spec.hz, gpu=gpu) as recorder:
                 self.recorder = recorder
-                clock = Clock(what.limits, what.log)
+                clock = Clock(spec.limits, spec.log)
 
                 def take(event: Dict[str, Any]) -> None:
                     recorder.note(event)
@@ -204,6 +208,7 @@ class WorkerRun:
         seen, told = self._evidence(), self.transcript
         final = self._judge(seen)
         code = seen.returncode
+        epochs = marked(told.epochs, self.recorder.shares, self.spec.disturbance_threshold) if self.recorder else ()
         return Run(
             status=final.status,
             reason=final.reason,
@@ -217,12 +222,13 @@ class WorkerRun:
             interpreter=told.python,
             settings=told.framework.get("settings", {}),
             peak_rss_bytes=seen.peak_bytes,
-            warnings=(*told.warnings, *self._complaints()),
-            gauges=self.recorder.gauges() if self.recorder else {},
-            limits={**self.what.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
+            warnings=(*told.warnings, *self._complaints(), *disturbance_warnings(epochs)),
+            gauges={**(self.recorder.gauges() if self.recorder else {}), "load": {"before": self.load}},
+            **summary(epochs),
+            limits={**self.spec.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
-            epochs=tuple(told.epochs),
+            epochs=epochs,
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
             profile=tuple(told.profile),
@@ -238,13 +244,13 @@ class WorkerRun:
 
     def _evidence(self) -> Evidence:
         worker, holder = self.worker, self.holder
-        shorten_if_long(self.what.log)
+        shorten_if_long(self.spec.log)
         sampled = self.recorder.peak_rss_bytes if self.recorder else None
         peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
         return Evidence(
             returncode=worker.returncode if worker else None,
             died_in=self.transcript.died_in,
-            log_tail=log_tail(self.what.log),
+            log_tail=log_tail(self.spec.log),
             kernel_kills=memory_limit.kernel_kills() - self.kills,
             group_kills=holder.kills(),
             peak_bytes=max((peak for peak in peaks if peak), default=None),

@@ -73,7 +73,6 @@ class Watchdog(MemoryLimit):
 
     def watch(self, supervisor_pid: int) -> None:
         # Orphans of the worker are the supervisor's children: its tree is the whole of it.
-        self._supervisor_pid = supervisor_pid
         self._tree = ProcessTreeSampler(supervisor_pid)
         self._own = psutil.Process(supervisor_pid).memory_info().rss
 
@@ -90,7 +89,8 @@ class Watchdog(MemoryLimit):
             return None
         used = reading.rss_bytes - self._own
         if used > self.limit_bytes and now >= self._pss_due:
-            used = self._pss_bytes(now) or used
+            used = self._tree.pss_bytes(without_root=True) or used
+            self._pss_due = now + (time.monotonic() - now) / PSS_SHARE
         else:
             used = min(used, self.limit_bytes)
         self._peak = max(self._peak or 0, used)
@@ -98,29 +98,12 @@ class Watchdog(MemoryLimit):
             return None
         return Verdict("out-of-memory", f"{used / 2**30:.2f} GiB in use, ended at the {self.words}")
 
-    def _pss_bytes(self, now: float) -> Optional[int]:
-        try:
-            tree = psutil.Process(self._supervisor_pid).children(recursive=True)
-        except psutil.Error:
-            return None
-        used = sum(_pss_bytes(process) for process in tree)
-        self._pss_due = now + (time.monotonic() - now) / PSS_SHARE
-        return used or None
-
     def peak_bytes(self) -> Optional[int]:
         return self._peak
 
     def close(self) -> None:
         if self._tree is not None:
             self._tree.close()
-
-
-def _pss_bytes(process: psutil.Process) -> int:
-    with contextlib.suppress(psutil.Error, AttributeError):
-        return int(process.memory_full_info().pss)
-    with contextlib.suppress(psutil.Error):
-        return int(process.memory_info().rss)
-    return 0
 
 
 class ControlGroup(MemoryLimit):

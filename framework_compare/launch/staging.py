@@ -23,7 +23,13 @@ from framework_compare.registry import Framework
 # What a worker may import, and all that is copied for it: whole packages, so that nobody keeps a list of modules.
 WORKER_SIDE = ("errors", "events", "protocol", "graph", "batches", "worker")
 ADAPTERS = "framework_compare.adapters"
-ENTRY = "import sys\n\nfrom framework_compare.worker.main import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
+ENTRY = """import sys
+
+from framework_compare.worker.main import main
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
+"""
 
 
 def stage(framework: Framework) -> Path:

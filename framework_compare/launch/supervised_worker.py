@@ -135,7 +135,7 @@ class SupervisedWorker:
         code, max_rss_kib, self.left = int(words[1]), int(words[2]), int(words[3])
         self.ended = True
         self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None
-        self.max_rss_bytes = max_rss_kib * (1024 if sys.platform == "linux" else 1) or None
+        self.max_rss_bytes = max_rss_kib * 1024 or None
 
     def _end_supervisor(self) -> None:
         """It exits by itself; one that does not is killed, with what it can no longer end."""

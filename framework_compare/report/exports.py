@@ -57,7 +57,9 @@ def _runs(store: Store) -> "pd.DataFrame":
     import pandas as pd
 
     names, rows = store.select("SELECT * FROM run ORDER BY run_id")
-    return pd.DataFrame(rows, columns=names)
+    # A damaged row may hold bytes, which no JSON has.
+    texts = [[repr(value) if isinstance(value, bytes) else value for value in row] for row in rows]
+    return pd.DataFrame(texts, columns=names)
 
 
 def _facts(store: Store) -> Dict[str, Any]:

@@ -24,7 +24,7 @@ from framework_compare.report.parts import (
 )
 from framework_compare.report.profile_table import profile_table
 from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results import profiles, ratios
+from framework_compare.results import profiles, ratios, repeats
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import Ratio, Runs
@@ -106,6 +106,11 @@ def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
     worked = [cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s)]
     if len(worked) < 2:
         return None, ""
+    disturbed = [
+        cell.framework for cell in worked if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
+    ]
+    if disturbed:
+        return None, f"others took CPU time in every epoch of {', '.join(disturbed)}"
     if any(math.isnan(cell.epoch_s_ci_high) for cell in worked):
         return None, "fewer than 3 epochs"
     first, *others = sorted(worked, key=lambda cell: cell.epoch_s)

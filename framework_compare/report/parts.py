@@ -57,9 +57,11 @@ class Notes:
     def parity(self, cell: Record, base: Optional[Record] = None, also: str = "") -> int:
         """The number of the note that a cell is not proved equal; 0 if it is proved, or was not checked.
 
-        base is the baseline of the figure; also is one more remark on the figure.
+        Disturbed epochs have a note, too. base is the baseline of the figure; also is one more remark on the figure.
         """
-        return self.verdict(cell.parity, None if base is None else base.parity, also)
+        against = "" if base is None or base is cell else disturbance(base)
+        said = [also, disturbance(cell), f"of its baseline, {against}" if against else ""]
+        return self.verdict(cell.parity, None if base is None else base.parity, "; ".join(filter(None, said)))
 
     def verdict(self, verdict: Any, other: Any = None, also: str = "") -> int:
         """The same for verdicts as the frame's column `parity` has them."""
@@ -73,6 +75,16 @@ class Notes:
 def unproved(verdict: Any) -> str:
     """A verdict on parity that proves too little; "" for one that proves all, or if parity was not checked."""
     return verdict if isinstance(verdict, str) and verdict not in PROVED else ""
+
+
+def disturbance(cell: Record) -> str:
+    """What to say of a cell in whose epochs others took the CPU; "" of another."""
+    if not cell.epochs_disturbed > 0:
+        return ""
+    lost = f"others took {cell.disturbed_share:.0%} of a core in {cell.disturbed_s:.1f} s"
+    if cell.epochs_disturbed < cell.epochs_measured:
+        return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
+    return f"{lost}: all {cell.epochs_measured} epochs, so no verdict stands on the figure"
 
 
 def fails(verdict: Any) -> bool:

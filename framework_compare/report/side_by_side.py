@@ -45,4 +45,11 @@ def _table_row(row: Dict[str, Any], varying: List[str], notes: Notes) -> Row:
 def _median(row: Dict[str, Any], side: str, notes: Notes) -> Figure:
     if row[f"status_{side}"] != "ok":
         return Figure(str(row[f"status_{side}"]))
-    return Figure(digits(row[f"epoch_s_median_{side}"]), notes.verdict(row[f"parity_{side}"]))
+    return Figure(
+        digits(row[f"epoch_s_median_{side}"]), notes.verdict(row[f"parity_{side}"], also=_disturbance(row, side))
+    )
+
+
+def _disturbance(row: Dict[str, Any], side: str) -> str:
+    share = row[f"disturbed_share_{side}"]
+    return f"others took {share:.0%} of a core in some of its epochs" if share > 0 else ""

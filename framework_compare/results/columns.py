@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from framework_compare.plan import settings
-from framework_compare.results import reading_sources, verdicts
+from framework_compare.results import reading_sources, repeats, verdicts
 from framework_compare.results.metrics import METRICS
 
 SETTINGS = settings.of_role(settings.IDENTITY)
-RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat")
+RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "counts")
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, settings.QUIET, settings.OF_DATASET)))
-_EVIDENCE = (*reading_sources.COLUMNS, "warnings", "pictures", "skipped_pictures", "trace_path", "log_path")
+_EVIDENCE = (
+    *reading_sources.COLUMNS,
+    *repeats.COLUMNS,
+    "warnings",
+    "pictures",
+    "skipped_pictures",
+    "trace_path",
+    "log_path",
+)
 CELL_COLUMNS = (*_FIXED, *verdicts.COLUMNS, *_EVIDENCE, *OTHER_SETTINGS)
 NAMES = ("framework", "model", "dataset")
 # Two cells are the same when these are: all that was asked for.

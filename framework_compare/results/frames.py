@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 import numpy as np
 
 from framework_compare.records import oversize
-from framework_compare.results import metrics, reading_sources, verdicts
+from framework_compare.results import metrics, reading_sources, repeats, verdicts
 from framework_compare.results.columns import CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from framework_compare.store.study_file import Store
 
+DISTURBANCES = ("disturbed", "disturbed_share", "steal_share", "parent_share", "swap_in_bytes", "cpu_throttles")
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",
@@ -48,11 +49,12 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     unknown = verdicts.unknown(settings.get("verify", "off"))
     rows = [{**row, **parities.get(verdicts.key(row), unknown)} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [*METRICS, *reading_sources.NUMBERS, "pictures", "skipped_pictures"]
+    numbers = [*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, "pictures", "skipped_pictures"]
     return frame.astype({name: float for name in numbers})
 
 
-def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+    runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
         figures = figures_of([read_measured(store, run) for run in runs])
@@ -63,7 +65,9 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
         **worst,
         **figures,
         **reading_sources.of_cell(runs, figures),
-        "warnings": "; ".join(filter(None, (*_warnings(runs), _oversize(worst, pictures)))),
+        **repeats.summary(runs),
+        "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
+        "warnings": "; ".join(filter(None, (*_warnings(runs), *_set_aside(all_runs), _oversize(worst, pictures)))),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -76,6 +80,10 @@ def _cell_row(store: "Store", runs: List[Row], datasets: Mapping[str, Any], kept
 def _warnings(runs: List[Row]) -> List[str]:
     """Each warning of the runs once."""
     return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
+
+
+def _set_aside(runs: List[Row]) -> List[str]:
+    return repeats.sentences(runs, {run["run_id"] for run in runs if run["counts"]})
 
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
@@ -101,7 +109,16 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
     def columns(run: Row) -> Dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])
         start = _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])
-        rest = ("data_wait_s", "loss", "step_s_median", "step_s_p05", "step_s_p95", "copy_s", "compute_s")
+        rest = (
+            "data_wait_s",
+            "loss",
+            "step_s_median",
+            "step_s_p05",
+            "step_s_p95",
+            "copy_s",
+            "compute_s",
+            *DISTURBANCES,
+        )
         return {
             "cell": np.full(len(raw["number"]), run["cell"]),
             "epoch": _integers(raw["number"]),

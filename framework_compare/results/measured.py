@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -53,16 +53,23 @@ class Pool:
     def __init__(self, runs: Sequence[Measured]) -> None:
         self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
         self.seen = self.ok or list(runs)
+        quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
+        some = any(mask.any() for mask in quiet)
+        # Those that times are made of: epochs that others did not disturb, all where there is no such.
+        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
 
     def seconds(self) -> List[np.ndarray]:
-        """Epoch seconds, an array a run."""
-        return [_seconds(run.epochs) for run in self.ok]
+        """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
+        return [array for array in self._of_timed(lambda run: _seconds(run.epochs)) if len(array)]
 
     def all_seconds(self) -> np.ndarray:
         return np.concatenate([np.empty(0), *self.seconds()])
 
     def epochs(self, name: str) -> np.ndarray:
-        return present([floats(run.epochs[name]) for run in self.ok])
+        return present(self._of_timed(lambda run: floats(run.epochs[name])))
+
+    def _of_timed(self, values: Callable[[Measured], np.ndarray]) -> List[np.ndarray]:
+        return [values(run)[mask] for run, mask in zip(self.ok, self._timed)]
 
     def phase(self, name: str) -> np.ndarray:
         """Seconds of a phase, one value per run that reached it."""
@@ -95,7 +102,7 @@ class Pool:
 
     def epoch_share(self, name: str) -> Optional[float]:
         """A part of the epochs' time, of those epochs that tell it."""
-        parts = np.concatenate([np.empty(0), *(floats(run.epochs[name]) for run in self.ok)])
+        parts = np.concatenate([np.empty(0), *self._of_timed(lambda run: floats(run.epochs[name]))])
         known = ~np.isnan(parts)
         whole = float(self.all_seconds()[known].sum())
         return float(parts[known].sum()) / whole if whole > 0 else None
@@ -103,6 +110,11 @@ class Pool:
     @functools.cached_property
     def interval(self) -> Tuple[Optional[float], Optional[float]]:
         return mean_interval(self.seconds())
+
+
+def disturbed(marks: Sequence[Any]) -> np.ndarray:
+    """Which epochs others disturbed, by their column of that name; not those of which nobody knows."""
+    return floats(marks) == 1
 
 
 def present(arrays: Sequence[np.ndarray]) -> np.ndarray:

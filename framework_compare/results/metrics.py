@@ -150,7 +150,7 @@ METRICS: Dict[str, Metric] = {
 }
 
 
-SOURCES = ("metrics.py", "measured.py", "intervals.py", "energy.py")
+SOURCES = ("metrics.py", "measured.py", "repeats.py", "intervals.py", "energy.py")
 
 
 def figures(runs: Sequence[Measured]) -> Dict[str, Optional[float]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from framework_compare.results import repeats
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import median_ratio_interval
 
@@ -24,6 +25,8 @@ COLUMNS = (
     "ratio",
     "ratio_ci_low",
     "ratio_ci_high",
+    "disturbed_share_a",
+    "disturbed_share_b",
     "verdict",
 )
 
@@ -48,8 +51,13 @@ def _cells(frame: "pd.DataFrame") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
 
 
 def epoch_runs(epochs: "pd.DataFrame") -> Dict[int, List[np.ndarray]]:
-    """Epoch seconds of the runs that are ok, one array per run, by the place of the cell in the cell frame."""
-    ok = epochs[epochs["status"] == "ok"]
+    """Epoch seconds of the runs that are ok and count, one array per run, by the place of the cell in the cell frame.
+
+    Disturbed epochs are left out where the cell has others.
+    """
+    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    quiet = ok["disturbed"] != 1
+    ok = ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
     seconds: Dict[int, List[np.ndarray]] = {}
     for (cell, _), group in ok.groupby(["cell", "run_id"], sort=False):
         seconds.setdefault(int(cell), []).append(group["epoch_s"].to_numpy())
@@ -71,8 +79,14 @@ def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], epochs: Any
         "ratio": medians[1] / medians[0],
         "ratio_ci_low": np.nan if low is None else low,
         "ratio_ci_high": np.nan if high is None else high,
-        "verdict": _verdict(low, high),
+        "disturbed_share_a": a["disturbed_share"],
+        "disturbed_share_b": b["disturbed_share"],
+        "verdict": "" if _throughout(a) or _throughout(b) else _verdict(low, high),
     }
+
+
+def _throughout(cell: Mapping[str, Any]) -> bool:
+    return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
 
 
 def _verdict(low: Optional[float], high: Optional[float]) -> str:

@@ -45,7 +45,7 @@ def with_profile(cells: "pd.DataFrame", profile: "pd.DataFrame") -> "pd.DataFram
 
     A cell without any has one row, without a name, for each kind that was met on its device.
     """
-    ok = profile[profile["status"] == "ok"]
+    ok = profile[(profile["status"] == "ok") & profile["counts"].astype(bool)]
     keys = [*CELL_KEYS, "kind", "name", "kernel_class"]
     sums = ok.groupby(keys, sort=False, dropna=False)[["calls", "self_s"]].sum().reset_index()
     whole = sums.groupby([*CELL_KEYS, "kind"])["self_s"].transform("sum")

@@ -18,8 +18,9 @@ COLUMNS = (
     "gpu_utilization_period_s",
     "gpu_reason",
     "host_energy_reason",
+    "load_before",
 )
-NUMBERS = ("gpu_utilization_period_s",)
+NUMBERS = ("gpu_utilization_period_s", "load_before")
 Row = Dict[str, Any]
 
 
@@ -31,6 +32,7 @@ def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
         **columns,
         "gpu_power_source": _power_source(columns["gpu_energy_source"], figures),
         "gpu_utilization_period_s": _first(gpus, "utilization_period_s", _seconds),
+        "load_before": _first(_reports(runs, "load"), "before", _seconds),
         "host_energy_reason": _first(_reports(runs, "host_energy"), "reason", _text),
     }
 

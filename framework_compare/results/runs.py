@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from framework_compare.plan.settings import column
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample
-from framework_compare.results import metrics
+from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
 
@@ -20,7 +20,7 @@ _KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
 
 
 def read_runs(store: "Store") -> List[Row]:
-    """Every sound run with the settings of its cell, cells in the order of the plan."""
+    """Every sound run with the settings of its cell, cells in the order of the plan; `counts`: figures are made of it."""
     return _runs(store, "ORDER BY cell_id, repeat")
 
 
@@ -32,7 +32,8 @@ def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
             sound_rows.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
         except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
-    return sound_rows
+    counted = repeats.counting(sound_rows)
+    return [{**row, "counts": row["run_id"] in counted} for row in sound_rows]
 
 
 def _run_row(row: Row) -> Row:
@@ -60,7 +61,7 @@ def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Col
 def store_figures(store: "Store", run_id: int, run: Run) -> None:
     """Keep the figures of a run's cell for those who read the study: of this run, and of the cell's others as stored."""
     same_cell = "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat"
-    rows = _runs(store, same_cell, (run_id,))
+    rows = [row for row in _runs(store, same_cell, (run_id,)) if row["counts"]]
     if not rows:
         return
     measured = [Measured.of(run) if row["run_id"] == run_id else read_measured(store, row) for row in rows]

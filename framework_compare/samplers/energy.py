@@ -6,6 +6,7 @@ epochs, by a thread of its own, with the time of the reading.
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence, Set
 
 import numpy as np
 
-from framework_compare.records import Energy, Sample
+from framework_compare.samplers.samplers import Sample
 
 COUNTER = "counter"
 POWER_INTEGRAL = "power integral"
@@ -26,6 +27,19 @@ LEAST_GAP_NS = 500_000_000
 POWERCAP = Path("/sys/class/powercap")
 
 _PHASE, _EPOCH, _END = "phase", "epoch", "end"
+
+
+@dataclasses.dataclass(frozen=True)
+class Energy:
+    """Joules that a device ("gpu", "host-package-0") had taken at a moment, from an origin of its own.
+
+    Two readings make a figure, by difference. source is "counter" or "power integral".
+    """
+
+    device: str
+    t_ns: int
+    energy_j: float
+    source: str
 
 
 class Meter(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -69,9 +68,7 @@ def in_container() -> bool:
 
 
 def _affinity_cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def _os_name() -> str:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Collection, Dict, List, NamedTuple, Optional, Tuple, Type
 
-import psutil
-
-from framework_compare.samplers.sources import ProcfsProcess, PsutilProcess, Source, Usage, best_source
+from framework_compare.samplers.sources import ProcfsProcess, Usage
 
 SCAN_NS = 1_000_000_000  # a thorough search for children costs about 8 us a thread
 MAX_READS = 3
 
-Process = Union[ProcfsProcess, PsutilProcess]
-
 
 class TreeReading(NamedTuple):
-    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before."""
+    """A process tree at CLOCK_MONOTONIC `t_ns`; CPU is percent of one core since the reading before.
+
+    spent_ns is its CPU time since the first reading.
+    """
 
     t_ns: int
     cpu_percent: Optional[float]
     rss_bytes: int
     threads: int
     processes: int
+    spent_ns: int = 0
 
 
 class ProcessTreeSampler:
@@ -33,11 +33,13 @@ class ProcessTreeSampler:
     parent ends before them. RSS counts memory shared between processes once for each of them; `pss_bytes` does not.
     """
 
-    def __init__(self, pid: int, *, source: Optional[Source] = None) -> None:
+    def __init__(self, pid: int, *, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
         self._pid = pid
-        self._source = source or best_source()
-        self._processes: Dict[int, Process] = {}  # parents before their children
+        self._source = source
+        self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
         self._scanned_ns: Optional[int] = None
+        self._total_ns: Optional[int] = None
+        self._spent_ns = 0
         self._before: Optional[Tuple[int, int]] = None
         self._open(pid)
 
@@ -55,32 +57,42 @@ class ProcessTreeSampler:
     def read(self) -> Optional[TreeReading]:
         """Read the whole tree once, or None when its root has ended (a zombie has)."""
         t_ns = time.monotonic_ns()
+        usages = self._read_usages(t_ns)
+        if usages is None:
+            return None
+        cpu_percent = self._cpu_percent(t_ns)
+        living = [usage for usage in usages.values() if usage.threads]
+        rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
+        return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living), self._spent_ns)
+
+    def spent_ns(self) -> Optional[int]:
+        """CPU time since the first reading, read now; None when the root has ended.
+
+        It leaves `cpu_percent` of the next reading as it would be.
+        """
+        return None if self._read_usages(time.monotonic_ns()) is None else self._spent_ns
+
+    def _read_usages(self, t_ns: int) -> Optional[Dict[int, Usage]]:
+        """Of every process of the tree, their CPU time added to what is spent; None when the root has ended."""
         usages, settled = self._read_known()
         if self._pid not in usages or not usages[self._pid].threads:
             return None
         usages.update(self._read_new(t_ns))
-        cpu_percent = self._cpu_percent(t_ns, sum(usage.cpu_ns for usage in usages.values()), settled)
-        living = [usage for usage in usages.values() if usage.threads]
-        rss_bytes, threads = sum(usage.rss_bytes for usage in living), sum(usage.threads for usage in living)
-        return TreeReading(t_ns, cpu_percent, rss_bytes, threads, len(living))
+        self._spend(sum(usage.cpu_ns for usage in usages.values()), settled)
+        return usages
 
     def pids(self) -> Collection[int]:
         """Of all processes of the tree, as last read."""
         return self._processes.keys()
 
-    def pss_bytes(self) -> Optional[int]:
-        """Memory of the tree now, shared pages divided among their users; None where it cannot be read.
+    def pss_bytes(self, *, without_root: bool = False) -> Optional[int]:
+        """Memory of the processes last read, shared pages divided among their users; None when all of them ended.
 
-        Costs milliseconds a gigabyte and holds up the processes' own memory calls: for phase ends, not for ticks.
+        A process whose PSS may not be read counts with its RSS. Costs milliseconds a gigabyte and holds up the
+        processes' own memory calls: not for every tick.
         """
-        if not psutil.LINUX:
-            return None
-        try:
-            root = psutil.Process(self._pid)
-            sizes = [_pss_bytes(process) for process in [root, *root.children(recursive=True)]]
-        except psutil.Error:
-            return None
-        return sum(sizes) or None  # 0 when all of them ended meanwhile
+        processes = [process for pid, process in self._processes.items() if not (without_root and pid == self._pid)]
+        return sum(process.pss_bytes() or _rss_bytes(process) for process in processes) or None
 
     def _read_known(self) -> Tuple[Dict[int, Usage], bool]:
         """Usages by pid, and whether no process ended during the reading.
@@ -104,18 +116,18 @@ class ProcessTreeSampler:
         usages: Dict[int, Usage] = {}
         fresh = list(self._processes.values())
         while fresh:
-            pids = self._source.children_of(fresh, thorough=thorough)  # type: ignore[arg-type]
+            pids = self._source.children_of(fresh, thorough=thorough)
             fresh = [process for process in map(self._open, pids) if process]
             usages.update((process.pid, usage) for process in fresh if (usage := process.usage()))
         return usages
 
-    def _open(self, pid: int) -> Optional[Process]:
+    def _open(self, pid: int) -> Optional[ProcfsProcess]:
         """Start following `pid`; None when it is followed already, gone, or not ours to read."""
         if pid in self._processes:
             return None
         try:
             process = self._processes[pid] = self._source(pid)
-        except (OSError, psutil.Error):
+        except OSError:
             return None
         return process
 
@@ -124,18 +136,19 @@ class ProcessTreeSampler:
             self._processes.pop(pid).close()
         self._scanned_ns = None
 
-    def _cpu_percent(self, t_ns: int, total_ns: int, settled: bool) -> Optional[float]:
-        before_ns, before_total_ns = self._before or (t_ns, total_ns)
+    def _spend(self, total_ns: int, settled: bool) -> None:
+        before_ns = total_ns if self._total_ns is None else self._total_ns
         # A settled total falls only when a child was reaped by nobody of the tree: go on from what is left. An
         # unsettled one may lack what a parent is about to report: wait for it.
-        self._before = (t_ns, total_ns if settled else max(total_ns, before_total_ns))
-        if t_ns == before_ns:
-            return None
-        return 100.0 * max(0, total_ns - before_total_ns) / (t_ns - before_ns)
+        self._total_ns = total_ns if settled else max(total_ns, before_ns)
+        self._spent_ns += max(0, total_ns - before_ns)
+
+    def _cpu_percent(self, t_ns: int) -> Optional[float]:
+        before_ns, spent_ns = self._before or (t_ns, self._spent_ns)
+        self._before = (t_ns, self._spent_ns)
+        return None if t_ns == before_ns else 100.0 * (self._spent_ns - spent_ns) / (t_ns - before_ns)
 
 
-def _pss_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.NoSuchProcess:  # it ended since it was listed
-        return 0
+def _rss_bytes(process: ProcfsProcess) -> int:
+    usage = process.usage()
+    return 0 if usage is None else usage.rss_bytes

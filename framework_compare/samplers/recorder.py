@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import math
 import threading
 import time
 from array import array
 from contextlib import ExitStack, contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.records import Energy, Sample
+from framework_compare.samplers.disturbance import (
+    SLOW_EVERY_NS,
+    TICK_NS,
+    CoreCounter,
+    Counters,
+    DisturbanceLog,
+    Shares,
+    SlowCounters,
+    others_ns,
+)
 from framework_compare.samplers.energy import (
     COUNTER,
     GPU,
+    Energy,
     EnergyRecorder,
     GpuMeter,
     Meter,
     find_packages,
     integrate_power,
 )
-from framework_compare.samplers.machine_load import MachineSampler
-from framework_compare.samplers.nvml import GpuReading, NvmlSampler, gpu_index
-from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
+from framework_compare.samplers.nvml import NvmlSampler, gpu_index
+from framework_compare.samplers.process import ProcessTreeSampler
+from framework_compare.samplers.sampler import Readings, Sampler, Watched
+from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Sample
 
 MAX_HZ = 100.0  # kernel ticks are 10 ms: a faster reading of CPU time says nothing
-MAX_SAMPLES = 72_000  # two hours at 10 Hz, 9 MB
-
-Reading = Optional[Union[int, float]]
-NO_GPU = GpuReading()
+MAX_SAMPLES = 72_000  # two hours at 10 Hz, 11 MB
+LEAST_GAP_NS = 50_000_000  # between a reading and one at the edge of an epoch: epochs may be shorter than a tick
 NOTED = ("phase", "epoch")
 
 
 class Recorder:
-    """Samples of process `pid` with its descendants, and of the machine, `hz` times a second while in context.
+    """What SAMPLERS read of process `pid`, its descendants and the machine, `hz` times a second while in context.
 
     `device` "cpu" reads no GPU, "gpu:1" or "cuda:1" reads that one too; `gpu` is its sampler where it was opened
     before the process. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself
@@ -49,8 +58,10 @@ class Recorder:
         self._tree = ProcessTreeSampler(pid)
         self._log = SampleLog()
         self._lock = threading.Lock()
-        # A bare lock, held until the end: waiting for it with a time limit costs half of what an Event does.
+        # A bare lock, let go to wake the thread: waiting for it with a time limit costs half of what an Event does.
         self._going = threading.Lock()
+        self._ended = False
+        self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
         self._cpu_s = 0.0
         self._peak_rss_bytes: Optional[int] = None
@@ -67,7 +78,8 @@ class Recorder:
 
     def __exit__(self, *exc_info: object) -> None:
         if self._thread:
-            self._going.release()
+            self._ended = True
+            self._wake()
             self._thread.join()
         self._tree.close()
 
@@ -77,9 +89,21 @@ class Recorder:
             return tuple(self._log[number] for number in range(len(self._log)))
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Have the energy read soon if the worker's event ends something that is measured. Returns at once."""
-        if self._energy and event["event"] in NOTED:
+        """Have energy and counters read soon if the worker's event ends something that is measured. Returns at once."""
+        if event["event"] not in NOTED:
+            return
+        if self._energy:
             self._energy.note(event["event"])
+        if self._thread and (event["event"] == "epoch" or event.get("name") == "epochs"):
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._going.locked():  # only the thread takes it, so nobody else lets it go meanwhile
+            self._going.release()
+
+    def shares(self, epoch: Tuple[int, int], within: Tuple[int, int]) -> Optional[Shares]:
+        """What a span of time lost to others, once the run has ended; see `DisturbanceLog.shares`."""
+        return self._disturbance.shares(*epoch, within)
 
     def energy(self) -> Tuple[Energy, ...]:
         """Readings of counters, oldest first; of a GPU that has none, the integral of its power at the same times."""
@@ -105,10 +129,6 @@ class Recorder:
         with self._lock:
             return self._log[len(self._log) - 1] if len(self._log) else None
 
-    def pss_bytes(self) -> Optional[int]:
-        """Memory of the tree now, shared pages divided among their users; None where it cannot be read."""
-        return self._tree.pss_bytes()
-
     @property
     def peak_rss_bytes(self) -> Optional[int]:
         """Largest RSS of the whole tree in any sample; None without samples."""
@@ -126,20 +146,56 @@ class Recorder:
 
     def _record(self) -> None:
         with ExitStack() as stack:
-            machine = stack.enter_context(MachineSampler())
             # Starting NVML can take a second, which must not hold up the parent.
             gpu = self._gpu
             if gpu is None and self._gpu_index is not None:
                 gpu = stack.enter_context(NvmlSampler(self._gpu_index))
             self._meter(gpu, stack)
+            watched = Watched(self._tree, gpu)
+            cores, slow = self._open_cores(stack), SlowCounters()
+            samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
             start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
             while reading := self._tree.read():
-                if self._append(reading, machine, gpu):
+                watched.reading = reading
+                self._count(watched, cores, reading.spent_ns)
+                self._peak_rss_bytes = max(self._peak_rss_bytes or 0, reading.rss_bytes)
+                if self._append(reading.t_ns, samplers):
                     period_ns *= 2
                 self._cpu_s = time.thread_time()
                 now_ns = time.monotonic_ns()
-                if self._going.acquire(timeout=(next_tick_ns(start_ns, now_ns, period_ns) - now_ns) / 1e9):
-                    break
+                if now_ns - self._disturbance.last_ns(slow=True) >= SLOW_EVERY_NS:
+                    self._disturbance.add_slow(now_ns, *slow.read())
+                due_ns = next_tick_ns(start_ns, now_ns, period_ns)
+                while self._going.acquire(timeout=max(0, due_ns - time.monotonic_ns()) / 1e9):
+                    if self._ended:
+                        return
+                    self._count_at_edge(cores, slow)
+
+    def _open_cores(self, stack: ExitStack) -> Optional[CoreCounter]:
+        with contextlib.suppress(OSError):
+            return stack.enter_context(contextlib.closing(CoreCounter()))
+        return None
+
+    def _count(self, watched: Watched, cores: Optional[CoreCounter], worker_ns: int) -> None:
+        """Read the cores for the samplers of this tick, and for the log of disturbances."""
+        watched.cores = watched.counters = None
+        if cores is None:
+            return
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            t_ns, parent_ns, watched.cores = time.monotonic_ns(), time.process_time_ns(), cores.read()
+            others = others_ns(watched.cores, cores.count, t_ns, worker_ns, parent_ns)
+            watched.counters = Counters(t_ns, others, watched.cores.stolen * TICK_NS, parent_ns)
+            self._disturbance.add(watched.counters)
+
+    def _count_at_edge(self, cores: Optional[CoreCounter], slow: SlowCounters) -> None:
+        """The same for the log alone, as an epoch begins or ends."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._disturbance.last_ns() >= LEAST_GAP_NS:
+            worker_ns = self._tree.spent_ns()
+            if worker_ns is not None:  # what a worker that has ended used last would count as others'
+                self._count(Watched(self._tree), cores, worker_ns)
+            self._disturbance.add_slow(now_ns, *slow.read())
+        self._cpu_s = time.thread_time()
 
     def _meter(self, gpu: Optional[NvmlSampler], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read, and have all facts told at the end."""
@@ -155,12 +211,14 @@ class Recorder:
     def _ask_facts(self, gpu: NvmlSampler) -> None:
         self._gauges["gpu"], self._warnings = gpu.facts(), tuple(gpu.warnings())
 
-    def _append(self, tree: TreeReading, machine: MachineSampler, gpu: Optional[NvmlSampler]) -> bool:
+    def _append(self, t_ns: int, samplers: Sequence[Sampler]) -> bool:
         """Add a sample; True if the log was full and is now half as dense."""
-        readings = (*tree[1:], *machine.read(), *(gpu.read(self._tree.pids()) if gpu else NO_GPU))
-        self._peak_rss_bytes = max(self._peak_rss_bytes or 0, tree.rss_bytes)
+        readings: Dict[str, Any] = {}
+        for sampler in samplers:
+            with contextlib.suppress(OSError, ValueError):
+                readings.update(sampler.read())
         with self._lock:
-            self._log.append(tree.t_ns, *readings)
+            self._log.append(t_ns, readings)
             if len(self._log) < MAX_SAMPLES:
                 return False
             self._log.thin()
@@ -180,15 +238,11 @@ def open_gpu(device: str, hz: float) -> Iterator[Optional[NvmlSampler]]:
 
 
 class SampleLog:
-    """Samples in columns, 112 bytes each instead of 600 as objects."""
-
-    _whole = ("rss_bytes", "threads", "processes", "gpu_memory_bytes", "gpu_process_memory_bytes", "gpu_throttle")
-    _since_before = ("cpu_percent", "machine_cpu_percent")
+    """Samples in columns, 8 bytes a value instead of 50 as objects."""
 
     def __init__(self) -> None:
-        names = [field.name for field in dataclasses.fields(Sample)][1:]
         self._t_ns = array("q")
-        self._columns: Dict[str, "array[float]"] = {name: array("d") for name in names}
+        self._columns: Dict[str, "array[float]"] = {name: array("d") for name in COLUMNS}
 
     def __len__(self) -> int:
         return len(self._t_ns)
@@ -197,17 +251,18 @@ class SampleLog:
         values = {name: self._value(name, column[number]) for name, column in self._columns.items()}
         return Sample(self._t_ns[number], **values)
 
-    def append(self, t_ns: int, *readings: Reading) -> None:
-        """Add one row; readings in the order of Sample's fields."""
+    def append(self, t_ns: int, readings: Readings) -> None:
+        """Add one row, readings by column; what is not among them is missing."""
         self._t_ns.append(t_ns)
-        for column, reading in zip(self._columns.values(), readings):
+        for name, column in self._columns.items():
+            reading = readings.get(name)
             column.append(math.nan if reading is None else reading)
 
     def thin(self) -> None:
         """Make one row of every two: the later one, with the mean of what covers the time since the row before."""
-        for name in self._since_before:
-            column = self._columns[name]
-            column[1::2] = array("d", ((a + b) / 2 for a, b in zip(column[::2], column[1::2])))
+        for name, column in self._columns.items():
+            if COLUMNS[name].since_before:
+                column[1::2] = array("d", ((a + b) / 2 for a, b in zip(column[::2], column[1::2])))
         every_other = slice(0, len(self) // 2 * 2, 2)
         del self._t_ns[every_other]
         for column in self._columns.values():
@@ -216,7 +271,7 @@ class SampleLog:
     def _value(self, name: str, reading: float) -> Any:
         if math.isnan(reading):
             return None
-        return int(reading) if name in self._whole else reading
+        return int(reading) if COLUMNS[name].whole else reading
 
 
 def next_tick_ns(start_ns: int, now_ns: int, period_ns: int) -> int:

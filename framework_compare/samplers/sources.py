@@ -1,16 +1,12 @@
-"""Where the figures of one process come from: /proc on Linux, psutil elsewhere. Both count the same things."""
+"""Where the figures of one process come from: files of /proc."""
 
 from __future__ import annotations
 
 import os
-import sys
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Type, Union
+from typing import Iterable, List, NamedTuple, Optional, Sequence
 
-import psutil
-
-LINUX = sys.platform == "linux"
-TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if LINUX else 10_000_000
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if LINUX else 4096
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
@@ -70,68 +66,24 @@ class ProcfsProcess:
     def close(self) -> None:
         _close_all((self._stat, self._statm, self._children))
 
+    def pss_bytes(self) -> Optional[int]:
+        """Its memory, shared pages divided among their users; None where it is gone or may not be read."""
+        for line in _read_bytes(f"/proc/{self.pid}/smaps_rollup").splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+        return None
+
     @staticmethod
     def children_of(processes: Sequence["ProcfsProcess"], *, thorough: bool) -> List[int]:
         """Pids of the children of all of `processes`."""
         return [pid for process in processes for pid in process.children(thorough=thorough)]
 
 
-class PsutilProcess:
-    """A process through psutil, wherever it runs. Raises psutil.Error when the process is not there.
-
-    Away from Linux the system does not tell what reaped children have used, so those that come and go between two
-    readings are lost.
-    """
-
-    __slots__ = ("pid", "_process")
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._process = psutil.Process(pid)
-
-    def usage(self) -> Optional[Usage]:
-        """What the process uses now, or None when it is gone or may not be read."""
-        try:
-            return self._read() if self._process.is_running() else None
-        except psutil.Error:
-            return None
-
-    def _read(self) -> Usage:
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            cpu_s = times.user + times.system + times.children_user + times.children_system
-            if self._process.status() == psutil.STATUS_ZOMBIE:
-                return Usage(round(cpu_s * 1e9), 0, 0)
-            return Usage(round(cpu_s * 1e9), self._process.memory_info().rss, self._process.num_threads())
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    @staticmethod
-    def children_of(processes: Sequence["PsutilProcess"], *, thorough: bool) -> List[int]:
-        """Pids of all descendants of the first of `processes`; none unless `thorough`, as it reads the whole table."""
-        if not thorough or not processes:
-            return []
-        try:
-            return [child.pid for child in processes[0]._process.children(recursive=True)]
-        except psutil.Error:
-            return []
-
-
-Source = Union[Type[ProcfsProcess], Type[PsutilProcess]]
-
-
-def best_source() -> Source:
-    """ProcfsProcess where the kernel lists a thread's children (CONFIG_PROC_CHILDREN), else PsutilProcess."""
-    pid = os.getpid()
-    return ProcfsProcess if LINUX and os.path.exists(f"/proc/{pid}/task/{pid}/children") else PsutilProcess
-
-
 def _read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()
-    except OSError:  # the thread has ended
+    except OSError:  # it has ended, or may not be read
         return b""
 
 

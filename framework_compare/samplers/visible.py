@@ -16,7 +16,7 @@ def visible_handle(index: int, visible: str, *, nvml: Any) -> Any:
     Raises LookupError, with the reason, where CUDA does not show that many.
     """
     shown: List[Gpu] = []
-    for entry, gpu in _read(visible, nvml):
+    for entry, gpu in _read(visible, nvml):  # noqa: B007 - the last entry read is named below
         if gpu is None:
             break
         if gpu in shown:  # CUDA's guide does not say so: cuInit of driver 580.159 then ends with an error

@@ -28,7 +28,7 @@ def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
         version = schema.version(connection, path)
         if checked:
             check(connection, path, whole_bytes=CHECKED_WHOLE_BYTES)
-        if version == len(schema.MIGRATIONS):
+        if version == len(schema.MIGRATIONS) and not schema.lacking_columns(connection):
             return connection
         copy = _copy(connection)
     except BaseException:

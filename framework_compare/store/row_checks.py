@@ -49,7 +49,14 @@ class Kinds:
 
 _DEFAULTS = TrainConfig().to_dict()
 _CONFIG = Kinds(_kinds(TrainConfig))
-_RUN = Kinds({**_kinds(Cell), **_kinds(Run), **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"])})
+_RUN = Kinds(
+    {
+        **_kinds(Cell),
+        **_kinds(Run),
+        **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"]),
+        "retry_of": _KINDS["Optional[int]"],
+    }
+)
 
 
 def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:

@@ -1,7 +1,8 @@
 """A study's SQLite file: its tables, and how it is opened and brought up to date.
 
-A change of schema is a script appended to MIGRATIONS, never an edit of one above it. Columns
-of run, phase, epoch, sample and energy carry the field names of `records`; times are CLOCK_MONOTONIC nanoseconds.
+A change of schema is a script appended to MIGRATIONS, never an edit of one above it; only columns of samplers that
+came later are added without one. Columns of run, phase, epoch, sample and energy carry the field names of `records`;
+times are CLOCK_MONOTONIC nanoseconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Set, Tuple
 
 from framework_compare.errors import StudyError
+from framework_compare.samplers.samplers import COLUMNS
 
 _FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -122,7 +124,20 @@ CREATE TABLE profile (
 );
 CREATE INDEX profile_run ON profile (run_id);
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE]
+# retry_of: the run that this one repeats, as others took too much of the CPU then.
+_DISTURBANCES = """
+ALTER TABLE run ADD COLUMN retry_of INTEGER REFERENCES run;
+ALTER TABLE run ADD COLUMN disturbed_epochs INTEGER;
+ALTER TABLE run ADD COLUMN disturbed_s REAL;
+ALTER TABLE run ADD COLUMN disturbed_share REAL;
+ALTER TABLE epoch ADD COLUMN disturbed_share REAL;
+ALTER TABLE epoch ADD COLUMN steal_share REAL;
+ALTER TABLE epoch ADD COLUMN parent_share REAL;
+ALTER TABLE epoch ADD COLUMN swap_in_bytes INTEGER;
+ALTER TABLE epoch ADD COLUMN cpu_throttles INTEGER;
+ALTER TABLE epoch ADD COLUMN disturbed INTEGER;
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.
@@ -230,6 +245,15 @@ def migrate(connection: sqlite3.Connection, found: int) -> None:
         except sqlite3.Error:
             connection.rollback()
             raise
+    for name in lacking_columns(connection):
+        kind = "INTEGER" if COLUMNS[name].whole else "REAL"
+        connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {kind}")
+
+
+def lacking_columns(connection: sqlite3.Connection) -> List[str]:
+    """Columns of SAMPLERS that the table of samples does not have yet: the study is older than they are."""
+    known = {row[1] for row in connection.execute("PRAGMA table_info(sample)")}
+    return [name for name in COLUMNS if name not in known] if known else []
 
 
 def damage_sentences(folder: Path, damage: Mapping[str, Tuple[int, str]]) -> List[str]:

@@ -118,8 +118,8 @@ class Store:
         return [(row[0], self._cell(*row[1:])) for row in rows]
 
     def repeats(self) -> int:
-        """Runs planned of each cell; 0 for a study without any."""
-        return self.select("SELECT coalesce(max(repeat), 0) FROM run")[1][0][0]
+        """Runs planned of each cell, without those that repeat a disturbed one; 0 for a study without any."""
+        return self.select("SELECT coalesce(max(repeat), 0) FROM run WHERE retry_of IS NULL")[1][0][0]
 
     def extend(self, cell: Cell) -> int:
         """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
@@ -128,6 +128,25 @@ class Store:
             insert = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
             cell_id = connection.execute(insert, values).lastrowid
             return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
+
+    def repeat_disturbed(self, most: int) -> int:
+        """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
+
+        The run that is repeated stays. A repeat that ended otherwise is not repeated again.
+        """
+        disturbed = "status = 'ok' AND coalesce(disturbed_epochs, 0) > 0"
+        query = (
+            f"SELECT coalesce(retry_of, run_id) AS first, cell_id FROM run GROUP BY first"
+            f" HAVING sum(NOT ({disturbed})) = 0 AND count(*) <= ? ORDER BY first"
+        )
+        found = self.select(query, (most,))[1]
+        plan = (
+            "INSERT INTO run (cell_id, repeat, retry_of)"
+            " SELECT cell_id, max(repeat) + 1, ? FROM run WHERE cell_id = ? GROUP BY cell_id"
+        )
+        with self._transaction() as connection:
+            connection.executemany(plan, found)
+        return len(found)
 
     def outcomes(self) -> Dict[Cell, List[str]]:
         """By cell the statuses of its runs, in the order of the plan."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from pathlib import Path
-from typing import Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from framework_compare.environments.installers import check_name as check_installer
 from framework_compare.errors import UsageError
+from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.registry import framework as find_framework
 
@@ -23,6 +25,8 @@ class RunOptions:
     limits: Limits = Limits()
     hz: float = 10.0
     verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
+    disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
+    retries_when_disturbed: int = 0  # how often a run with marked epochs is repeated
     profile: bool = False  # some more steps after the epochs, under the framework's own profiler
 
 
@@ -44,6 +48,18 @@ def run_options(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
     return RunOptions(interpreters, _by_framework("index", index, "a URL"), installer, limits, hz)
+
+
+RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
+
+
+def check_disturbance(threshold: float, retries: int) -> Dict[str, Any]:
+    """The options about disturbances, by name; UsageError says what is allowed."""
+    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0 < threshold < math.inf:
+        raise UsageError(f"disturbance_threshold is {threshold!r}; allowed: a share of one core above 0, such as 0.1")
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise UsageError(f"retries_when_disturbed is {retries!r}; allowed: a whole number of at least 0")
+    return {"disturbance_threshold": float(threshold), "retries_when_disturbed": retries}
 
 
 def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:

@@ -94,6 +94,8 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
         "sampling_hz": options.hz,
         "profile": options.profile,
         "verify": options.verify,
+        "disturbance_threshold": options.disturbance_threshold,
+        "retries_when_disturbed": options.retries_when_disturbed,
         "limits": options.limits.to_dict(),
         "python": dict(options.python),
         "installer": options.installer,

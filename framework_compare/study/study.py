@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple, Union
 
@@ -46,13 +45,25 @@ class Study:
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
 
+        Runs that others disturbed are repeated once all others are done.
+
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
         self._run_planned(retry)
-        while following := self.strategy.next(self.store.outcomes()):
-            for cell in following:
-                self.store.extend(cell)
+        while self._plan_more():
             self._run_planned()
+
+    def _plan_more(self) -> bool:
+        following = self.strategy.next(self.store.outcomes())
+        for cell in following:
+            self.store.extend(cell)
+        if following:
+            return True
+        repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed)
+        if repeated:
+            runs = "1 run is" if repeated == 1 else f"{repeated} runs are"
+            self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
+        return repeated > 0
 
     def _run_planned(self, retry: Sequence[str] = ()) -> None:
         planned = self.store.plan(retry)
@@ -65,7 +76,7 @@ class Study:
         names = {cell.dataset for _, cell, _ in planned}
         warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in names})
         try:
-            for number, (run_id, cell, repeat) in enumerate(planned, start=1):
+            for number, (run_id, cell, _) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))
                 run = self._run_one(run_id, cell, self._ready.of(cell))
                 self.watcher.end(cell, run)
@@ -120,6 +131,7 @@ class Study:
             self.folder / folder,
             limits=self.options.limits,
             hz=self.options.hz,
+            disturbance_threshold=self.options.disturbance_threshold,
             on_event=lambda event: self.watcher.event(cell, event),
         )
 
@@ -157,6 +169,5 @@ def _trace_path(study: Path, run: Path) -> Optional[str]:
 
 def _reserve(path: Path) -> None:
     """Have the disk hold the whole of a sparse file: to write a mapping that a full disk has no room for is fatal."""
-    if sys.platform == "linux":
-        with open(path, "r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))
+    with open(path, "r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))

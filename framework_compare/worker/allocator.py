@@ -8,15 +8,12 @@ preloads jemalloc or tcmalloc; this has the effect without a library to find.
 from __future__ import annotations
 
 import ctypes
-import sys
 
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 
 
 def keep_freed_memory() -> bool:
     """Set it for this process, before the framework allocates; False where there is no glibc to tell."""
-    if not sys.platform.startswith("linux"):
-        return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

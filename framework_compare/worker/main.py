@@ -95,7 +95,6 @@ def _import_numpy() -> None:
 def _die_with_parent() -> None:
     """Have the kernel kill this process when the parent is killed; where it cannot, the closed pipe ends it."""
     parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

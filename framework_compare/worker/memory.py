@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Iterator, Optional
+from typing import Optional
+
+from framework_compare.worker.processes import descendants
 
 
 def pss_bytes() -> Optional[int]:
@@ -12,17 +14,9 @@ def pss_bytes() -> Optional[int]:
     Pages shared by forked loader workers count once, which a sum of RSS cannot do.
     """
     try:
-        return sum(_pss_bytes(pid) for pid in _tree(os.getpid()))
+        return sum(_pss_bytes(pid) for pid in (os.getpid(), *descendants(os.getpid())))
     except (OSError, ValueError):
         return None
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as file:
-            for child in file.read().split():
-                yield from _tree(int(child))
 
 
 def _pss_bytes(pid: int) -> int:

@@ -19,7 +19,7 @@ class ThreadTime(NamedTuple):
 
 
 def others() -> Dict[int, str]:
-    """Command line by pid of every living process of this worker but itself, daemons included; {} away from Linux.
+    """Command line by pid of every living process of this worker but itself, daemons included.
 
     The supervisor adopts orphans, so a worker's processes are all that descends from it.
     """

@@ -649,10 +649,6 @@ class Oracle:
         self.steps = 0  # taken so far
         self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
 
-    @property
-    def _momentum(self) -> Dict[str, Array]:
-        return {name: slots["momentum"] for name, slots in self.slots.items()}
-
     def forward(
         self,
         images: Inputs,

@@ -48,7 +48,8 @@ class Curves:
     """Losses before each step of one model: in float64, of each framework, and what float32 rounding explains.
 
     yardstick: for each step, the most that rounding of the logits may have set the losses of two runs of the oracle
-    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers there. failures,
+    apart up to then, one of them in float32; with the rounding of a loss itself, and the spacing of float32 numbers
+    there. failures,
     unsupported: why a framework has no curve.
     """
 

@@ -1,0 +1,65 @@
+"""Of a run that was disturbed and the runs that repeat it, the one that counts."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+# Columns of the cell frame; load_before is of `reading_sources`.
+COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
+Row = Mapping[str, Any]
+_UNFINISHED = ("planned", "running", "interrupted")
+
+
+def counting(runs: Iterable[Row]) -> Set[int]:
+    """The run_ids that figures are made of: of each run and its repeats the ok one that lost the least to others.
+
+    Where none of them is ok it is the first. Every run that was neither disturbed nor repeated counts.
+    """
+    # Of a damaged file one may name a run of another cell: every cell with runs has one that counts all the same.
+    slots: Dict[Tuple[int, int], List[Row]] = {}
+    for run in runs:
+        first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
+        slots.setdefault((run["cell_id"], first), []).append(run)
+    return {_best(slot)["run_id"] for slot in slots.values()}
+
+
+def _best(slot: Sequence[Row]) -> Row:
+    ok = [run for run in slot if run["status"] == "ok"]
+    return min(ok, key=lambda run: (lost_s(run), run["run_id"])) if ok else slot[0]
+
+
+def lost_s(run: Row) -> float:
+    """CPU seconds that others took in the disturbed epochs of a run."""
+    return (run["disturbed_s"] or 0.0) * (run["disturbed_share"] or 0.0)
+
+
+def summary(runs: Sequence[Row]) -> Dict[str, Optional[float]]:
+    """How much the runs of a cell that count were disturbed; None where it is not known of any."""
+    known = [run for run in runs if run["status"] == "ok" and run["disturbed_epochs"] is not None]
+    seconds = sum(run["disturbed_s"] or 0.0 for run in known)
+    return {
+        "epochs_disturbed": sum(run["disturbed_epochs"] for run in known) if known else None,
+        "disturbed_s": seconds if known else None,
+        "disturbed_share": sum(map(lost_s, known)) / seconds if seconds else None,
+    }
+
+
+def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> bool:
+    """Whether others disturbed every epoch of a cell, so that no verdict can stand on it."""
+    return epochs_disturbed >= epochs_measured > 0
+
+
+def sentences(runs: Sequence[Row], counted: Set[int]) -> List[str]:
+    """What to say of the runs that do not count."""
+    return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _UNFINISHED]
+
+
+def _sentence(run: Row) -> str:
+    if run["status"] != "ok":
+        return f"run {run['repeat']}, which repeats a disturbed one, ended as {run['status']}: {run['reason']}"
+    why = (
+        f", as others took {run['disturbed_share']:.0%} of a core in {run['disturbed_s']:.1f} s of it"
+        if lost_s(run)
+        else ""
+    )
+    return f"run {run['repeat']} does not count{why}; another run stands for it"

@@ -1,0 +1,201 @@
+"""What others took of the cores that a run may use, by exact counters of the kernel.
+
+Others are all programs but the worker's process tree and this process: what is left of the time that the cores were not
+idle. So the kernel's own threads count, and so does what other containers of the machine do on these cores.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CPUS = Path("/sys/devices/system/cpu")
+# Counters come in ticks of 10 ms: over less than this a share of a core is not known to a few points.
+LEAST_NS = 1_000_000_000
+# Readings reach over an epoch when they begin or end no more than this within it.
+SLACK_NS = 100_000_000
+# Memory and heat change slowly, and reading them takes as long as reading the process tree.
+SLOW_EVERY_NS = 1_000_000_000
+
+
+class Cores(NamedTuple):
+    """Ticks since the machine started: of all cores busy and altogether; of those that this process may use, others."""
+
+    busy: int
+    total: int
+    idle: int  # waiting for the disk included
+    stolen: int  # by the hypervisor, for other machines
+
+
+class Counters(NamedTuple):
+    """Nanoseconds of CPU time at CLOCK_MONOTONIC t_ns, each from an origin of its own."""
+
+    t_ns: int
+    others_ns: int
+    stolen_ns: int
+    parent_ns: int
+
+
+class Shares(NamedTuple):
+    """What an epoch lost: shares of one core (1.5 is a core and a half), bytes read from swap, throttlings by heat.
+
+    disturbed is of others and of the hypervisor; parent is this process. None where the system does not tell.
+    """
+
+    disturbed: float
+    stolen: float
+    parent: float
+    swap_in_bytes: Optional[int] = None
+    throttles: Optional[int] = None
+
+
+class CoreCounter:
+    """/proc/stat, kept open, of the cores that this process may use; `close()` it."""
+
+    def __init__(self) -> None:
+        self._file = os.open("/proc/stat", os.O_RDONLY)
+        allowed = os.sched_getaffinity(0)
+        self.count = len(allowed)
+        confined = self.count < (os.cpu_count() or 1)
+        self._names: Set[bytes] = {b"cpu%d" % core for core in allowed} if confined else {b"cpu"}
+        self._bytes = 1 << 16 if confined else 256
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def read(self) -> Cores:
+        """OSError or ValueError where it cannot be read."""
+        return parse_cores(os.pread(self._file, self._bytes, 0), self._names)
+
+
+def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
+    """/proc/stat's lines of these names: user nice system idle iowait irq softirq steal."""
+    first, idle, stolen = (0, 0), 0, 0
+    for number, line in enumerate(text.split(b"\n")):
+        if not line.startswith(b"cpu"):
+            break
+        # A guest's time, ninth and tenth, is in user and nice already.
+        fields = line.split(None, 9)
+        ticks = [int(field) for field in fields[1:9]]
+        if number == 0:
+            first = (sum(ticks) - ticks[3] - ticks[4], sum(ticks))
+        if fields[0] in names:
+            idle += ticks[3] + ticks[4]
+            stolen += ticks[7]
+        if len(names) == 1 and fields[0] in names:
+            break
+    return Cores(*first, idle, stolen)
+
+
+class SlowCounters:
+    """Pages read from swap and throttlings of the allowed cores, since the machine started; None where not told."""
+
+    def __init__(self, *, cpus: Path = CPUS, vmstat: Path = Path("/proc/vmstat")) -> None:
+        self._vmstat = vmstat
+        cores = sorted(os.sched_getaffinity(0))[:8]
+        found = [cpus / f"cpu{core}" / "thermal_throttle" / "core_throttle_count" for core in cores]
+        self._heat = [path for path in found if path.exists()]
+
+    def read(self) -> Tuple[Optional[int], Optional[int]]:
+        return self._swapped(), self._throttled()
+
+    def _swapped(self) -> Optional[int]:
+        try:
+            _, found, rest = self._vmstat.read_bytes().partition(b"\npswpin ")
+            return int(rest.split(None, 1)[0]) if found else None
+        except (OSError, ValueError):
+            return None
+
+    def _throttled(self) -> Optional[int]:
+        try:
+            return sum(int(path.read_bytes()) for path in self._heat) if self._heat else None
+        except (OSError, ValueError):
+            return None
+
+
+class DisturbanceLog:
+    """Counters of one run, of which the shares of any of its epochs are had. `add` one at each tick and edge."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._columns: Dict[str, "array[int]"] = {name: array("q") for name in Counters._fields}
+        self._slow: List[Tuple[int, Optional[int], Optional[int]]] = []
+
+    def add(self, counters: Counters) -> None:
+        for column, value in zip(self._columns.values(), counters):
+            column.append(value)
+        if len(self._columns["t_ns"]) > self._most:  # sums lose nothing but density
+            for column in self._columns.values():
+                del column[1:-1:2]
+
+    def add_slow(self, t_ns: int, swapped: Optional[int], throttled: Optional[int]) -> None:
+        self._slow.append((t_ns, swapped, throttled))
+        if len(self._slow) > self._most:
+            del self._slow[1:-1:2]
+
+    def last_ns(self, *, slow: bool = False) -> int:
+        """When the last reading was; 0 where there is none."""
+        times = [reading[0] for reading in self._slow[-1:]] if slow else list(self._columns["t_ns"][-1:])
+        return times[0] if times else 0
+
+    def shares(self, start_ns: int, end_ns: int, within: Tuple[int, int]) -> Optional[Shares]:
+        """Of an epoch; of one under LEAST_NS with what is about it `within` the measured epochs, None if that is less."""
+        start_ns, end_ns = _widened(start_ns, end_ns, within)
+        times = self._columns["t_ns"]
+        if end_ns - start_ns < LEAST_NS or len(times) < 2:
+            return None
+        if times[0] > start_ns + SLACK_NS or times[-1] < end_ns - SLACK_NS:
+            return None
+        others, stolen, parent = (
+            max(0.0, self._gained(name, start_ns, end_ns)) / (end_ns - start_ns)
+            for name in ("others_ns", "stolen_ns", "parent_ns")
+        )
+        return Shares(others + stolen, stolen, parent, *self._slowly(start_ns, end_ns))
+
+    def _gained(self, name: str, start_ns: int, end_ns: int) -> float:
+        # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
+        times = self._columns["t_ns"]
+        first = max(0, int(np.searchsorted(times, start_ns, side="right")) - 1)
+        last = int(np.searchsorted(times, end_ns, side="left")) + 1
+        at = [t_ns - start_ns for t_ns in times[first:last]]
+        values = [value - self._columns[name][first] for value in self._columns[name][first:last]]
+        before, after = np.interp([0, end_ns - start_ns], at, values)
+        return float(after - before)
+
+    def _slowly(self, start_ns: int, end_ns: int) -> Tuple[Optional[int], Optional[int]]:
+        """By the last readings before, or at, each end."""
+        found = []
+        for place in (1, 2):
+            before = [row[place] for row in self._slow if row[0] <= start_ns + SLACK_NS][-1:]
+            after = [row[place] for row in self._slow if row[0] <= end_ns + SLACK_NS][-1:]
+            known = before and after and before[0] is not None and after[0] is not None
+            found.append(after[0] - before[0] if known else None)  # type: ignore[operator]
+        pages, throttled = found
+        return None if pages is None else pages * PAGE_BYTES, throttled
+
+
+def _widened(start_ns: int, end_ns: int, within: Tuple[int, int]) -> Tuple[int, int]:
+    """At least LEAST_NS about a span, if there is so much `within`."""
+    lacking = LEAST_NS - (end_ns - start_ns)
+    if lacking <= 0:
+        return start_ns, end_ns
+    start_ns = max(within[0], start_ns - lacking // 2)
+    end_ns = min(within[1], start_ns + LEAST_NS)
+    return max(within[0], end_ns - LEAST_NS), end_ns
+
+
+def others_ns(cores: Cores, count: int, t_ns: int, worker_ns: int, parent_ns: int) -> int:
+    """CPU time of all but the worker and the parent: what is left of the time that `count` cores were there."""
+    return count * t_ns - (cores.idle + cores.stolen) * TICK_NS - worker_ns - parent_ns
+
+
+def mean_share(shares: Sequence[Tuple[float, float]]) -> Optional[float]:
+    """Of (share, seconds) the mean by time."""
+    whole = sum(seconds for _, seconds in shares)
+    return sum(share * seconds for share, seconds in shares) / whole if whole else None

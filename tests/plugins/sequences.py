@@ -1,0 +1,15 @@
+"""Test models of sequences: a forecast and a tagger, small ones of the workloads' networks."""
+
+from framework_compare.graph import Field, Graph, Task
+from framework_compare.models import bilstm_tagger, gru
+
+
+def forecast(num_classes: int = 3, image_size: int = 224) -> Graph:
+    task = Task((Field("prices", (12, 2)),), Field("price", (1,)), 1, "mse", (), "sequence")
+    return gru.build(task, layers=2, hidden=16)
+
+
+def tagger(num_classes: int = 3, image_size: int = 224) -> Graph:
+    tokens = Field("tokens", (20,), "int32", 50)
+    task = Task((tokens,), Field("tags", (20,), "int64"), num_classes, "token_cross_entropy", (), "sequence")
+    return bilstm_tagger.build(task, width=12, hidden=16)

@@ -1,0 +1,123 @@
+"""The oracle's recurrent layers, other ops of sequences and optimisers against torch's own, in float64."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare.environments import managed
+from framework_compare.graph import Field, GraphBuilder, Node, Optimizer, Task
+from framework_compare.parity.network.oracle import OPS, Mode, Oracle
+
+SCRIPT = """
+import sys
+import numpy
+import torch
+
+asked = {name: torch.tensor(array) for name, array in numpy.load(sys.argv[1]).items()}
+answers = {}
+
+
+def answer(name, y, **arrays):
+    y.backward(asked[name + "_upstream"])
+    answers[name] = y.detach().numpy()
+    answers.update({f"{name}_{key}": array.grad.numpy() for key, array in arrays.items()})
+
+
+def leaf(name):
+    return asked[name].clone().requires_grad_()
+
+
+def recurrent(name, layer):
+    x, layer = leaf("x"), layer(6, 4, batch_first=True).double()
+    with torch.no_grad():
+        layer.weight_ih_l0.copy_(asked[name + "_weight_ih"])
+        layer.weight_hh_l0.copy_(asked[name + "_weight_hh"])
+        one_bias = name == "LSTM"
+        layer.bias_ih_l0.copy_(asked[name + ("_bias" if one_bias else "_bias_ih")])
+        layer.bias_hh_l0.copy_(0 * layer.bias_hh_l0 if one_bias else asked[name + "_bias_hh"])
+    biases = {"bias": layer.bias_ih_l0} if one_bias else {"bias_ih": layer.bias_ih_l0, "bias_hh": layer.bias_hh_l0}
+    answer(name, layer(x)[0], input=x, weight_ih=layer.weight_ih_l0, weight_hh=layer.weight_hh_l0, **biases)
+
+
+recurrent("LSTM", torch.nn.LSTM)
+recurrent("GRU", torch.nn.GRU)
+x, weight, bias = leaf("x"), leaf("Conv1d_weight"), leaf("Conv1d_bias")
+y = torch.nn.functional.conv1d(x.transpose(1, 2), weight, bias, padding=1).transpose(1, 2)
+answer("Conv1d", y, input=x, weight=weight, bias=bias)
+x, weight, bias = leaf("x"), leaf("LayerNorm_weight"), leaf("LayerNorm_bias")
+answer("LayerNorm", torch.nn.functional.layer_norm(x, (6,), weight, bias, 1e-5), input=x, weight=weight, bias=bias)
+for name, optimizer in {
+    "adam": lambda w: torch.optim.Adam(w, lr=0.1, eps=1e-3),
+    "nadam": lambda w: torch.optim.NAdam(w, lr=0.1, eps=1e-3, momentum_decay=1),
+    "sgd": lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.01),
+}.items():
+    weight = torch.ones(1, 3, dtype=torch.float64, requires_grad=True)
+    optimizer = optimizer([weight])
+    for gradient in asked["gradients"]:
+        weight.grad = gradient.reshape(1, 3).clone()
+        optimizer.step()
+    answers[name] = weight.detach().numpy()
+numpy.savez(sys.argv[2], **answers)
+"""
+NODES = {
+    "LSTM": Node("layer", "LSTM", ("input",), {"input_size": 6, "hidden_size": 4}),
+    "GRU": Node("layer", "GRU", ("input",), {"input_size": 6, "hidden_size": 4}),
+    "Conv1d": Node(
+        "layer", "Conv1d", ("input",), {"in_channels": 6, "out_channels": 4, "kernel": 3, "padding": 1, "bias": True}
+    ),
+    "LayerNorm": Node("layer", "LayerNorm", ("input",), {"features": 6, "eps": 1e-5}),
+}
+SHAPES = {
+    "LSTM": {"weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)},
+    "GRU": {"weight_ih": (12, 6), "weight_hh": (12, 4), "bias_ih": (12,), "bias_hh": (12,)},
+    "Conv1d": {"weight": (4, 6, 3), "bias": (4,)},
+    "LayerNorm": {"weight": (6,), "bias": (6,)},
+}
+OPTIONS = {
+    "adam": {"eps": 1e-3},
+    "nadam": {"eps": 1e-3},
+    "sgd": {"momentum": 0.9, "weight_decay": 0.01},
+}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """What was asked and what torch answers, by name."""
+    folder, rng = tmp_path_factory.mktemp("ops"), np.random.default_rng(0)
+    asked = {"x": rng.standard_normal((2, 5, 6)), "gradients": rng.standard_normal((4, 3))}
+    for name, shapes in SHAPES.items():
+        asked.update({f"{name}_{key}": rng.standard_normal(shape) for key, shape in shapes.items()})
+        asked[f"{name}_upstream"] = rng.standard_normal((2, 5, 6 if name == "LayerNorm" else 4))
+    np.savez(folder / "asked.npz", **asked)
+    (folder / "script.py").write_text(SCRIPT)
+    python = managed.ensure("torch").python
+    files = [str(folder / name) for name in ("script.py", "asked.npz", "answers.npz")]
+    subprocess.run([str(Path(python)), *files], check=True, timeout=300)
+    return asked, dict(np.load(files[2]))
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_an_op_is_torchs(compared, name):
+    asked, answers = compared
+    weights = {key: asked[f"{name}_{key}"] for key in SHAPES[name]}
+    y, backward = OPS[name](NODES[name], weights, (asked["x"],), Mode(True))
+    (dx,), gradients = backward(asked[f"{name}_upstream"])
+    np.testing.assert_allclose(y, answers[name], rtol=1e-12, atol=1e-13)
+    for key, gradient in {"input": dx, **gradients}.items():
+        np.testing.assert_allclose(gradient, answers[f"{name}_{key}"], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_optimizer_is_torchs(compared, name):
+    """RMSProp is not here: torch adds its eps outside the root. Its NAdam keeps the product of momenta in float32."""
+    asked, answers = compared
+    g = GraphBuilder("rows", Task((Field("row", (3,)),), Field("y", (1,)), 1, "mse", (), "row"))
+    g.linear("fc", 1)
+    oracle = Oracle(g.build(), {"fc.weight": np.ones((1, 3)), "fc.bias": np.zeros(1)})
+    for gradient in asked["gradients"]:
+        oracle.apply({"fc.weight": gradient.reshape(1, 3)}, Optimizer(name, 0.1, OPTIONS[name]))
+    np.testing.assert_allclose(oracle.weights["fc.weight"], answers[name], rtol=1e-7 if name == "nadam" else 1e-12)

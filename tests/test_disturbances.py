@@ -1,0 +1,420 @@
+"""What others take of the CPU: told by epoch, marked, left out, repeated; with real busy loops beside real cells."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare import Comparison, compare, registry
+from framework_compare.cli.environments import load_words
+from framework_compare.errors import UsageError
+from framework_compare.launch import disturbances
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run
+from framework_compare.registry import Framework
+from framework_compare.report import side_by_side
+from framework_compare.samplers import busy, disturbance
+from framework_compare.samplers import recorder as recorder_module
+from framework_compare.samplers.cpu_clock import CpuClockSampler
+from framework_compare.samplers.disturbance import Counters, DisturbanceLog, Shares, SlowCounters, parse_cores
+from framework_compare.store.study_file import Store
+from framework_compare.study.progress import Watcher
+
+S = 1_000_000_000
+TINY = Path(__file__).parent / "plugins" / "tiny.py"
+# A step takes a tenth of a second, so that an epoch of 13 pictures lasts long enough for a share of it to be known.
+PACED = """
+
+import time
+
+
+class PacedTrainer(TinyTrainer):
+    def train_step(self, batch):
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            pass
+        return super().train_step(batch)
+"""
+SETTINGS = dict(batch_size=1, epochs=2, threads=1, loader_workers=1, warmup_steps=1, image_size=32, verify="off")
+LEAST_QUIET = 0.03  # of a core, of the machine without us
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine():
+    """In place of what hides from the other tests how busy the machine is."""
+
+
+def log_of(*readings):
+    """(seconds, CPU seconds of others, of the hypervisor, of the parent) as a log of counters."""
+    log = DisturbanceLog(1000)
+    for reading in readings:
+        log.add(Counters(*(round(value * S) for value in reading)))
+    return log
+
+
+def spans(*seconds):
+    return tuple(round(second * S) for second in seconds)
+
+
+def test_shares_are_of_one_core_and_interpolated_between_readings():
+    # From a clock of many days on, as a float would lose it.
+    day = 86_400 * 1000
+    log = log_of((day, 5, 1, 0), (day + 2, 8, 1.2, 0.02), (day + 4, 8, 1.2, 0.02))
+    whole = spans(day, day + 4)
+    assert log.shares(*spans(day + 1, day + 3), whole)[:3] == pytest.approx((0.8, 0.05, 0.005))
+    assert log.shares(*spans(day, day + 2), whole)[:3] == pytest.approx((1.6, 0.1, 0.01))
+
+
+def test_a_short_epoch_is_told_with_what_is_about_it_and_too_short_a_run_not_at_all():
+    log = log_of((0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 0, 0), (3, 1, 0, 0))
+    assert log.shares(*spans(1.4, 1.6), spans(0, 3))[0] == pytest.approx(1)
+    assert log.shares(*spans(0.0, 0.2), spans(0, 3))[0] == pytest.approx(0)
+    assert log.shares(*spans(1.4, 1.6), spans(1.2, 1.9)) is None
+
+
+def test_an_epoch_that_readings_do_not_reach_over_is_not_told():
+    log = log_of((1, 0, 0, 0), (2, 1, 0, 0))
+    assert log.shares(*spans(0.5, 2), spans(0.5, 2)) is None
+    assert log.shares(*spans(1, 2.5), spans(1, 2.5)) is None
+    assert DisturbanceLog(9).shares(*spans(1, 2), spans(1, 2)) is None
+
+
+def test_a_full_log_keeps_its_ends_and_its_sums():
+    log = DisturbanceLog(10)
+    for second in range(100):
+        log.add(Counters(second * S, second * S // 2, 0, 0))
+    assert len(log._columns["t_ns"]) <= 11 and log.last_ns() == 99 * S
+    assert log.shares(*spans(3, 97), spans(0, 99))[0] == pytest.approx(0.5)
+
+
+def test_bytes_from_swap_and_throttlings_are_by_the_readings_at_the_edges():
+    log = log_of((0, 0, 0, 0), (9, 0, 0, 0))
+    for second, pages, heat in ((0, 10, 5), (2, 10, 5), (4, 15, None), (6, 15, 7)):
+        log.add_slow(second * S, pages, heat)
+    assert log.shares(*spans(2, 4), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), None)
+    assert log.shares(*spans(4, 6), spans(0, 9))[3:] == (0, None)
+    assert log.shares(*spans(0, 6), spans(0, 9))[3:] == (5 * os.sysconf("SC_PAGE_SIZE"), 2)
+
+
+STAT = b"cpu  10 1 2 100 7 0 1 3 5 0\ncpu0 4 0 1 60 3 0 1 1 2 0\ncpu1 6 1 1 40 4 0 0 2 3 0\nintr 99 0\n"
+
+
+def test_only_the_cores_that_a_run_may_use_are_counted():
+    assert parse_cores(STAT, {b"cpu"}) == (17, 124, 107, 3)
+    assert parse_cores(STAT, {b"cpu1"}) == (17, 124, 44, 2)
+    assert parse_cores(STAT, {b"cpu0", b"cpu1"}) == (17, 124, 107, 3)
+
+
+def test_what_the_system_does_not_tell_is_none(tmp_path):
+    assert SlowCounters(cpus=tmp_path, vmstat=tmp_path / "vmstat").read() == (None, None)
+    assert CpuClockSampler(cpus=tmp_path).read() == {}
+    core = min(os.sched_getaffinity(0))
+    for name, text in (("thermal_throttle/core_throttle_count", "7\n"), ("cpufreq/scaling_cur_freq", "2450000\n")):
+        path = tmp_path / f"cpu{core}" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    (tmp_path / "vmstat").write_text("pgpgin 1\npswpin 42\npswpout 0\n")
+    assert SlowCounters(cpus=tmp_path, vmstat=tmp_path / "vmstat").read() == (42, 7)
+    clock = CpuClockSampler(cpus=tmp_path)
+    assert clock.read() == {"cpu_mhz": 2450.0} and clock.read() == {}, "read again within the second"
+
+
+def epoch(number, seconds, share=None, **more):
+    start, disturbed = 100 * number * S, None if share is None else int(share > 0.1)
+    return Epoch(
+        number, start, start + round(seconds * S), 0.0, 13, 13, 1.0, 0.1, 0.1, 0.1, None, None,
+        disturbed_share=share, disturbed=disturbed, **more,
+    )  # fmt: skip
+
+
+def run_of(*epochs):
+    return Run("ok", epochs=epochs, warnings=tuple(disturbances.warnings(epochs)), **disturbances.summary(epochs))
+
+
+def test_epochs_above_the_threshold_are_marked_and_told_with_share_and_seconds():
+    lost = {1: Shares(0.05, 0.0, 0.01, 0, None), 2: Shares(0.9, 0.2, 0.0, 3 << 20, 4), 3: None}
+    epochs = disturbances.marked([epoch(n, 2) for n in lost], lambda span, _: lost[span[0] // (100 * S)], 0.1)
+    assert [e.disturbed for e in epochs] == [0, 1, None]
+    assert (epochs[1].disturbed_share, epochs[1].steal_share, epochs[1].swap_in_bytes) == (0.9, 0.2, 3 << 20)
+    assert disturbances.summary(epochs) == {"disturbed_epochs": 1, "disturbed_s": 2.0, "disturbed_share": 0.9}
+    assert disturbances.warnings(epochs) == [
+        "others took 90% of a core, 20% of it the hypervisor for other machines during 1 of 3 epochs, 2.0 s of 6.0 s",
+        "3 MiB were read from swap during the epochs",
+        "the CPU held its clocks down for heat 4 times during the epochs",
+    ]
+    assert disturbances.summary([epoch(1, 2)]) == {} and disturbances.warnings([epoch(1, 2, 0.1)]) == []
+
+
+CELLS = [Cell(name, "linear", "colours", "cpu", TrainConfig(epochs=3)) for name in ("fast", "slow")]
+
+
+def study(folder, *runs, cells=CELLS, repeats=1):
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
+        for run_id, run in enumerate(runs, 1):
+            store.record(run_id, run)
+    return Comparison.load(folder)
+
+
+def quiet(seconds):
+    return run_of(*(epoch(n, seconds + n / 1000, 0.0) for n in (1, 2, 3, 4)))
+
+
+def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
+    mixed = run_of(*(epoch(n, 1 + n / 1000, 0.0) for n in (1, 2, 3)), epoch(4, 9, 0.8))
+    result = study(tmp_path / "a", mixed, quiet(2))
+    row = result.frame.iloc[0]
+    assert row.epoch_s == pytest.approx(1.002) and row.images_per_s == pytest.approx(13 / 1.002)
+    assert (row.epochs_measured, row.epochs_disturbed, row.disturbed_s, row.disturbed_share) == (4, 1, 9.0, 0.8)
+    table = result.table(style="markdown")
+    assert "(1) others took 80% of a core in 9.0 s: 1 of 4 epochs, which the figure leaves out" in table
+    assert "Marked: the fastest" in table
+    assert "Warning, fast linear: others took 80% of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
+    assert result.epochs.disturbed.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_path):
+    mixed = run_of(*(epoch(n, 1 + n / 1000, 0.8) for n in (1, 2, 3)))
+    result = study(tmp_path / "a", quiet(1), run_of(*(epoch(n, 2 + n / 1000, 0.8) for n in (1, 2, 3))))
+    assert result.frame.epoch_s[1] == pytest.approx(2.002)
+    table = result.table(style="markdown")
+    assert "None marked, others took CPU time in every epoch of slow" in table and "Marked: the fastest" not in table
+    assert "all 3 epochs, so no verdict stands on the figure" in table
+    other = study(tmp_path / "b", mixed, quiet(1))
+    pairs = result.beside(other)
+    assert pairs.verdict.tolist() == ["", ""] and (pairs.ratio_ci_low > 0).all()
+    assert "others took 80% of a core" in "".join(side_by_side.table(pairs, ("A", "B"), (2, 2)).notes)
+    assert study(tmp_path / "c", quiet(2), quiet(2)).beside(result).verdict.tolist() == ["faster", ""]
+
+
+def test_a_disturbed_run_is_planned_once_more_and_the_one_that_lost_least_counts(tmp_path):
+    noisy, calm = run_of(epoch(1, 2, 0.8), epoch(2, 2, 0.0)), run_of(epoch(1, 1, 0.0), epoch(2, 1, 0.0))
+    study(tmp_path, noisy, calm, calm, noisy, repeats=2)
+    with Store.open(tmp_path, readonly=False) as store:
+        assert store.repeat_disturbed(0) == 0
+        assert store.repeat_disturbed(1) == 2
+        assert store.repeat_disturbed(1) == 0, "repeats that are still to be run are planned again"
+        planned = [(run_id, cell.framework, repeat) for run_id, cell, repeat in store.plan()]
+        assert planned == [(5, "fast", 3), (6, "slow", 3)] and store.repeats() == 2
+        store.record(5, calm)
+        store.record(6, Run("crashed", "by a signal"))
+        assert store.repeat_disturbed(5) == 0
+    frame = Comparison.load(tmp_path).frame
+    assert frame.status.tolist() == ["ok", "ok"] and frame.runs.tolist() == [2, 2]
+    assert frame.epochs_disturbed.tolist() == [0, 1] and frame.runs_set_aside.tolist() == [1, 0]
+    assert "run 1 does not count, as others took 80% of a core in 2.0 s of it; another run stands" in frame.warnings[0]
+    assert "run 3, which repeats a disturbed one, ended as crashed: by a signal" in frame.warnings[1]
+    assert Comparison.load(tmp_path).epochs.groupby("run_id").counts.first().tolist() == [False, True, True, True, True]
+
+
+def test_of_two_disturbed_runs_the_less_disturbed_counts(tmp_path):
+    study(tmp_path, run_of(epoch(1, 2, 0.3)), quiet(1))
+    with Store.open(tmp_path, readonly=False) as store:
+        for run_id, share in ((3, 0.9), (4, 0.2)):
+            assert store.repeat_disturbed(2) == 1
+            store.record(run_id, run_of(epoch(1, 2, share)))
+        assert store.repeat_disturbed(2) == 0
+    row = Comparison.load(tmp_path).frame.iloc[0]
+    assert row.disturbed_share == pytest.approx(0.2) and row.runs_set_aside == 2
+
+
+def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
+    study(tmp_path, quiet(1), run_of(epoch(1, 2, 0.3)))
+    with Store.open(tmp_path, readonly=False) as store:
+        store._connection.execute("UPDATE run SET retry_of = 1, disturbed_share = NULL WHERE run_id = 2")
+    frame = Comparison.load(tmp_path).frame
+    assert frame.runs.tolist() == [1, 1] and frame.epochs_disturbed.tolist() == [0, 1]
+    assert Comparison.load(tmp_path).table()
+
+
+@pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),
+                                         ("retries_when_disturbed", -1), ("retries_when_disturbed", 1.5)])  # fmt: skip
+def test_a_senseless_option_is_refused(tiny, pictures, name, value):
+    with pytest.raises(UsageError, match=f"{name} is .*; allowed: "):
+        compare(tiny, "linear", dataset=pictures, **{name: value})
+
+
+def test_doctor_says_who_is_busy():
+    named = (busy.BusyProcess(7, "cc1plus", 0.81), busy.BusyProcess(9, "x", 0.03))
+    assert load_words(busy.Load(0.04, 0.0, 2, named)) == "quiet, others take 4% of a core"
+    said = load_words(busy.Load(0.86, 0.2, 2, named))
+    assert said == "not quiet, others take 86% of a core, the hypervisor 20%: cc1plus (pid 7) 81%, x (pid 9) 3%"
+    assert "by processes that cannot be seen from here" in load_words(busy.Load(0.86, 0.0, 2, ()))
+
+
+# From here on with real processes.
+
+
+class Loop:
+    """A busy loop that sleeps until it is woken; what the kernel says it used, and when."""
+
+    def __init__(self, core=None):
+        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        if core is not None:
+            os.sched_setaffinity(self.process.pid, {core})
+        self.sleep()
+        self._log, self._ended = [], threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def sleep(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def wake(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def used_ns(self):
+        return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0])
+
+    def _watch(self):
+        while not self._ended.wait(0.05):
+            self._log.append((time.monotonic_ns(), self.used_ns()))
+
+    def share(self, start_ns, end_ns):
+        times, used = np.array(self._log, dtype=np.int64).T
+        before, after = np.interp([0, end_ns - start_ns], times - start_ns, used - used[0])
+        return (after - before) / (end_ns - start_ns)
+
+    def end(self):
+        self._ended.set()
+        self._thread.join()
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def loop():
+    with contextlib.closing(contextlib.ExitStack()) as stack:
+
+        def start(core=None):
+            made = Loop(core)
+            stack.callback(made.end)
+            return made
+
+        yield start
+
+
+@pytest.fixture
+def paced(tmp_path, monkeypatch, own_cache):
+    path = tmp_path / "paced.py"
+    path.write_text(TINY.read_text() + PACED)
+    entry = Framework("paced", f"{path}:PacedTrainer", "", "numpy", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "paced", entry)
+    monkeypatch.setitem(registry.MODELS, "linear", "linear:build")
+    return "paced"
+
+
+def epochs_of(folder):
+    with Store.open(folder) as store:
+        return store.select("SELECT run_id, start_ns, end_ns, disturbed_share, disturbed FROM epoch ORDER BY rowid")[1]
+
+
+def only_the_loop(loop, monkeypatch):
+    """A machine on which nothing else runs: whoever else is busy on this one is not what these tests are about."""
+    parse = disturbance.parse_cores
+    monkeypatch.setattr(recorder_module, "others_ns", lambda *_: loop.used_ns())
+    monkeypatch.setattr(disturbance, "parse_cores", lambda *given: parse(*given)._replace(stolen=0))
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("same_core", [False, True], ids=["another-core", "the-same-core"])
+def test_a_busy_loop_beside_a_cell_is_told_with_its_share(paced, pictures, tmp_path, loop, same_core):
+    allowed = os.sched_getaffinity(0)
+    if not same_core and len(allowed) < 2:
+        pytest.skip("a loop on another core needs two; run it where this process may use two cores")
+    core = min(allowed)
+    beside = loop(core if same_core else max(allowed))
+    try:
+        os.sched_setaffinity(0, {core} if same_core else allowed)
+        before = busy.watch()
+        beside.wake()
+        compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+        beside.sleep()
+        after = busy.watch()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    for _, start_ns, end_ns, told, marked in epochs_of(tmp_path / "s"):
+        used = beside.share(start_ns, end_ns)
+        assert told > used - 0.05, "less is told than the loop took"
+        assert marked == int(told > 0.1)
+        if max(load.others + load.stolen for load in (before, after)) < LEAST_QUIET:
+            assert told == pytest.approx(used, abs=0.05)
+
+
+@pytest.mark.alone
+def test_a_cell_on_a_quiet_machine_is_not_marked(paced, pictures, tmp_path):
+    load = busy.watch()
+    if load.others + load.stolen > LEAST_QUIET:
+        pytest.skip(f"this machine is {load_words(load)}; run it when it is quiet")
+    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+    assert result.epochs.disturbed.tolist() == [0, 0] and result.warnings == []
+    assert (result.epochs.parent_share < 0.05).all()
+
+
+@pytest.mark.alone
+def test_the_cell_itself_and_its_parent_are_no_disturbance(paced, pictures, tmp_path):
+    """What is told of an epoch is what was not idle, less the cell: what all three are told to have taken adds up."""
+    result = compare(paced, "linear", dataset=pictures, out=tmp_path / "s", retries_when_disturbed=0, **SETTINGS)
+    samples = result.samples[result.samples.phase == "epochs"].iloc[1:]
+    columns = ["cpu_percent", "others_cpu_percent", "steal_percent", "parent_cpu_percent"]
+    whole = samples[columns].mean().sum()
+    busy_percent = samples.machine_cpu_percent.mean() * os.cpu_count()
+    if len(os.sched_getaffinity(0)) == os.cpu_count():
+        assert whole == pytest.approx(busy_percent, abs=12)
+    assert result.frame.load_before[0] > 0
+
+
+@pytest.mark.alone
+def test_doctor_finds_a_busy_loop_and_its_share(loop, monkeypatch):
+    monkeypatch.setattr(busy, "MOST_NAMED", 1000)
+    beside = loop()
+    beside.wake()
+    time.sleep(0.2)
+    start_ns = time.monotonic_ns()
+    load = busy.watch(1.5)
+    end_ns = time.monotonic_ns()
+    time.sleep(0.2)
+    used = beside.share(start_ns, end_ns)
+    assert load.others > used - 0.05
+    share = next(one.share for one in load.busiest if one.pid == beside.process.pid)
+    assert share == pytest.approx(used, abs=0.1)
+
+
+class InTheSecondRun(Watcher):
+    """Has a loop run beside the second run that begins, and beside no other."""
+
+    def __init__(self, loop):
+        self.loop, self.begun, self.said = loop, 0, []
+
+    def say(self, message):
+        self.said.append(message)
+
+    def begin(self, cell, number, total):
+        self.begun += 1
+        (self.loop.wake if self.begun == 2 else self.loop.sleep)()
+
+
+@pytest.mark.alone
+def test_the_one_disturbed_run_of_several_is_repeated_and_set_aside(paced, pictures, tmp_path, loop, monkeypatch):
+    beside = loop()
+    only_the_loop(beside, monkeypatch)
+    watcher = InTheSecondRun(beside)
+    asked = dict(dataset=pictures, out=tmp_path / "s", repeats=3, disturbance_threshold=0.02, **SETTINGS)
+    result = compare(paced, "linear", watcher=watcher, **asked)
+    assert watcher.begun == 4 and "1 run is repeated, as others took CPU time while it was measured" in watcher.said
+    row = result.frame.iloc[0]
+    assert (row.status, row.runs, row.runs_ok, row.epochs_disturbed, row.runs_set_aside) == ("ok", 3, 3, 0, 1)
+    assert "run 2 does not count, as others took" in row.warnings
+    for run_id, start_ns, end_ns, told, marked in epochs_of(tmp_path / "s"):
+        assert marked == (run_id == 2)
+        assert told == pytest.approx(beside.share(start_ns, end_ns), abs=0.05)
+    assert compare(paced, "linear", watcher=watcher, **asked).frame.equals(result.frame), "it was run again"
+    assert watcher.begun == 4

@@ -90,7 +90,7 @@ def read_folder(
 
 
 def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
-    """At most `n` images of an index, each class in its share and with one at least, drawn by `seed`, order kept."""
+    """At most `n` images of an index, drawn by `seed`: each class in its share, one at least, same order."""
     pictures = index.pictures
     if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
         raise DataError(f"limit must be at least one image per class, {len(pictures.classes)}, not {n!r}")

@@ -1,4 +1,4 @@
-"""Whether a file is an image, of what format, and whether it decodes: decided from its bytes, once.
+"""Decide from its bytes whether a file is an image, its format, and whether it decodes; each file once.
 
 Parent side. Verdicts are kept in the cache folder by path, size and time of change, so that a second study of the
 same folder opens no image.

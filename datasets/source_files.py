@@ -100,7 +100,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
 
 
 def number(row: Row, column: str) -> float:
-    """A finite number of a row; DataError says what stands there."""
+    """A finite number of a row; DataError shows any other text."""
     text = row.values[column].strip()
     try:
         value = float(text.replace("_", "?"))  # Python reads 1_000 as a number

@@ -26,7 +26,7 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Union[str, Path]) -> "Comparison":
-        """The results in a study folder; StudyError where there is none to read, or it is damaged."""
+        """The results in a study folder; StudyError if it holds no study, or a damaged one."""
         Store.open(folder, checked=True).close()
         return cls(folder)
 
@@ -114,10 +114,10 @@ class Comparison:
         """The results as text, in style "terminal", "markdown", "latex" or "csv".
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
-        fp32 eager), "scaling" (by batch size), "energy" or "profile" (shares of time, where profile=True was asked for).
+        fp32 eager), "scaling" (by batch size), "energy" or "profile" (shares of time, for studies with profile=True).
 
-        One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) are
-        of the terminal style; by default what standard output has. Raises UsageError for another kind or style.
+        One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
+        to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.
         """
         from framework_compare.report import kinds
 
@@ -133,7 +133,7 @@ class Comparison:
         Path(path).write_text(renderers.csv(self.frame), encoding="utf-8", newline="")
 
     def beside(self, other: "Comparison") -> "pd.DataFrame":
-        """The cells that this study and another have, a row each, with the ratio of their median epoch times."""
+        """One row per cell that this study and another have, with the ratio of the median epoch times."""
         return pairing.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
     def export(self, folder: Union[str, Path], kind: str = "parquet") -> None:

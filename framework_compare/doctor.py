@@ -138,7 +138,7 @@ def _options(plan: venvs.Plan) -> str:
 
 
 def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
-    """The same check of a usable framework after a worker has imported it and its adapter has said what it lacks."""
+    """The check of a usable framework after a worker imported it and its adapter reported what it does not support."""
     if one.python is None:
         return one
     interpreter = Interpreter(one.python, one.state == "ready")

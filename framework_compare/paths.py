@@ -1,4 +1,4 @@
-"""Where this package keeps what it makes outside the user's own folders, and names of files."""
+"""Folders that this package makes outside the user's own, and names of files."""
 
 from __future__ import annotations
 

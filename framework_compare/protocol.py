@@ -1,4 +1,4 @@
-"""The contract between the runner and an adapter: what a Trainer is, what it declares, and what it is told.
+"""The contract between the runner and an adapter: what a Trainer is, what it declares, and what it gets.
 
 Shared by both sides of the process boundary; standard library and numpy only.
 """
@@ -72,7 +72,7 @@ JOB_KINDS = ("train", "verify", "conformance")
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What one worker is asked to do; a JSON document at the process boundary.
+    """One worker's job; a JSON document at the process boundary.
 
     "train" runs a cell: graph is Graph.to_dict(), images and weights are files. "verify" and "conformance" answer
     `tasks`, each a document of its own.
@@ -205,7 +205,7 @@ class Trainer(Protocol):
         """Start the framework's own input pipeline; what is returned goes to `epoch` once an epoch."""
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        """Batches of one pass over the images, shuffled anew, the last one as short as it comes."""
+        """Batches of one epoch: every image once, shuffled again, the last batch possibly shorter."""
 
     def train_step(self, batch: Batch) -> Any:
         """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""

@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: List[str]) -> None:
-    """Load the conformance suite's options where the suite is asked for, as they are too common for every session.
+    """Load the conformance suite's options only with the suite: their names are too common for every session.
 
     A package named with --pyargs has no initial conftest, so its own could not bring them.
     """

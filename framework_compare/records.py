@@ -1,4 +1,4 @@
-"""What the parent knows of a study: cells to run, and what was measured of each run. Frozen, in SI units."""
+"""Records of a study: cells to run, and the measurements of each run. Frozen, in SI units."""
 
 from __future__ import annotations
 

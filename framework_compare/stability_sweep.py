@@ -65,7 +65,7 @@ class Stability:
 
     @property
     def varying(self) -> Tuple[str, ...]:
-        """What tells the cells of the sweep apart: framework, model, and every other setting that they differ in."""
+        """What identifies a cell of the sweep: framework, model, and every other setting that varies."""
         frame = self.comparison.frame
         others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
         differing = (name for name in others if frame[name].nunique(dropna=False) > 1)

@@ -106,4 +106,4 @@ def test_doctor_has_a_line_a_framework_and_device_and_the_machine(own_cache):
 
 def test_env_remove_needs_a_known_name(own_cache):
     assert "unknown framework 'caffe'" in run("env", "remove", "caffe", check=2).stderr
-    assert "there was none" in run("env", "remove", "torch").stdout
+    assert "there is no environment" in run("env", "remove", "torch").stdout

@@ -95,7 +95,7 @@ def whole(width: int, height: int) -> Crop:
 
 
 def picture_size(data: bytes) -> Tuple[int, int]:
-    """(width, height) in pixels of an encoded image, from its header; OSError if it is none."""
+    """(width, height) in pixels of an encoded image, from its header; OSError if it is not an image."""
     if simplejpeg is not None and data[:3] == _JPEG:
         try:
             height, width = simplejpeg.decode_jpeg_header(data)[:2]

@@ -24,7 +24,7 @@ STRANGE = "no-such-thing"
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """Paths of what was written. `pictures` are 11: two batches of 4 and a rest of 3."""
+    """Paths of the files written. `pictures` has 11 images: two batches of 4 and one of 3."""
 
     folder: Path
     graph: Graph  # with dropout
@@ -64,7 +64,7 @@ class Material:
         ]
 
     def repeated_tasks(self) -> List[Dict[str, Any]]:
-        """What a fresh worker of the same seed is asked again."""
+        """The questions repeated to a fresh worker with the same seed."""
         return [
             self._build("build", self.graph),
             {"ask": "shared", "name": "losses", "pictures": str(self.pictures), "steps": 6},

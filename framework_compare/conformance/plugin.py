@@ -1,4 +1,4 @@
-"""The suite's options and fixtures; framework_compare.pytest_plugin loads it where the suite is asked for."""
+"""The suite's options and fixtures; framework_compare.pytest_plugin loads it when the suite is requested."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         help="adapter to test: a registered name, an alias, or path/to/adapter.py:Class; comma-separated or repeated",
     )
-    group.addoption("--models", metavar="NAMES", help="climb the parity ladder on these models too, comma-separated")
+    group.addoption("--models", metavar="NAMES", help="also check the parity levels on these models, comma-separated")
     group.addoption("--device", metavar="NAME", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     group.addoption(
-        "--python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that has a framework already"
+        "--python", metavar="FRAMEWORK=PATH", action="append", help="an interpreter that already has a framework"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Before anything is collected: what is asked for is there, else one sentence and nothing else."""
+    """Check the request before anything is collected; one sentence says what is missing."""
     try:
         session.config.stash[TRIALS] = _trials(session.config)
     except UsageError as error:

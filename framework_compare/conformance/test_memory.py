@@ -34,7 +34,7 @@ def test_build_again_replaces(ready):
         f"after build() of a second network weights() has {_first(list(found['shapes']))}, wanted those of the second"
     )
     _check_same_steps(
-        found, "the same steps after build() of another network and of this one again", "nothing of the first may stay"
+        found, "the same steps after build() of another model and of this one again", "nothing of the first may stay"
     )
 
 

@@ -26,7 +26,7 @@ def _skip_above_what_fails(ready, network, number):
     levels = {level.number: level for level in ready.parity(network).levels}
     failed = [below for below in BELOW[number] if not levels[below].passed]
     if failed:
-        pytest.skip(f"level {failed[0]} of {network} does not hold; mend that first")
+        pytest.skip(f"level {failed[0]} of {network} does not hold; fix that first")
 
 
 @pytest.mark.parametrize("number", [3, 5], ids=["steps", "dropout"])
@@ -55,7 +55,7 @@ def test_level_4_resizes_all_alike(ready):
 def _wanted(settings):
     """What the protocol has for such settings, in words."""
     crops = {
-        "none": f"the whole image, resized to {settings['image_size']} pixels a side",
+        "none": f"the whole image, resized to {settings['image_size']} x {settings['image_size']} pixels",
         "random": "a crop for each image by itself: 0.08 to 1 of the area, uniformly, a ratio from 3/4 to 4/3, its"
         " logarithm uniformly, any place, and the largest in the middle where none of ten tries fits",
     }

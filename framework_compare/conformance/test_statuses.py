@@ -43,11 +43,11 @@ def test_a_setting_trains_or_is_unsupported(ready, name, value):
 def test_a_network_that_cannot_be_built_is_a_row(ready):
     run = ready.row("network", pipeline="memory", graph=ready.material.broken_graph())
     assert run.status == "failed", (
-        f"a network whose layer 'stem_bn' lacks its 'channels' ended as {run.status} ({run.reason}), wanted failed:"
+        f"a model whose layer 'stem_bn' lacks its 'channels' ended as {run.status} ({run.reason}), wanted failed:"
         " build() must raise"
     )
     assert "channels" in run.reason or "stem_bn" in run.reason, (
-        f"a network whose layer 'stem_bn' lacks its 'channels' failed with the reason {run.reason!r}, wanted one that"
+        f"a model whose layer 'stem_bn' lacks its 'channels' failed with the reason {run.reason!r}, wanted one that"
         " names either; release() must work after a build() that raised, or its own error takes the reason's place"
     )
 

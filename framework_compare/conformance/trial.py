@@ -38,7 +38,7 @@ CONFIG = TrainConfig(
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What one worker said: how its run ended, its answers by question, the folder of its arrays and log."""
+    """One worker's answers: how its run ended, an answer per question, the folder of its arrays and log."""
 
     run: Run
     said: Dict[str, Any]
@@ -70,7 +70,7 @@ class Trial:
 
     @functools.cached_property
     def environment(self) -> Environment:
-        """The framework's environment, made if need be; fails the test where there is none."""
+        """The framework's environment, made if needed; fails the test if there is none."""
         found = self.where.environment(self.framework, self.say, self.config.device)
         if isinstance(found, Run):
             raise EnvironmentUnavailable(found.reason)
@@ -97,7 +97,7 @@ class Trial:
         return {level.number: level for level in practice.judge(run_tasks, self.config)}
 
     def why_not_ready(self) -> str:
-        """Why no test can be made of the adapter but that it has its methods and starts, or ""."""
+        """Why the adapter cannot be tested beyond its methods and its start, or ""."""
         try:
             conduct = self.conduct
         except EnvironmentUnavailable as error:
@@ -128,7 +128,7 @@ class Trial:
         return self._drawn[part]
 
     def row(self, name: str, *, graph: Optional[Dict[str, Any]] = None, listed: str = "", **changed: Any) -> Run:
-        """What becomes of a cell as `compare` runs it: a network, a list of images, settings of its own."""
+        """The outcome of a cell run as `compare` runs it, with its own model, images and settings."""
         if name not in self._rows:
             config = dataclasses.replace(self.config, **changed)
             material = self.material

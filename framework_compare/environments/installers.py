@@ -30,7 +30,7 @@ _CAUSE = re.compile(r"\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|[Cc]onnection r
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What to install where; `say` is told of slow downloads.
+    """What to install where; `say` gets a message for each slow download.
 
     index: one more package index (a URL). own_index: the one that has what others have not, for the user to name.
     """

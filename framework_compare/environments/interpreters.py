@@ -76,7 +76,7 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
 
 
 def discover() -> list[Interpreter]:
-    """Every Python found that an environment can be made from, the most wanted first; each is asked once a process."""
+    """Every Python that an environment can be made from, best first; each is started once per process."""
     return [one for one in _answering(None) if not one.fault]
 
 

@@ -1,4 +1,4 @@
-"""Whether a framework can serve a device here: asked of what is pinned, before an environment is made."""
+"""Whether a framework can use a device of this machine, by its pinned build, before an environment is made."""
 
 from __future__ import annotations
 

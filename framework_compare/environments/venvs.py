@@ -108,7 +108,7 @@ def fault(planned: Plan, *, index: str | None = None) -> str:
 def make(
     planned: Plan, why: str, *, installer: str = "pip", index: str | None = None, say: Callable[[str], None]
 ) -> None:
-    """Make an environment where there is none or a broken one (`why`); a failure leaves only the log behind.
+    """Make an environment, or repair a broken one (`why`); a failure leaves only the log behind.
 
     Raises Unavailable. The caller holds the lock.
     """

@@ -104,7 +104,7 @@ class Clock:
         self._log_due = self._started + LOG_CHECK_S
 
     def hear(self, phase: Optional[str]) -> None:
-        """The worker told something, and is now in `phase`."""
+        """The worker sent an event, and is now in `phase`."""
         self._heard = time.monotonic()
         if phase != self._phase:
             self._phase, self._phase_began = phase, self._heard

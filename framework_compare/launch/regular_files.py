@@ -21,7 +21,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
 
 
 def make_way(path: Path) -> None:
-    """Remove what an earlier run left in the place of a file, unless that is one."""
+    """Remove anything but a regular file from a path that a run will write."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):

@@ -1,4 +1,4 @@
-"""From what is known of a run's end to its status: the evidence, and the sentence that goes with it."""
+"""From the evidence of a run's end to its status and reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What the parent knows of a worker that is gone."""
+    """What the parent knows of a worker that has ended."""
 
     returncode: Optional[int]
     died_in: Optional[str] = None

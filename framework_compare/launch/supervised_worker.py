@@ -89,7 +89,7 @@ class SupervisedWorker:
             self.events = -1
 
     def read_status(self, timeout_s: float = 0.0) -> bool:
-        """Take in what the supervisor told; False when it will tell nothing more."""
+        """Read the supervisor's report; False when no more will come."""
         if not select.select([self.status], [], [], timeout_s)[0]:
             return True
         chunk = os.read(self.status, 4096)
@@ -102,7 +102,7 @@ class SupervisedWorker:
         return not self.ended
 
     def end(self) -> None:
-        """Kill the worker and all that descends from it, and wait until it is gone; harmless when it is."""
+        """Kill the worker and all its descendants, and wait until they have ended; harmless if they have."""
         if self._control < 0:
             return
         os.close(self._control)

@@ -1,4 +1,4 @@
-"""What a worker told, gathered into the records of its run. Its events are untrusted: each field is checked."""
+"""A worker's events, gathered into the records of its run. Events are untrusted: each field is checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Transcript:
         return len(self.epochs) >= self.asked_epochs
 
     def told(self) -> Optional[Verdict]:
-        """What the worker says became of it; an `ok` before all epochs were told is a failure."""
+        """The outcome that the worker reported; an `ok` before all epochs were reported is a failure."""
         if self.outcome and self.outcome.status == "ok" and not self.all_epochs:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
             return Verdict("failed", f"the worker reported success after {found}")

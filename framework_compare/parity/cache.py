@@ -1,4 +1,4 @@
-"""Verdicts kept in the cache folder: a ladder is climbed once for each state of what it depends on."""
+"""Verdicts in the cache folder: levels are checked once per state of everything a verdict depends on."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _digest(framework: Framework, state: State, config: TrainConfig, more: Mappi
 
 @functools.lru_cache(maxsize=1)
 def ladder_checksum() -> str:
-    """Of all that asks and judges: a verdict of another state of it is none."""
+    """Checksum of the code that asks and judges; a change of it makes verdicts invalid."""
     own = Path(__file__).parent
     files = [Path(parity_answers.__file__), *sorted(own.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
@@ -104,7 +104,7 @@ def _is_sound(found: Any) -> bool:
 
 
 def load(key: str) -> Any:
-    """The document kept under a key, None where there is none that can be read."""
+    """The document stored under a key; None if it is absent or cannot be read."""
     try:
         return json.loads(_path(key).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ def record(
 ) -> Dict[str, str]:
     """Write down the verdict on every cell; returns, by key, why a cell that was required to pass must not be run.
 
-    "warn" looks verdicts up and takes no time; "require" climbs the ladder where there is none.
+    "warn" looks verdicts up and takes no time; "require" checks the levels of cells without a verdict.
     """
     if mode == "off":
         return {}

@@ -15,7 +15,7 @@ COMMON = ("numpy", "pillow", "simplejpeg")
 
 
 def state(framework: Framework, environment: Environment, device: str) -> Dict[str, Any]:
-    """A document that is another one once a verdict has to be sought anew; costs milliseconds and starts no worker."""
+    """A document that changes when a verdict becomes invalid; takes milliseconds and starts no worker."""
     return {
         "trainer": framework.trainer.rpartition(":")[2],
         "worker": staging.checksum(framework),

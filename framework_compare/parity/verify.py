@@ -1,4 +1,4 @@
-"""`verify()`: climb the ladder for every framework and model, each framework in a worker of its own."""
+"""`verify()`: check the parity levels of every framework and model, each framework in a worker of its own."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def verify(
     folder: Optional[Path] = None,
     **settings: Any,
 ) -> List[Parity]:
-    """The ladder of every framework, model and combination of settings; a verdict that is cached is not sought again.
+    """Check every framework, model and combination of settings; a cached verdict is not checked again.
 
-    settings are those of SETTINGS that a verdict depends on, and threads. fresh: climb again whatever is cached. folder
-    keeps what workers wrote; by default nothing is.
+    settings: those of SETTINGS that a verdict depends on, and threads. fresh: check again and ignore the cache.
+    folder: for the workers' files; by default they are deleted.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.MODELS, models)

@@ -1,4 +1,4 @@
-"""From what a user asks to the cells of a study: names checked, images read, settings made explicit."""
+"""From a user's request to the cells of a study: names checked, images read, settings made explicit."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def check_setting(name: str, value: Any) -> None:
 
 
 def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
-    """UsageError for what is no whole number of at least so much; `otherwise` is what else is allowed."""
+    """UsageError unless `value` is a whole number of at least `least`; `otherwise` names what else is allowed."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{otherwise}")
 

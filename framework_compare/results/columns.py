@@ -1,4 +1,4 @@
-"""Columns of the frames: the settings that every row has, what is beside them, what tells cells apart."""
+"""Columns of the frames: the settings in every row, the columns beside them, and what identifies a cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU kernel is for, told from its name: one ordered table for all frameworks, so that their shares compare.
+"""The class of a GPU kernel by its name: one ordered table for all frameworks, so that their shares compare.
 
 Names are those of cuDNN, cuBLAS (nvjet on Hopper), CUTLASS, ATen, TensorFlow, PaddlePaddle and MXNet kernels, of
 XLA's fusions, which are called after their kind and root, and of Inductor's, which list what they fuse.
@@ -51,7 +51,7 @@ _COMPILED = [(name, re.compile(pattern)) for name, pattern in CLASSES]
 
 @functools.lru_cache(maxsize=None)
 def classify(kernel: str) -> str:
-    """The class of a kernel by its name, demangled or not; "other" where nothing in it tells."""
+    """The class of a kernel by its name, demangled or not; "other" if no pattern matches."""
     name = kernel.lower()
     return next((name_of_class for name_of_class, pattern in _COMPILED if pattern.search(name)), OTHER)
 

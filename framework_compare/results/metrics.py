@@ -166,6 +166,6 @@ def of_run(run: Run) -> Dict[str, Optional[float]]:
 
 @functools.lru_cache(maxsize=1)
 def version() -> str:
-    """Checksum of how the figures are computed: those kept under another one are computed again."""
+    """Checksum of how the figures are computed: figures stored under another one are computed again."""
     sources = [Path(__file__).with_name(name) for name in SOURCES]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

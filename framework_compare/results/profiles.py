@@ -41,7 +41,7 @@ def profile_frame(store: "Store") -> "pd.DataFrame":
 
 
 def with_profile(cells: "pd.DataFrame", profile: "pd.DataFrame") -> "pd.DataFrame":
-    """The cell frame with a row for each name that profilers counted, runs of a cell added up.
+    """The cell frame with one row per name that profilers counted; runs of a cell are added up.
 
     A cell without any has one row, without a name, for each kind that was met on its device.
     """

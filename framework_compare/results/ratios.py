@@ -16,7 +16,7 @@ COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 
 
 class Ratio(NamedTuple):
-    """A cell against `base`: its speed over that one's, with its 95 % interval; NaN where there is none."""
+    """The speed of a cell over that of its baseline `base`, with its 95 % interval; NaN if there is none."""
 
     base: Record
     ratio: float = math.nan

@@ -50,7 +50,7 @@ def columns_of(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
 
 
 def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Columns) -> Dict[str, List[Any]]:
-    """Stored columns of a record without the rows that are not sound, which the store is told of."""
+    """Stored columns of a record without unsound rows; the store counts those."""
     faulty, fault = row_checks.rows(kind, columns)
     if faulty:
         store.left_out(table, fault, len(faulty))
@@ -69,7 +69,7 @@ def store_figures(store: "Store", run_id: int, run: Run) -> None:
 
 
 def figures_of(runs: Sequence[Measured]) -> Row:
-    """What is kept of a cell: every figure of METRICS, and how many epochs they are of."""
+    """The stored figures of a cell: every figure of METRICS, and the number of their epochs."""
     epochs = sum(len(run.epochs["number"]) for run in runs if run.run["status"] == "ok")
     return {**metrics.figures(runs), EPOCHS: epochs}
 

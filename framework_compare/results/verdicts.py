@@ -1,4 +1,4 @@
-"""Verdicts on parity beside a study: what was known of each cell when it was run, for the study's tables."""
+"""Verdicts on parity beside a study: those known for each cell when it ran, for the study's tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def key(row: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:
-    """Keep verdicts by key in a study's folder, whole at any moment."""
+    """Store verdicts by key in a study's folder; the file is whole at any moment."""
     path = folder / FILE
     half = path.with_suffix(".half")
     with schema.study_errors(path):

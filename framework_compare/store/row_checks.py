@@ -40,7 +40,7 @@ def _kinds(record: Any) -> Dict[str, FrozenSet[type]]:
 
 
 class Kinds:
-    """What the fields of a row may be."""
+    """The allowed types of the fields of a row."""
 
     def __init__(self, kinds: Dict[str, FrozenSet[type]]) -> None:
         self.of = kinds
@@ -109,7 +109,7 @@ def settings(text: Any) -> Dict[str, Any]:
 
 
 def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
-    """Of the stored columns of a record which rows are unsound, and what of the first one."""
+    """The numbers of the unsound rows among a record's stored columns, and the fault of the first."""
     faults: Dict[int, str] = {}
     for name, allowed in _kinds(record).items():
         values = columns[name]

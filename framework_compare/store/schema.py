@@ -180,7 +180,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def damaged(path: Path, found: object, remedy: str = "") -> DamagedStudy:
-    """The error that says that a study's file is damaged, and how what can be read of it is saved."""
+    """The error for a damaged study file, with the way to save its readable part."""
     remedy = remedy or f"`sqlite3 {path} .recover` prints what SQLite can still read of it"
     return DamagedStudy(f"{path} is damaged or no SQLite file ({found}); it was not changed; {remedy}")
 

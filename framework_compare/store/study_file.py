@@ -157,29 +157,29 @@ class Store:
         return statuses
 
     def begin(self, run_id: int) -> None:
-        """Mark a run as running; what an interrupted attempt left of it is dropped."""
+        """Mark a run as running; drop the records of an interrupted attempt."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self._write(run_id, Run(status="running", started_at=now))
 
     def record(self, run_id: int, run: Run) -> None:
-        """Store what became of a run, whole or not at all; what was there of it is replaced."""
+        """Store the outcome of a run in one transaction; earlier records of it are replaced."""
         allowed = [status for status in STATUSES if status not in ("planned", "running")]
         if run.status not in allowed:
             raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
         self._write(run_id, run)
 
     def environment(self, framework: str, document: Dict[str, Any]) -> None:
-        """Store what a framework's environment holds, in place of what was known of it."""
+        """Store the packages of a framework's environment; an earlier entry is replaced."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
 
     def left_out(self, table: str, fault: str, rows: int = 1) -> None:
-        """Note that a reader met rows of a table that are not sound, and what is wrong with one of them."""
+        """Count unsound rows of a table, with the fault of one of them."""
         count, first = self.damage.get(table, (0, fault))
         self.damage[table] = (count + rows, first)
 
     def keep_figures(self, cell_id: int, version: str, figures: Dict[str, Any]) -> None:
-        """Store what was computed of a cell's runs, until one of them changes."""
+        """Cache the figures of a cell's runs, until one of them changes."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", (cell_id, version, _json(figures)))
 

@@ -37,7 +37,7 @@ def run_options(
     limits: Limits,
     hz: float,
 ) -> RunOptions:
-    """RunOptions of what a user gives; UsageError says what is allowed."""
+    """RunOptions from a user's arguments; UsageError says what is allowed."""
     check_installer(installer)
     if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")

@@ -1,4 +1,4 @@
-"""What the cells of a study run in: each framework's environment on each device, or why there is none."""
+"""The environments of a study's cells: one per framework and kind of device, or why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cells a study runs: all at once, or each next one by what became of those before.
+"""Which cells a study runs: all of a product, or each next one by the outcomes before it.
 
 A strategy is stored with its study, so that any study is resumed the same way.
 """
@@ -34,7 +34,7 @@ class Strategy(Protocol):
 
 
 class Product:
-    """Every combination of what was listed, known from the start."""
+    """Every combination of the listed values, known from the start."""
 
     name: ClassVar[str] = "product"
     limits_decide: ClassVar[bool] = False
@@ -97,7 +97,7 @@ class Growth:
 
 
 def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
-    """The strategy a study was begun with; StudyError where its settings do not say it soundly."""
+    """The strategy that a study began with; StudyError if its settings do not name one."""
     # Version 0.1 stored a sweep under "stability", and nothing for a product.
     document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
     made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {

@@ -1,4 +1,4 @@
-"""glibc's allocator told to keep what is freed, for frameworks that allocate every activation anew.
+"""Set glibc's allocator to keep freed memory, for frameworks that allocate every activation again.
 
 By default glibc maps each large block afresh and gives it back when freed, and the kernel clears every page again:
 half of the CPU time of a ResNet-50 step at batch 100 in PyTorch. PyTorch's own tuning guide says the same and

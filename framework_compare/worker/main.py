@@ -1,4 +1,4 @@
-"""The worker's entry: `python run_worker.py JOB DESCRIPTOR`. Reads a job, trains, tells how it went, exits.
+"""The worker's entry: `python run_worker.py JOB DESCRIPTOR`. Reads a job, trains, reports the outcome, exits.
 
 Runs inside a framework's environment: the standard library, numpy, Pillow, the JPEG library and the framework.
 """

@@ -11,7 +11,7 @@ TRACKER = "multiprocessing.resource_tracker"
 
 
 class ThreadTime(NamedTuple):
-    """A thread's name, its nanoseconds on a CPU, and those it was ready to run while others had the CPU."""
+    """A thread's name, its nanoseconds on a CPU, and those it waited for one."""
 
     name: str
     cpu_ns: int

@@ -1,4 +1,4 @@
-"""Pictures that level 4 shows to a pipeline, what reference decoder and resamplers make of them, and shared batches."""
+"""Images that level 4 shows to a pipeline, the reference decoder's and resamplers' results, and shared batches."""
 
 from __future__ import annotations
 

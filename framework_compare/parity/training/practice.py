@@ -1,4 +1,4 @@
-"""Level 3 and 5 as a cell trains: a small network, asked once a framework, whose every step is gone over in float64.
+"""Levels 3 and 5 as a cell trains: a small model, once per framework, each step repeated in float64.
 
 The ladder's steps on a whole network know one setting and batches of one size. Here the settings are others, batches are
 of several sizes, come from the native pipeline over three epochs, and dropout is read off the steps themselves.

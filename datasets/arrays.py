@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import inspect
+import io
 import json
 import os
 import tempfile
@@ -96,7 +97,13 @@ class ArrayData:
             raise DataError(f"data set {self.name!r} cannot be written to {str(target)!r}: {error}") from error
         return ArrayFile(target, checksum, self.task, self.describe())
 
-    def _write(self, path: str) -> None:
+    def checksum(self) -> str:
+        """sha256 of the bytes that `write` would write."""
+        file = io.BytesIO()
+        self._write(file)
+        return hashlib.sha256(file.getbuffer()).hexdigest()
+
+    def _write(self, path: str | io.BytesIO) -> None:
         document = {
             "version": VERSION,
             "task": self.task.to_dict(),

@@ -38,7 +38,7 @@ def compare(
     models: Names,
     device: Names = "cpu",
     *,
-    dataset: DataSets = "fire-smoke-small",
+    dataset: Optional[DataSets] = None,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: int = 1,
     limit: Optional[int] = None,
@@ -62,7 +62,9 @@ def compare(
 ) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    dataset: names of the registry, or folders with one folder of images per class.
+    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`).
+    dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
+        workload the file with the real data (such as diabetes.csv); without one they are generated, and it says so.
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
         resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
         with the limits, interpreters, index and installer of this call.

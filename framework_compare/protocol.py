@@ -57,7 +57,8 @@ class TrainConfig:
     flip: str = "horizontal"
     crop: str = "random"  # "none": the whole image, stretched to image_size x image_size
     optimizer: str = "sgd"
-    loss: str = "cross_entropy"
+    loss: str = "cross_entropy"  # that of the task
+    epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -74,7 +75,8 @@ JOB_KINDS = ("train", "verify", "conformance")
 class Job:
     """One worker's job; a JSON document at the process boundary.
 
-    "train" runs a cell: graph is Graph.to_dict(), images and weights are files. "verify" and "conformance" answer
+    "train" runs a cell: graph is Graph.to_dict(), images and weights are files. A data set of arrays is in `data`, and
+    then there are no images: {"kind": "arrays", "path": file that batches.arrays reads}. "verify" and "conformance" answer
     `tasks`, each a document of its own.
     """
 
@@ -83,6 +85,7 @@ class Job:
     trainer: str = ""  # "module:Class", as the staged worker finds it
     graph: Optional[Mapping[str, Any]] = None
     pictures: str = ""
+    data: Optional[Mapping[str, Any]] = None
     weights: str = ""
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
@@ -116,7 +119,10 @@ class Pictures:
 
 
 class Batch(NamedTuple):
-    """Images and labels of one step as the framework holds them; the runner reads the size only."""
+    """Images and labels of one step as the framework holds them; the runner reads the size only.
+
+    Of another task than image classification `images` is its input (tokens, a series, a row) and `labels` its target.
+    """
 
     images: Any
     labels: Any
@@ -157,7 +163,8 @@ class Trainer(Protocol):
     """One framework, training one network. Timing, warm-up and the epoch loop are the runner's.
 
     Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
-    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in).
+    Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The network built last says of which task the
+    arrays are that `adopt` gets: its only input (N, ...) and its target, as graph.Task has them.
     """
 
     name: str
@@ -187,7 +194,7 @@ class Trainer(Protocol):
         """
 
     def load_weights(self, weights: Mapping[str, "np.ndarray"]) -> None:
-        """Copy parameters and running statistics in place, by graph name, and zero the momentum."""
+        """Copy parameters and running statistics in place, by graph name; the optimiser forgets all steps."""
 
     def weights(self) -> Dict[str, "np.ndarray"]:
         """Copies of all parameters and running statistics, by graph name, in the graph's shapes."""
@@ -196,7 +203,10 @@ class Trainer(Protocol):
         """A new float32 array, its contents not set, in the memory from which `adopt` is fastest."""
 
     def adopt(self, images: "np.ndarray", labels: "np.ndarray") -> Batch:
-        """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,)."""
+        """A batch on the device from float32 images in `layout` (N, C, H, W) or (N, H, W, C) and int64 labels (N,).
+
+        Of another task: from its input, (N, ...) float32 or integer tokens, and its target.
+        """
 
     def read_batch(self, batch: Batch) -> Tuple["np.ndarray", "np.ndarray"]:
         """Images and labels of a batch as `adopt` takes them."""
@@ -217,7 +227,7 @@ class Trainer(Protocol):
         """Mean loss per sample of each step, as Python floats; waits for them."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":
-        """Logits (N, num_classes) in evaluation mode, or with batch statistics and dropout if `training`.
+        """Outputs (N, num_classes), or (N, ..., outputs) of another task, in evaluation mode, or with batch statistics and dropout if `training`.
 
         A training pass may move the running statistics; whoever asks for one loads the weights again.
         """

@@ -100,6 +100,16 @@ class Epoch:
         return (self.end_ns - self.start_ns) / 1e9
 
 
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """A metric of the network after an epoch, of a split that it was not trained on; None where it is undefined."""
+
+    epoch: int
+    split: str  # "validation"
+    name: str  # "loss", or of batches.quality.METRICS
+    value: Optional[float]
+
+
 # Operators are the host's, CUDA functions what it calls of that API, kernels the device's.
 PROFILE_KINDS = ("operator", "cuda-runtime", "kernel")
 
@@ -142,18 +152,17 @@ class Run:
     disturbed_share: Optional[float] = None
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
+    quality: Tuple[Quality, ...] = ()
     samples: Tuple[Sample, ...] = ()
     energy: Tuple[Energy, ...] = ()
     profile: Tuple[ProfileRow, ...] = ()
 
 
-def oversize(batch_size: int, pictures: int, dataset: str) -> str:
+def oversize(batch_size: int, samples: int, dataset: str, unit: str = "image") -> str:
     """The warning for a batch size larger than the data set, "" for others."""
-    if batch_size <= pictures:
+    if batch_size <= samples:
         return ""
-    return (
-        f"batch size {batch_size} is larger than {dataset} with its {pictures} images: each step trains on {pictures}"
-    )
+    return f"batch size {batch_size} is larger than {dataset} with its {samples} {unit}s: each step trains on {samples}"
 
 
 def idle_workers(workers: int, batches: int) -> str:

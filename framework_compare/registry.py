@@ -80,6 +80,27 @@ ARRAY_DATASETS: Dict[str, str] = {
     "tweet-words": _D + "next_words:next_words",
 }
 
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A network with the data set that it is for, and the settings it is trained with unless others are asked for."""
+
+    model: str  # "module:function" that takes a graph.Task, and `size`, and returns a Graph
+    dataset: str  # of ARRAY_DATASETS
+    unit: str  # what the task calls a sample
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
+    size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+# By the names that the documents give them; where they leave a setting open it is a choice of ours.
+_ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 32}
+WORKLOADS: Dict[str, Workload] = {
+    "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", "row", {**_ADAM, "epochs": 30}),
+    "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", "sequence", {**_ADAM, "epochs": 10}),
+    "lstm_google": Workload(_M + "lstm:build", "google-prices", "sequence", {**_ADAM, "epochs": 10}, {"layers": 2}),
+    "gru_ibm": Workload(_M + "gru:build", "ibm-prices", "sequence", {**_ADAM, "epochs": 10}),
+}
+
 ALIASES: Dict[str, str] = {
     "pytorch": "torch",
     "tf": "tensorflow",
@@ -103,6 +124,11 @@ def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
     if key not in table:
         raise UnknownNameError(kind, name, table)
     return table[key]
+
+
+def unit(model: str) -> str:
+    """What a sample of a model is called: "image", "row"."""
+    return WORKLOADS[model].unit if model in WORKLOADS else "image"
 
 
 def framework(name: str) -> Framework:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from framework_compare.batches.quality import evaluate
 from framework_compare.datasets import conll, diabetes, prices, tweets
 from framework_compare.datasets.arrays import ArrayData, load
-from framework_compare.results.quality import evaluate
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "workloads"
 

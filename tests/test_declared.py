@@ -154,8 +154,9 @@ def test_questions_are_refused_as_cells_are(answers, field, adapters, job, monke
 
 @pytest.mark.parametrize("name", [*OURS, *PLUGGED])
 def test_a_refused_cell_is_unsupported(name, adapters, work):
-    run, phases = work(adapters[name], optimizer="adam")
-    assert (run.status, run.reason) == ("unsupported", f"{name} declares no optimizer 'adam'; declared: sgd")
+    run, phases = work(adapters[name], optimizer="lion")
+    assert run.status == "unsupported"
+    assert run.reason.startswith(f"{name} declares no optimizer 'lion'; declared: ") and run.reason.endswith("sgd")
     assert phases == [] and run.epochs == ()
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from framework_compare import registry
+from framework_compare.batches.quality import evaluate
 from framework_compare.datasets.arrays import ArrayData, load
-from framework_compare.results.quality import evaluate
 
 NAMES = sorted(registry.ARRAY_DATASETS)
 

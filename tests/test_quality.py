@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from framework_compare.batches.quality import METRICS, evaluate, loss, spans
 from framework_compare.errors import UsageError
 from framework_compare.graph import Field, Task
-from framework_compare.results.quality import METRICS, evaluate, loss, spans
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 

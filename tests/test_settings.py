@@ -76,7 +76,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     )
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
-        *("flip", "crop", "optimizer", "loss_function"),
+        *("flip", "crop", "optimizer", "loss_function", "epsilon"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 
+from framework_compare.graph import OPTIMIZERS
 from framework_compare.protocol import DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
@@ -27,6 +28,17 @@ def needs_capability(precision: str, ask: Callable[[], Iterable[int]]) -> Option
     if major >= 8:
         return None
     return f"precision {precision!r} needs compute capability 8.0; this GPU has {major}.{minor}"
+
+
+def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
+    """The options of a config's optimiser, by their names in `graph.OPTIMIZERS`.
+
+    Decays of moments are as float32 has them: some kernels take 1 - beta2 in float32, which is 1e-5 off, and the
+    correction by its powers in float64, so that only with the same beta2 one makes up for the other.
+    """
+    given = {"momentum": config.momentum, "weight_decay": config.weight_decay, "eps": config.epsilon}
+    options = {name: given.get(name, default) for name, default in OPTIMIZERS[config.optimizer].items()}
+    return {name: float(np.float32(value)) if name.startswith("beta") else value for name, value in options.items()}
 
 
 def loss_scale_settings(config: TrainConfig) -> Dict[str, Any]:

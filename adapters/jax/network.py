@@ -26,18 +26,19 @@ class Network:
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
         self.shifts = shifts
+        self._tables = {f"{node.name}.weight" for node in graph.nodes if node.op == "Embedding"}
         self._names = {node.name: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
 
-    def to_native(self, array: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self._moved(array, (2, 3, 1, 0)))
+    def to_native(self, name: str, array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self._moved(name, array, (2, 3, 1, 0)))
 
-    def from_native(self, array: np.ndarray) -> np.ndarray:
-        return np.array(self._moved(array, (3, 2, 0, 1)), order="C")
+    def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
+        return np.array(self._moved(name, array, (3, 2, 0, 1)), order="C")
 
-    def _moved(self, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
+    def _moved(self, name: str, array: np.ndarray, axes: Tuple[int, ...]) -> np.ndarray:
         if array.ndim == 4 and self.channels_last:
             return array.transpose(axes)
-        return array.T if array.ndim == 2 else array
+        return array.T if array.ndim == 2 and name not in self._tables else array
 
     def __call__(self, arrays: Mapping[str, Any], images: Any, key: Any = None) -> Tuple[Any, Dict[str, Any]]:
         """Float32 logits and the running statistics after; a key means training: batch statistics, dropout."""
@@ -128,6 +129,51 @@ class Network:
         key = random.fold_in(key, self.graph.nodes.index(node))
         return self.jax.numpy.where(random.bernoulli(key, kept, x.shape), x / kept, 0).astype(x.dtype)
 
+    def lstm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        jax, jnp = self.jax, self.jax.numpy
+        w_ih, w_hh, bias = (own[name].astype(self.dtype) for name in ("weight_ih", "weight_hh", "bias"))
+
+        def step(carried: Any, from_input: Any) -> Any:
+            h, c = carried
+            i, f, g, o = jnp.split(from_input + h @ w_hh, 4, axis=1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        zero = jnp.zeros((x.shape[0], w_hh.shape[0]), self.dtype)
+        return self._scanned(step, (zero, zero), x.astype(self.dtype) @ w_ih + bias)
+
+    def gru(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        jax, jnp = self.jax, self.jax.numpy
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        w_ih, w_hh, b_ih, b_hh = (own[name].astype(self.dtype) for name in names)
+
+        def step(h: Any, from_input: Any) -> Any:
+            xr, xz, xn = jnp.split(from_input, 3, axis=1)
+            hr, hz, hn = jnp.split(h @ w_hh + b_hh, 3, axis=1)
+            r, z = jax.nn.sigmoid(xr + hr), jax.nn.sigmoid(xz + hz)
+            h = (1 - z) * jnp.tanh(xn + r * hn) + z * h
+            return h, h
+
+        zero = jnp.zeros((x.shape[0], w_hh.shape[0]), self.dtype)
+        return self._scanned(step, zero, x.astype(self.dtype) @ w_ih + b_ih)
+
+    def _scanned(self, step: Callable[[Any, Any], Any], start: Any, x: Any) -> Any:
+        """States of all steps, (N, steps, features)."""
+        return self.jax.lax.scan(step, start, x.swapaxes(0, 1))[1].swapaxes(0, 1)
+
+    def conv1d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        pads = [(node.attrs["padding"],) * 2]
+        layouts = ("NWC", "OIW", "NWC")
+        weight = own["weight"].astype(self.dtype)
+        y = self.jax.lax.conv_general_dilated(x.astype(self.dtype), weight, (1,), pads, dimension_numbers=layouts)
+        return y + own["bias"].astype(self.dtype) if node.attrs["bias"] else y
+
+    def layernorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        exact = x.astype("float32")
+        scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
+        return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
+
     @property
     def _spatial(self) -> Tuple[int, int]:
         return (1, 2) if self.channels_last else (2, 3)
@@ -147,5 +193,16 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Linear": Network.linear,
     "Dropout": Network.dropout,
     "Add": lambda net, node, own, x, y, **_: x + y,
+    "Tanh": lambda net, node, own, x, **_: net.jax.numpy.tanh(x),
+    "Sigmoid": lambda net, node, own, x, **_: net.jax.nn.sigmoid(x),
+    "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
+    "LSTM": Network.lstm,
+    "GRU": Network.gru,
+    "Last": lambda net, node, own, x, **_: x[:, -1],
+    "Reverse": lambda net, node, own, x, **_: x[:, ::-1],
+    "Concat": lambda net, node, own, *xs, **_: net.jax.numpy.concatenate(xs, -1),
+    "Conv1d": Network.conv1d,
+    "LayerNorm": Network.layernorm,
+    "Maxout": lambda net, node, own, x, **_: x.reshape(*x.shape[:-1], -1, node.attrs["pieces"]).max(-1),
 }
 OPS = frozenset(LOWERINGS) | {"BatchNorm2d"}

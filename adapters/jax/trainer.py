@@ -18,6 +18,7 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.jax.network import OPS, Network
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
+from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
 
@@ -55,8 +56,8 @@ class JaxTrainer(TrainerDefaults):
     name = "jax"
     declared = Declared(
         ops=OPS,
-        losses=frozenset({"cross_entropy"}),
-        optimizers=frozenset({"sgd"}),
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(NAMES),
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
@@ -98,6 +99,7 @@ class JaxTrainer(TrainerDefaults):
         self._block, self._taken = LossBlock(), 0  # and steps since the weights were loaded, as State has them
         self._loss_seen: Any = None
         self._feeds: List[Processes] = []
+        self._target_type: Any = np.int32  # labels, until a network for another task is built
 
     def unsupported(self) -> Optional[str]:
         config = self.config
@@ -114,7 +116,7 @@ class JaxTrainer(TrainerDefaults):
             "layout": self.layout,
             "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
             "matmul_precision": MATMUL_PRECISION[config.precision],
-            "optimizer": "optax.sgd",
+            "optimizer": NAMES[config.optimizer],
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
@@ -130,9 +132,9 @@ class JaxTrainer(TrainerDefaults):
         config, jax = self.config, self.jax
         dtype = HALF_TYPES.get(config.precision, "float32")
         self._network = Network(jax, graph, dtype=dtype, layout=self.layout, shifts=self._shifts)
-        sgd = optax.sgd(config.learning_rate, momentum=config.momentum or None)
-        decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
-        self._optimizer = optax.chain(*decay, sgd)
+        self._optimizer = make_optimizer(jax, optax, config)
+        self._loss_of = functools.partial(LOSSES[graph.task.loss], optax)
+        self._target_type = np.int32 if graph.task.target.dtype.startswith("int") else np.float32
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
         self._step = jit(self._step_of_leaves, donate_argnums=0)
@@ -151,7 +153,7 @@ class JaxTrainer(TrainerDefaults):
         self._leaves = None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
         arrays = {
-            name: jax.device_put(self._network.to_native(array), self._device, may_alias=False)
+            name: jax.device_put(self._network.to_native(name, array), self._device, may_alias=False)
             for name, array in weights.items()
         }
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
@@ -173,13 +175,14 @@ class JaxTrainer(TrainerDefaults):
         return self._to_graph({**self._state.parameters, **self._state.statistics})
 
     def _to_graph(self, arrays: Mapping[str, Any]) -> Dict[str, np.ndarray]:
-        return {name: self._network.from_native(np.asarray(array)) for name, array in arrays.items()}
+        return {name: self._network.from_native(name, np.asarray(array)) for name, array in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(*self.jax.device_put((images, labels.astype(np.int32)), self._device), len(labels))
+        return Batch(*self.jax.device_put((images, labels.astype(self._target_type)), self._device), len(labels))
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-        return np.array(batch.images), np.asarray(batch.labels).astype(np.int64)
+        labels = np.asarray(batch.labels)
+        return np.array(batch.images), labels.astype(np.int64) if self._target_type is np.int32 else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:
@@ -255,11 +258,9 @@ class JaxTrainer(TrainerDefaults):
         return gradients, kept
 
     def _loss(self, parameters: Any, statistics: Any, images: Any, labels: Any, key: Any, scale: Any) -> Any:
-        import optax
-
         logits, moved = self._network({**parameters, **statistics}, images, key)
         statistics = {**statistics, **moved}
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        loss = self._loss_of(logits, labels)
         return loss * scale, (loss, statistics)
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:

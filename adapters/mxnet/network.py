@@ -8,7 +8,10 @@ from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 
-GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
+GRAPH_NAMES = {
+    **{"gamma": "weight", "beta": "bias", "l0_i2h_weight": "weight_ih", "l0_h2h_weight": "weight_hh"},
+    **{"l0_i2h_bias": "bias_ih", "l0_h2h_bias": "bias_hh"},
+}
 
 
 def make_network(mx: Any, graph: Graph) -> Any:
@@ -18,9 +21,11 @@ def make_network(mx: Any, graph: Graph) -> Any:
         def __init__(self) -> None:
             super().__init__(prefix="")
             self.layers = {}
+            shapes = graph.shapes()
             for node in graph.nodes:
                 if node.op in LAYERS:
-                    self.layers[node.name] = LAYERS[node.op](mx.gluon.nn, node.attrs)
+                    of_steps = {"flatten": False} if node.op == "Linear" and len(shapes[node.inputs[0]]) > 1 else {}
+                    self.layers[node.name] = LAYERS[node.op](mx.gluon, {**node.attrs, **of_steps})
                     self.register_child(self.layers[node.name], node.name)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -35,7 +40,16 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:
-    return by_graph_name(network.layers, lambda layer: layer._reg_params, GRAPH_NAMES)
+    return by_graph_name(network.layers, _arrays_of, GRAPH_NAMES)
+
+
+def _arrays_of(layer: Any) -> Dict[str, Any]:
+    """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
+    arrays = dict(layer._reg_params)
+    if type(layer).__name__ == "LSTM":
+        arrays.pop("l0_h2h_bias").grad_req = "null"
+        return {"bias" if name == "l0_i2h_bias" else name: array for name, array in arrays.items()}
+    return arrays
 
 
 def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
@@ -53,7 +67,7 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
 
 
 LAYERS = {
-    "Conv2d": lambda nn, a: nn.Conv2D(
+    "Conv2d": lambda gluon, a: gluon.nn.Conv2D(
         a["out_channels"],
         a["kernel"],
         strides=a["stride"],
@@ -63,11 +77,20 @@ LAYERS = {
         in_channels=a["in_channels"],
     ),
     # MXNet's momentum is the share of the old statistics that is kept
-    "BatchNorm2d": lambda nn, a: nn.BatchNorm(momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]),
-    "ReLU": lambda nn, a: nn.Activation("relu"),
-    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
-    "Linear": lambda nn, a: nn.Dense(a["out_features"], in_units=a["in_features"]),
-    "Dropout": lambda nn, a: nn.Dropout(a["p"]),
+    "BatchNorm2d": lambda gluon, a: gluon.nn.BatchNorm(
+        momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
+    ),
+    "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
+    "MaxPool2d": lambda gluon, a: gluon.nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
+    "Linear": lambda gluon, a: gluon.nn.Dense(
+        a["out_features"], in_units=a["in_features"], flatten=a.get("flatten", True)
+    ),
+    "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
+    "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
+    "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
+    "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
+    "LSTM": lambda gluon, a: gluon.rnn.LSTM(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
+    "GRU": lambda gluon, a: gluon.rnn.GRU(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
 }
 FUNCTIONS = {
     "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
@@ -75,5 +98,8 @@ FUNCTIONS = {
     "GlobalAvgPool": lambda F, a, x: F.flatten(F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")),
     "Flatten": lambda F, a, x: F.flatten(x),
     "Add": lambda F, a, x, y: x + y,
+    "Last": lambda F, a, x: F.squeeze(F.slice_axis(x, axis=1, begin=-1, end=None), axis=1),
+    "Reverse": lambda F, a, x: F.reverse(x, axis=1),
+    "Concat": lambda F, a, *xs: F.concat(*xs, dim=-1),
 }
 OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)

@@ -12,6 +12,7 @@ import numpy as np
 from framework_compare.adapters.common.trainer import TrainerDefaults, gpu_number
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
+from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph
 from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, TrainConfig
@@ -27,8 +28,8 @@ class MXNetTrainer(TrainerDefaults):
     layout = "NCHW"
     declared = Declared(
         ops=OPS,
-        losses=frozenset({"cross_entropy"}),
-        optimizers=frozenset({"sgd"}),
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(NAMES),
         metrics=frozenset(),
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
@@ -60,6 +61,7 @@ class MXNetTrainer(TrainerDefaults):
         self._index = gpu_number(config.device)
         self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
         self._context = mxnet.gpu(self._index) if self._index < self._gpus else mxnet.cpu()
+        self._target_type = "int32"  # of labels, until a network for another task is built
         self._amp = None
         if self._gpus and config.precision == "fp16":
             from mxnet.contrib import amp
@@ -86,7 +88,7 @@ class MXNetTrainer(TrainerDefaults):
             "execution": "eager" if self.config.execution == "eager" else "graph",
             "hybridize": self._hybridize,
             "layout": self.layout,
-            "optimizer": "gluon.Trainer('sgd')",
+            "optimizer": NAMES[self.config.optimizer],
             "running_variance": "biased",
             "threads": self.config.threads,
             **({"tf32": self.config.precision == "tf32", "amp": self._amp is not None} if self._on_gpu else {}),
@@ -109,11 +111,9 @@ class MXNetTrainer(TrainerDefaults):
         self._parameters = parameters_of(self._network)
         freeze(self._parameters, graph)
         self._reordered = False
-        # over the last axis oneDNN's log_softmax computes it, to 3e-6 only; over another, MXNet's own kernel, to 2e-7
-        self._loss = mx.gluon.loss.SoftmaxCrossEntropyLoss(axis=1)
-        self._loss.hybridize()
-        options = {"learning_rate": config.learning_rate, "momentum": config.momentum, "wd": config.weight_decay}
-        self._optimizer = mx.gluon.Trainer(self._network.collect_params(), "sgd", options)
+        self._loss = LOSSES[graph.task.loss](mx)
+        self._target_type = "int32" if graph.task.target.dtype.startswith("int") else "float32"
+        self._optimizer = mx.gluon.Trainer(self._network.collect_params(), make_optimizer(mx, config))
         if self._amp:
             self._amp.init_trainer(self._optimizer)
         if config.weight_decay:
@@ -133,6 +133,7 @@ class MXNetTrainer(TrainerDefaults):
                 for momentum in state if isinstance(state, (list, tuple)) else [state]:
                     if momentum is not None:
                         momentum[:] = 0
+        forget(self._optimizer.optimizer)
         if self._amp:  # back to its first scale
             self._optimizer._amp_loss_scaler = type(self._optimizer._amp_loss_scaler)()
         self.mx.nd.waitall()
@@ -142,10 +143,11 @@ class MXNetTrainer(TrainerDefaults):
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
-        return Batch(nd.array(images, ctx=context), nd.array(labels, dtype="int32", ctx=context), len(labels))
+        return Batch(nd.array(images, ctx=context), nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
-        return batch.images.asnumpy(), batch.labels.asnumpy().astype(np.int64)
+        labels = batch.labels.asnumpy()
+        return batch.images.asnumpy(), labels.astype(np.int64) if labels.dtype.kind == "i" else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         return open_loader(self.mx, pictures, self.config, gpu=self._index if self._on_gpu else None)
@@ -165,7 +167,7 @@ class MXNetTrainer(TrainerDefaults):
         """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
             logits = self._network(batch.images)
-            loss = self._loss(logits.expand_dims(2), batch.labels.expand_dims(1))
+            loss = self._loss(logits, batch.labels)
             if self._amp:
                 with self._amp.scale_loss(loss, self._optimizer) as scaled:
                     self.mx.autograd.backward(scaled)

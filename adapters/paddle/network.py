@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
+
+import numpy as np
 
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.graph import Graph, Node, evaluate
 
+RECURRENT = ("LSTM", "GRU")
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
 
@@ -23,6 +26,8 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
 
         def forward(self, images: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
+                if node.op in RECURRENT:
+                    return layers[node.name](*inputs)[0]  # the states of all steps
                 if node.op in LAYERS:
                     return layers[node.name](*inputs)
                 return FUNCTIONS[node.op](paddle, *inputs)
@@ -33,7 +38,27 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
 
 
 def arrays_of(layers: Dict[str, Any]) -> Dict[str, Any]:
-    return by_graph_name(layers, lambda layer: layer.state_dict(), GRAPH_NAMES)
+    return by_graph_name(layers, _arrays_of, GRAPH_NAMES)
+
+
+def _arrays_of(layer: Any) -> Dict[str, Any]:
+    kind = type(layer).__name__
+    if kind not in RECURRENT:
+        return dict(layer.state_dict())
+    cell = layer[0].cell
+    biases = {"bias": cell.bias_ih} if kind == "LSTM" else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
+    return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
+
+
+def second_biases(layers: Dict[str, Any]) -> List[Any]:
+    """Of each LSTM the bias that the graph has not, made zero: no optimiser may have it.
+
+    Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
+    """
+    biases = [layer[0].cell.bias_hh for layer in layers.values() if type(layer).__name__ == "LSTM"]
+    for bias in biases:
+        bias.set_value(np.zeros(bias.shape, np.float32))
+    return biases
 
 
 LAYERS: Dict[str, Callable[..., Any]] = {
@@ -53,10 +78,22 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "AdaptiveAvgPool2d": lambda nn, a: nn.AdaptiveAvgPool2D(a["output"]),
     "Linear": lambda nn, a: nn.Linear(a["in_features"], a["out_features"]),
     "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
+    "AvgPool2d": lambda nn, a: nn.AvgPool2D(
+        a["kernel"], stride=a["stride"], padding=a["padding"], exclusive=not a["count_include_pad"]
+    ),
+    "Tanh": lambda nn, a: nn.Tanh(),
+    "Sigmoid": lambda nn, a: nn.Sigmoid(),
+    "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
+    "LSTM": lambda nn, a: nn.LSTM(a["input_size"], a["hidden_size"]),
+    "GRU": lambda nn, a: nn.GRU(a["input_size"], a["hidden_size"]),
+    "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
 }
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "GlobalAvgPool": lambda paddle, x: paddle.flatten(paddle.nn.functional.adaptive_avg_pool2d(x, 1), 1),
     "Flatten": lambda paddle, x: paddle.flatten(x, 1),
     "Add": lambda paddle, x, y: x + y,
+    "Last": lambda paddle, x: x[:, -1],
+    "Reverse": lambda paddle, x: paddle.flip(x, [1]),
+    "Concat": lambda paddle, *xs: paddle.concat(list(xs), axis=-1),
 }
 OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)

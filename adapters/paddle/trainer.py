@@ -15,8 +15,9 @@ from framework_compare.adapters.common.trainer import (
     loss_scale_settings,
     needs_capability,
 )
-from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network
+from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network, second_biases
 from framework_compare.adapters.paddle.pipeline import open_loader
+from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer
 from framework_compare.graph import Graph
 from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
@@ -27,8 +28,8 @@ class PaddleTrainer(TrainerDefaults):
     layout = "NCHW"
     declared = Declared(
         ops=OPS,
-        losses=frozenset({"cross_entropy"}),
-        optimizers=frozenset({"sgd"}),
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(NAMES),
         metrics=frozenset(),
         # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
@@ -79,7 +80,7 @@ class PaddleTrainer(TrainerDefaults):
             "execution": "graph" if self.config.execution == "graph" else "eager",
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
-            "optimizer": "paddle.optimizer.Momentum",
+            "optimizer": f"paddle.optimizer.{NAMES[self.config.optimizer]}",
             "running_variance": "biased",
             "threads": self.config.threads,
             **(self._gpu_settings() if self._on_gpu else {}),
@@ -101,6 +102,8 @@ class PaddleTrainer(TrainerDefaults):
         config, paddle = self.config, self.paddle
         layers = make_layers(paddle, graph)
         self._arrays = arrays_of(layers)
+        self._transposed = {f"{node.name}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
+        untrained = second_biases(layers)
         for parameter in graph.parameters():
             if not parameter.trainable:
                 self._arrays[parameter.name].stop_gradient = True
@@ -108,29 +111,29 @@ class PaddleTrainer(TrainerDefaults):
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
-        self._loss = paddle.nn.CrossEntropyLoss()
+        self._loss = LOSSES[graph.task.loss](paddle)
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
         self._first_scale = self._scaler.state_dict() if self._scaler else None
-        self._optimizer = paddle.optimizer.Momentum(
-            learning_rate=config.learning_rate,
-            momentum=config.momentum,
-            parameters=self._network.parameters(),
-            weight_decay=config.weight_decay or None,
-        )
+        parameters = [p for p in self._network.parameters() if not any(p is bias for bias in untrained)]
+        self._optimizer = make_optimizer(paddle, config, parameters)
+        self._clear = self._optimizer.clear_grad
+        if untrained:
+            self._clear = lambda: [self._optimizer.clear_grad(), *(bias.clear_gradient() for bias in untrained)]
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
-            self._arrays[name].set_value(array.T if array.ndim == 2 else array)
-        for accumulators in self._optimizer._accumulators.values():
-            for momentum in accumulators.values():
-                momentum.zero_()
+            self._arrays[name].set_value(array.T if name in self._transposed else array)
+        forget(self._optimizer, self.config)
         if self._scaler:
             self._scaler.load_state_dict(self._first_scale)
 
     def weights(self) -> Dict[str, np.ndarray]:
         arrays = {name: tensor.numpy() for name, tensor in self._arrays.items()}
-        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in arrays.items()}
+        return self._of_graph(arrays)
+
+    def _of_graph(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        return {name: np.ascontiguousarray(a.T if name in self._transposed else a) for name, a in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         return Batch(self.paddle.to_tensor(images), self.paddle.to_tensor(labels), len(labels))
@@ -153,7 +156,7 @@ class PaddleTrainer(TrainerDefaults):
             self._scaler.update()
         else:
             self._optimizer.step()
-        self._optimizer.clear_grad()
+        self._clear()
         return loss.detach()
 
     def _backward(self, batch: Batch) -> Any:
@@ -172,8 +175,8 @@ class PaddleTrainer(TrainerDefaults):
             self._scaler.unscale_(self._optimizer)
             self._scaler.update()
         held = {name: t.grad.numpy() for name, t in self._arrays.items() if not t.stop_gradient}
-        self._optimizer.clear_grad()
-        return {name: np.ascontiguousarray(a.T if a.ndim == 2 else a) for name, a in held.items()}
+        self._clear()
+        return self._of_graph(held)
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
@@ -205,7 +208,7 @@ class PaddleTrainer(TrainerDefaults):
         return [row for tree in trees for row in profile_rows(tree)[0]]
 
     def release(self) -> None:
-        self._network = self._optimizer = self._call = None
+        self._network = self._optimizer = self._call = self._clear = None
         while self._loaders:
             # a thread of the loader's own holds its iterator, so that persistent workers outlive the loader (3.3.1)
             iterator = self._loaders.pop()._iterator

@@ -14,16 +14,23 @@ from framework_compare.graph import Graph, Node, evaluate
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 
 
+# BlockLSTM has the gates in the order i, g, f, o.
+_BLOCK_GATES = (0, 2, 1, 3)
+
+
 class Network:
     """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
 
-    It computes in `dtype`, and BatchNorm's statistics and the logits in float32.
+    It computes in `dtype`, and BatchNorm's statistics and the logits in float32. fused: recurrent layers may run in
+    kernels of their own, for which XLA has no counterpart.
     """
 
-    def __init__(self, tf: Any, graph: Graph, dtype: str = "float32") -> None:
+    def __init__(self, tf: Any, graph: Graph, dtype: str = "float32", *, fused: bool = True) -> None:
         self.tf = tf
         self.graph = graph
         self.dtype = dtype
+        self._of_numbers = graph.task.inputs[0].dtype == "float32"
+        self.fused = fused and dtype == "float32"
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         shapes = graph.shapes()
         # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
@@ -40,11 +47,15 @@ class Network:
 
     def _native_shape(self, name: str, shape: Tuple[int, ...]) -> Tuple[int, ...]:
         order = self._native_order(name, len(shape))
+        if order is None:
+            return shape
         return tuple(shape[::-1]) if len(shape) == 2 else tuple(shape[i] for i in order or range(len(shape)))
 
     def to_native(self, name: str, array: np.ndarray) -> Any:
         """The tensor of a graph array in TensorFlow's layout; transposed by TensorFlow, which does it in parallel."""
         order = self._native_order(name, array.ndim)
+        if self._nodes[name].op == "LSTM":
+            array = _reordered(array)
         if order is None:
             return self.tf.constant(array)
         if len(order) == 4 and array.ndim == 2:
@@ -56,6 +67,10 @@ class Network:
     def _native_order(self, name: str, ndim: int) -> Optional[Tuple[int, ...]]:
         """Axes of a graph array in native order, a flattened picture's counted apart; None to leave it as it is."""
         node = self._nodes[name]
+        if node.op == "Embedding":
+            return None
+        if ndim == 3:
+            return (2, 1, 0)
         if ndim == 4:
             return (2, 3, 0, 1) if _is_depthwise(node.attrs) else (2, 3, 1, 0)
         if ndim == 2:
@@ -66,11 +81,15 @@ class Network:
         node = self._nodes[name]
         if array.ndim == 4:
             array = array.transpose(2, 3, 0, 1) if _is_depthwise(node.attrs) else array.transpose(3, 2, 0, 1)
-        elif array.ndim == 2:
+        elif array.ndim == 3:
+            array = array.transpose(2, 1, 0)
+        elif array.ndim == 2 and node.op != "Embedding":
             array = array.T
             if node.name in self._flattened:
                 c, h, w = self._flattened[node.name]
                 array = array.reshape(-1, h, w, c).transpose(0, 3, 1, 2).reshape(len(array), -1)
+        if node.op == "LSTM":
+            array = _reordered(array)
         return np.ascontiguousarray(array)
 
     def __call__(self, images: Any, *, training: bool, keep_statistics: bool = False) -> Any:
@@ -79,7 +98,8 @@ class Network:
         def apply(node: Node, *inputs: Any) -> Any:
             return LOWERINGS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
 
-        return self.tf.cast(evaluate(self.graph, apply, self.tf.cast(images, self.dtype)), "float32")
+        images = self.tf.cast(images, self.dtype) if self._of_numbers else images
+        return self.tf.cast(evaluate(self.graph, apply, images), "float32")
 
     def _of(self, node: Node, parameter: str) -> Any:
         return self.variables[f"{node.name}.{parameter}"]
@@ -133,6 +153,89 @@ class Network:
         matrix = self.tf.cast(adaptive_matrix(size, output), x.dtype)
         return self.tf.einsum("ih,nhwc,jw->nijc", matrix, x, matrix)
 
+    def lstm(self, node: Node, x: Any, **_: Any) -> Any:
+        tf = self.tf
+        weight = tf.concat([self._cast(node, "weight_ih"), self._cast(node, "weight_hh")], axis=0)
+        bias, hidden = self._cast(node, "bias"), node.attrs["hidden_size"]
+        steps, zero = tf.transpose(x, (1, 0, 2)), tf.zeros((tf.shape(x)[0], hidden), self.dtype)
+        if self.fused:
+            # V1: the gradient that TensorFlow has registered for BlockLSTMV2 is V1's, and wrong for it (2.21)
+            nothing = tf.zeros((hidden,), self.dtype)
+            found = tf.raw_ops.BlockLSTM(
+                seq_len_max=tf.constant(x.shape[1], tf.int64),
+                x=steps,
+                cs_prev=zero,
+                h_prev=zero,
+                w=weight,
+                wci=nothing,
+                wcf=nothing,
+                wco=nothing,
+                b=bias,
+                forget_bias=0.0,
+                cell_clip=-1.0,
+            )
+            return tf.transpose(found.h, (1, 0, 2))
+
+        def step(state: Any, at: Any) -> Any:
+            h, c = state
+            i, g, f, o = tf.split(tf.matmul(tf.concat([at, h], 1), weight) + bias, 4, axis=1)
+            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            return tf.sigmoid(o) * tf.tanh(c), c
+
+        return self._looped(step, (zero, zero), steps)
+
+    def gru(self, node: Node, x: Any, **_: Any) -> Any:
+        tf, hidden = self.tf, node.attrs["hidden_size"]
+        weight, from_bias, bias = (self._cast(node, name) for name in ("weight_hh", "bias_ih", "bias_hh"))
+        from_inputs = tf.linalg.matmul(tf.transpose(x, (1, 0, 2)), self._cast(node, "weight_ih")) + from_bias
+
+        def step(state: Any, at: Any) -> Any:
+            (h,) = state
+            xr, xz, xn = tf.split(at, 3, axis=1)
+            hr, hz, hn = tf.split(tf.matmul(h, weight) + bias, 3, axis=1)
+            z = tf.sigmoid(xz + hz)
+            return ((1 - z) * tf.tanh(xn + tf.sigmoid(xr + hr) * hn) + z * h,)
+
+        return self._looped(step, (tf.zeros((tf.shape(x)[0], hidden), self.dtype),), from_inputs)
+
+    def _looped(self, step: Callable[[Any, Any], Any], start: Tuple[Any, ...], inputs: Any) -> Any:
+        """First state of each step, (N, steps, features), from inputs (steps, N, features)."""
+        tf, steps = self.tf, inputs.shape[0]
+        inputs = tf.TensorArray(inputs.dtype, steps, element_shape=inputs.shape[1:]).unstack(inputs)
+        shape = (inputs.element_shape[0], start[0].shape[-1])
+
+        def body(t: Any, states: Any, state: Any) -> Any:
+            state = step(state, inputs.read(t))
+            return t + 1, states.write(t, state[0]), state
+
+        states = tf.TensorArray(self.dtype, steps, element_shape=shape)
+        start = tuple(tf.ensure_shape(state, shape) for state in start)
+        _, states, _ = tf.while_loop(
+            lambda t, *_: t < steps, body, (tf.constant(0), states, start), maximum_iterations=steps
+        )
+        return tf.transpose(states.stack(), (1, 0, 2))
+
+    def embedding(self, node: Node, x: Any, **_: Any) -> Any:
+        # by a cast the gradient is dense: rows that no token names decay in the optimiser's state, too
+        return self.tf.gather(self.tf.convert_to_tensor(self._cast(node, "weight")), x)
+
+    def conv1d(self, node: Node, x: Any, **_: Any) -> Any:
+        a = node.attrs
+        x = self.tf.pad(x, [[0, 0], [a["padding"]] * 2, [0, 0]]) if a["padding"] else x
+        y = self.tf.nn.conv1d(x, self._cast(node, "weight"), 1, "VALID")
+        return y + self._cast(node, "bias") if a["bias"] else y
+
+    def layernorm(self, node: Node, x: Any, **_: Any) -> Any:
+        tf, exact = self.tf, self.tf.cast(x, "float32")
+        mean, variance = tf.nn.moments(exact, [-1], keepdims=True)
+        weight, bias = self._of(node, "weight"), self._of(node, "bias")
+        return tf.cast(tf.nn.batch_normalization(exact, mean, variance, bias, weight, node.attrs["eps"]), x.dtype)
+
+    def maxout(self, node: Node, x: Any, **_: Any) -> Any:
+        pieces = node.attrs["pieces"]
+        shape = [-1, *x.shape[1:-1], x.shape[-1] // pieces, pieces]
+        return self.tf.reduce_max(self.tf.reshape(x, shape), axis=-1)
+
     def linear(self, node: Node, x: Any, **_: Any) -> Any:
         return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._cast(node, "weight")), self._cast(node, "bias"))
 
@@ -156,8 +259,25 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Linear": Network.linear,
     "Dropout": Network.dropout,
     "Add": lambda net, node, x, y, **_: x + y,
+    "Tanh": lambda net, node, x, **_: net.tf.tanh(x),
+    "Sigmoid": lambda net, node, x, **_: net.tf.sigmoid(x),
+    "Embedding": Network.embedding,
+    "LSTM": Network.lstm,
+    "GRU": Network.gru,
+    "Last": lambda net, node, x, **_: x[:, -1],
+    "Reverse": lambda net, node, x, **_: net.tf.reverse(x, [1]),
+    "Concat": lambda net, node, *xs, **_: net.tf.concat(xs, axis=-1),
+    "Conv1d": Network.conv1d,
+    "LayerNorm": Network.layernorm,
+    "Maxout": Network.maxout,
 }
 OPS = frozenset(LOWERINGS)
+
+
+def _reordered(array: np.ndarray) -> np.ndarray:
+    """Gates i, f, g, o in BlockLSTM's order, and back."""
+    gates = np.split(array, 4, axis=0)
+    return np.concatenate([gates[place] for place in _BLOCK_GATES], axis=0)
 
 
 def _is_depthwise(a: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
+from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
 
@@ -26,8 +27,8 @@ class TensorFlowTrainer(TrainerDefaults):
     layout = "NHWC"
     declared = Declared(
         ops=OPS,
-        losses=frozenset({"cross_entropy"}),
-        optimizers=frozenset({"sgd"}),
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(OPTIMIZERS),
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
@@ -76,7 +77,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "execution": self._execution,
             "layout": self.layout,
             "jit_compile": self._execution == "compiled",
-            "optimizer": "ResourceApplyMomentum",
+            "optimizer": OPTIMIZERS[self.config.optimizer].name,
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),
@@ -102,10 +103,11 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def build(self, graph: Graph) -> None:
         dtype = HALF_TYPES.get(self.config.precision, "float32")
-        self._network = Network(self.tf, graph, dtype)
+        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled")
         self._scale = LossScale(self.tf) if self._scales else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
-        self._momenta = [self.tf.Variable(self.tf.zeros_like(v), trainable=False) for v in self._trainable]
+        self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)
+        self._loss = LOSSES[graph.task.loss]
         self._stepped = False
         self._step = self._step_eagerly
         if self._execution != "eager":
@@ -115,8 +117,7 @@ class TensorFlowTrainer(TrainerDefaults):
         for name, array in weights.items():
             self._network.variables[name].assign(self._network.to_native(name, array))
         if self._stepped:  # fresh ones are zero, and half a gigabyte for VGG-16
-            for momentum in self._momenta:
-                momentum.assign(self.tf.zeros_like(momentum))
+            self._optimizer.forget()
         if self._scale:
             self._scale.reset()
 
@@ -166,29 +167,17 @@ class TensorFlowTrainer(TrainerDefaults):
         return loss
 
     def _update_all(self, gradients: List[Any]) -> None:
-        for variable, momentum, gradient in zip(self._trainable, self._momenta, gradients):
-            self._update(variable, momentum, gradient)
+        self._optimizer.apply(self._trainable, gradients)
 
     def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
         tf = self.tf
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._trainable)
             logits = self._network(images, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+            loss = self._loss(tf, logits, labels)
             scaled = self._scale.times(loss) if self._scale else loss
         gradients = tape.gradient(scaled, self._trainable)
         return loss, self._scale.undo(gradients) if self._scale else gradients
-
-    def _update(self, variable: Any, momentum: Any, gradient: Any) -> None:
-        if self.config.weight_decay:
-            gradient = gradient + self.config.weight_decay * variable
-        self.tf.raw_ops.ResourceApplyMomentum(
-            var=variable.handle,
-            accum=momentum.handle,
-            lr=self.config.learning_rate,
-            grad=gradient,
-            momentum=self.config.momentum,
-        )
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         return self._network(batch.images, training=training, keep_statistics=True).numpy()
@@ -210,7 +199,7 @@ class TensorFlowTrainer(TrainerDefaults):
         return xplane_rows(folder, read_trace)
 
     def release(self) -> None:
-        self._network = self._step = self._trainable = self._momenta = None
+        self._network = self._step = self._trainable = self._optimizer = None
 
 
 class LossScale:

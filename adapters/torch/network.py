@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from framework_compare.graph import INPUT, Graph, Node
+
+# torch's names of arrays that the graph calls otherwise, by op; None: no array of the graph's.
+GRAPH_NAMES = {
+    "BatchNorm2d": {"num_batches_tracked": None},
+    "LSTM": {"weight_ih_l0": "weight_ih", "weight_hh_l0": "weight_hh", "bias_ih_l0": "bias", "bias_hh_l0": None},
+    "GRU": {name + "_l0": name for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")},
+}
 
 
 def make_network(torch: Any, graph: Graph) -> Any:
@@ -23,10 +30,64 @@ def _emit(torch: Any, code: Any, node: Node, inputs: List[Any]) -> Any:
         return code.call_function(operator.iadd, tuple(inputs))
     if node.op == "Flatten":
         return code.call_function(torch.flatten, (inputs[0], 1))
+    if node.op == "Last":
+        return code.call_function(operator.getitem, (inputs[0], (slice(None), -1)))
+    if node.op == "Reverse":
+        return code.call_function(torch.flip, (inputs[0], (1,)))
+    if node.op == "Concat":
+        return code.call_function(torch.cat, (inputs, -1))
     value = code.call_module(node.name, tuple(inputs))
     if node.op == "GlobalAvgPool":
         value = code.call_function(torch.flatten, (value, 1))
     return value
+
+
+def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arrays of a network's state by their names in the graph; what the graph has not is left out."""
+    ops = {node.name: node.op for node in graph.nodes}
+    named = {}
+    for name, array in arrays.items():
+        layer, _, own = name.rpartition(".")
+        own = GRAPH_NAMES.get(ops[layer], {}).get(own, own)
+        if own is not None:
+            named[f"{layer}.{own}"] = array
+    return named
+
+
+def _recurrent(kind: str) -> Any:
+    """A layer of torch.nn that returns the states of all steps and no other."""
+
+    def make(nn: Any, a: Mapping[str, Any]) -> Any:
+        base = getattr(nn, kind)
+
+        class Recurrent(base):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                return super().forward(x)[0]
+
+        layer = Recurrent(a["input_size"], a["hidden_size"], batch_first=True)
+        if kind == "LSTM":  # of its two biases the graph has one: trained both, it would move twice as far
+            nn.init.zeros_(layer.bias_hh_l0)
+        return layer
+
+    return make
+
+
+def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
+    class Conv1d(nn.Conv1d):  # type: ignore[misc]
+        """Of (N, steps, features); torch has the features before the steps."""
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+    return Conv1d(a["in_channels"], a["out_channels"], a["kernel"], padding=a["padding"], bias=a["bias"])
+
+
+def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
+    class Maxout(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.unflatten(-1, (-1, a["pieces"])).amax(-1)
+
+    return Maxout()
 
 
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -53,5 +114,16 @@ LAYERS = {
     "GlobalAvgPool": lambda nn, a: nn.AdaptiveAvgPool2d(1),
     "Linear": lambda nn, a: nn.utils.skip_init(nn.Linear, a["in_features"], a["out_features"]),
     "Dropout": lambda nn, a: nn.Dropout(a["p"]),
+    "AvgPool2d": lambda nn, a: nn.AvgPool2d(
+        a["kernel"], stride=a["stride"], padding=a["padding"], count_include_pad=a["count_include_pad"]
+    ),
+    "Tanh": lambda nn, a: nn.Tanh(),
+    "Sigmoid": lambda nn, a: nn.Sigmoid(),
+    "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
+    "LSTM": _recurrent("LSTM"),
+    "GRU": _recurrent("GRU"),
+    "Conv1d": _conv1d,
+    "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
+    "Maxout": _maxout,
 }
-OPS = frozenset(LAYERS) | {"Add", "Flatten"}
+OPS = frozenset(LAYERS) | {"Add", "Flatten", "Last", "Reverse", "Concat"}

@@ -16,9 +16,10 @@ from framework_compare.adapters.common.trainer import (
     needs_capability,
 )
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
-from framework_compare.adapters.torch.network import OPS, make_network
+from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
-from framework_compare.graph import Graph, trainable_names
+from framework_compare.adapters.torch.tasks import LOSSES, forget, make_optimizer
+from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
@@ -36,8 +37,8 @@ class TorchTrainer(TrainerDefaults):
     name = "torch"
     declared = Declared(
         ops=OPS,
-        losses=frozenset({"cross_entropy"}),
-        optimizers=frozenset({"sgd"}),
+        losses=frozenset(LOSSES),
+        optimizers=frozenset(OPTIMIZERS),
         metrics=frozenset(),
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
         executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
@@ -70,6 +71,7 @@ class TorchTrainer(TrainerDefaults):
             torch.backends.cudnn.benchmark = recommended
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
         self._channels_last = recommended
+        self._last_axis_channels = recommended  # of what is adopted: arrays other than images have none
         self.layout = "NHWC" if self._channels_last else "NCHW"
         self._gpu: Optional[Gpu] = None  # a pipeline may be opened before the network is built
 
@@ -88,7 +90,7 @@ class TorchTrainer(TrainerDefaults):
         common = {
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
-            "optimizer": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
+            "optimizer": self._optimizer_name,
             "threads": torch.get_num_threads(),
         }
         if not self._on_gpu:
@@ -102,6 +104,16 @@ class TorchTrainer(TrainerDefaults):
             "tf32": torch.backends.cudnn.allow_tf32,
             **loss_scale_settings(config),
         }
+
+    @property
+    def _optimizer_name(self) -> str:
+        names = {
+            "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
+            "adam": "torch.optim.Adam (fused)",
+            "nadam": "torch.optim.NAdam (foreach)",
+            "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
+        }
+        return names[self.config.optimizer]
 
     @property
     def _captures(self) -> bool:
@@ -118,16 +130,15 @@ class TorchTrainer(TrainerDefaults):
         if self._channels_last:
             self._network.to(memory_format=torch.channels_last)
         trainable = set(trainable_names(graph))
-        for name, parameter in self._network.named_parameters():
+        self._graph = graph
+        for parameter in self._network.parameters():
+            parameter.requires_grad_(False)
+        for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
             parameter.requires_grad_(name in trainable)
-        self._optimizer = torch.optim.SGD(
-            [parameter for parameter in self._network.parameters() if parameter.requires_grad],
-            lr=config.learning_rate,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            **({"fused": True} if self._fused else {}),
-        )
-        self._loss = torch.nn.CrossEntropyLoss()
+        trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
+        self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
+        self._loss = LOSSES[graph.task.loss](torch)
+        self._last_axis_channels = self._channels_last and len(graph.input_shape) == 3
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
         self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
@@ -141,13 +152,12 @@ class TorchTrainer(TrainerDefaults):
         with self.torch.no_grad():
             for name, array in weights.items():
                 held[name].copy_(_readonly_tensor(self.torch, array))
-            for momentum in self._momenta():
-                momentum.zero_()
+            forget(self._optimizer)
             self._scaler.load_state_dict(self._first_scale)
 
     def _momenta(self) -> List[Any]:
         states = self._optimizer.state.values()
-        return [state["momentum_buffer"] for state in states if state.get("momentum_buffer") is not None]
+        return [value for state in states for value in state.values() if value is not None]
 
     def _kept_state(self) -> List[Any]:
         """All tensors that a training step changes."""
@@ -158,28 +168,27 @@ class TorchTrainer(TrainerDefaults):
         return {name: t.detach().clone(memory_format=contiguous).cpu().numpy() for name, t in self._arrays().items()}
 
     def _arrays(self) -> Dict[str, Any]:
-        state = self._network.state_dict(keep_vars=True)
-        return {name: t for name, t in state.items() if not name.endswith("num_batches_tracked")}
+        return by_graph_name(self._graph, self._network.state_dict(keep_vars=True))
 
     def host_array(self, shape: Tuple[int, ...]) -> Any:
         return self.torch.empty(shape, pin_memory=self._on_gpu).numpy()
 
     def adopt(self, images: Any, labels: Any) -> Batch:
         tensor = self.torch.from_numpy(images)
-        if self._channels_last:
+        if self._last_axis_channels:
             tensor = tensor.permute(0, 3, 1, 2)
         return self._batch(tensor, self.torch.from_numpy(labels))
 
     def _batch(self, images: Any, labels: Any) -> Batch:
         """A batch on the device, in its memory format; on a GPU the copy may still be under way."""
         if self._gpu:
-            images, labels = self._gpu.copy(images, labels, channels_last=self._channels_last)
-        elif self._channels_last:
+            images, labels = self._gpu.copy(images, labels, channels_last=self._last_axis_channels)
+        elif self._last_axis_channels:
             images = images.to(memory_format=self.torch.channels_last)
         return Batch(images, labels, len(labels))
 
     def read_batch(self, batch: Batch) -> Any:
-        images = batch.images.permute(0, 2, 3, 1) if self._channels_last else batch.images
+        images = batch.images.permute(0, 2, 3, 1) if self._last_axis_channels else batch.images
         return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
@@ -210,7 +219,8 @@ class TorchTrainer(TrainerDefaults):
         self._backward(batch.images, batch.labels)
         self._scaler.unscale_(self._optimizer)
         self._scaler.update()
-        held = {name: p.grad.contiguous() for name, p in self._network.named_parameters() if p.requires_grad}
+        parameters = by_graph_name(self._graph, dict(self._network.named_parameters()))
+        held = {name: p.grad.contiguous() for name, p in parameters.items() if p.requires_grad}
         self._optimizer.zero_grad(set_to_none=True)
         return {name: gradient.cpu().numpy() for name, gradient in held.items()}
 

@@ -229,6 +229,7 @@ class WorkerRun:
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
             epochs=epochs,
+            quality=tuple(told.quality),
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
             profile=tuple(told.profile),

@@ -10,12 +10,13 @@ from typing import Any, Dict, List, Optional, Tuple
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT
 from framework_compare.launch.statuses import TOLD, Verdict
-from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow
+from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality
 
 MAX_WARNINGS = 100
 MAX_PHASES = 100
 MAX_PROFILE_ROWS = 300
 MAX_PROFILE_NAME = 300
+MAX_METRICS = 20  # of an epoch
 MAX_NAME = 100
 MAX_DEPTH = 20
 LARGEST = (1 << 63) - 1  # what SQLite holds
@@ -31,6 +32,7 @@ class Transcript:
         self.open: Dict[str, int] = {"spawn": started_ns}
         self.phases: List[Phase] = []
         self.epochs: List[Epoch] = []
+        self.quality: List[Quality] = []
         self.profile: List[ProfileRow] = []
         self.warnings: List[str] = []
         self.framework: Dict[str, Any] = {}
@@ -130,6 +132,18 @@ class Transcript:
         start_ns, end_ns = self._time(event["start_ns"]), self._time(event["end_ns"])
         last = self.epochs[-1].end_ns if self.epochs else 0
         return _within(start_ns, last, end_ns - 1), end_ns
+
+    def _quality(self, event: Dict[str, Any]) -> None:
+        """Metrics of the epoch that was told last, once."""
+        number, split, values = _whole(event["epoch"]), _text(event["split"], MAX_NAME), event["values"]
+        if number != len(self.epochs) or any((q.epoch, q.split) == (number, split) for q in self.quality):
+            raise ValueError(f"quality of epoch {number} after epoch {len(self.epochs)}")
+        if len(values) > MAX_METRICS:
+            raise ValueError(f"{len(values)} metrics; allowed: at most {MAX_METRICS}")
+        for name, value in values.items():
+            self.quality.append(
+                Quality(number, split, _text(name, MAX_NAME), None if value is None else _finite(value))
+            )
 
     def _profile(self, event: Dict[str, Any]) -> None:
         _whole(event["steps"])

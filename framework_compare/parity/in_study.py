@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
+from framework_compare.graph import Task
 from framework_compare.parity.verify import Climb
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
@@ -18,6 +19,7 @@ def record(
     ready: Mapping[str, Any],
     mode: str,
     say: Callable[[str], None] = lambda message: None,
+    task_of: Callable[[Cell], Optional[Task]] = lambda cell: None,
 ) -> Dict[str, str]:
     """Write down the verdict on every cell; returns, by key, why a cell that was required to pass must not be run.
 
@@ -31,7 +33,7 @@ def record(
         climb = Climb(Path(place), ready, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
-            verdict = _verdict(climb, cell, mode)
+            verdict = _verdict(climb, cell, mode, task_of(cell))
             known[name] = _shown(verdict)
             if mode == "require" and _is_refused(verdict):
                 refused[name] = f"parity is required: {known[name]['parity']}"
@@ -44,9 +46,9 @@ def _is_refused(verdict: Optional[Parity]) -> bool:
     return verdict is None or (verdict.status not in (UNSUPPORTED, NOT_INSTALLED) and not verdict.proves())
 
 
-def _verdict(climb: Any, cell: Cell, mode: str) -> Optional[Parity]:
+def _verdict(climb: Any, cell: Cell, mode: str, task: Optional[Task]) -> Optional[Parity]:
     find = climb.parity if mode == "require" else climb.cached
-    return find(cell.framework, cell.model, cell.config)
+    return find(cell.framework, cell.model, cell.config, **({} if task is None else {"task": task}))
 
 
 def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:

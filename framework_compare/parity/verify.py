@@ -14,7 +14,7 @@ from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Task
 from framework_compare.parity import cache
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
@@ -65,7 +65,7 @@ def verify(
     folder: for the workers' files; by default they are deleted.
     """
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
-    chosen = planning.find_all("model", registry.MODELS, models)
+    chosen = planning.find_models(models)
     configs = planning.expand_configs(settings)
     planning.check_graphs(chosen, configs)  # before an environment is made, which takes minutes
     with _folder(folder) as place:
@@ -110,18 +110,23 @@ class Climb:
         self.fresh = fresh
         self.say = say
         self._graph: Optional[Graph] = None
+        self._asked: Optional[Questions] = None
         self._references: Dict[str, Reference] = {}  # of that graph, by precision
         self._climbed: Dict[str, Any] = {}
         self._states: Dict[Tuple[str, str], Any] = {}  # by framework and device
         self._lacks: Dict[Tuple[str, TrainConfig], Optional[str]] = {}  # why a framework cannot run such a cell
 
-    def parity(self, framework: str, model: str, config: TrainConfig) -> Parity:
-        """The verdict on one framework, model and config, from the cache or from workers."""
+    def parity(self, framework: str, model: str, config: TrainConfig, task: Optional[Task] = None) -> Parity:
+        """The verdict on one framework, model and config, from the cache or from workers.
+
+        task: of a workload whose data are not those that are generated.
+        """
         entry, environment = registry.framework(framework), self.ready[framework]
         if isinstance(environment, Run):
             return _lacking(framework, environment, model, config)
-        graph = planning.build_graph(model, config)
-        key = cache.network_key(entry, self._state(framework, config), graph, config, self.questions)
+        graph = planning.build_graph(model, config, task)
+        config, questions = _asked(model, config, self.questions)
+        key = cache.network_key(entry, self._state(framework, config), graph, config, questions)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
         if found is None:
             found = self._climb(framework, model, graph, config, environment)
@@ -129,7 +134,7 @@ class Climb:
             if found.status != UNSUPPORTED and not found.reason:  # what was lacking, or killed, need not be next time
                 cache.save(key, found.to_dict())
         found = dataclasses.replace(found, model=model)
-        if found.status == UNSUPPORTED:
+        if found.status == UNSUPPORTED or model in registry.WORKLOADS:  # what follows is of pictures
             return found
         return self._with_pipeline(self._with_practice(found, config, environment), config, environment)
 
@@ -140,15 +145,16 @@ class Climb:
             raise EnvironmentUnavailable(environment.reason)
         return self._climb(framework, model, planning.build_graph(model, config), config, environment)
 
-    def cached(self, framework: str, model: str, config: TrainConfig) -> Optional[Parity]:
+    def cached(self, framework: str, model: str, config: TrainConfig, task: Optional[Task] = None) -> Optional[Parity]:
         """The verdict if all of its parts are known, else None; no worker is started."""
         entry, environment = registry.framework(framework), self.ready[framework]
         if isinstance(environment, Run):
             return None
-        graph = planning.build_graph(model, config)
-        found = cache.load_network(
-            cache.network_key(entry, self._state(framework, config), graph, config, self.questions)
-        )
+        graph = planning.build_graph(model, config, task)
+        config, questions = _asked(model, config, self.questions)
+        found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, questions))
+        if found is not None and model in registry.WORKLOADS:
+            return dataclasses.replace(found, model=model)
         level = _no_use(config) or cache.load_pipeline(
             cache.pipeline_key(entry, self._state(framework, config), config)
         )
@@ -221,7 +227,8 @@ class Climb:
         reason = self._lack(framework, graph, config, environment)
         if reason is not None:
             return _lacking(framework, Run(UNSUPPORTED, reason, framework_version=environment.version), model, config)
-        found, place = self._reference_of(graph, config.precision)
+        _, questions = _asked(model, config, self.questions)
+        found, place = self._reference_of(graph, config.precision, questions)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
         changed: Dict[str, Any] = {"batch_size": self.questions.batch_size + 1, **found.optimiser}
@@ -261,21 +268,21 @@ class Climb:
             self._lacks[key] = run.reason if run.status == "unsupported" else None
         return self._lacks.get(key)
 
-    def _reference_of(self, graph: Graph, precision: str) -> Tuple[Reference, Path]:
+    def _reference_of(self, graph: Graph, precision: str, questions: Questions) -> Tuple[Reference, Path]:
         """The reference of a precision, and the folder of the questions, which are the same for all precisions."""
         place = self.folder / "reference"
-        if self._graph != graph:
+        if (self._graph, self._asked) != (graph, questions):
             self.say(f"{graph.name}: reference in float64, yardstick of {precision}")
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             self._references.clear()  # the former one's arrays are not needed while the next is made
-            found = make_reference(graph, self.questions, precision)
+            found = make_reference(graph, questions, precision)
             found.write(place)
-            self._graph, self._references[precision] = graph, found
+            self._graph, self._asked, self._references[precision] = graph, questions, found
         elif precision not in self._references:
             self.say(f"{graph.name}: yardstick of {precision}")
             held = next(iter(self._references.values()))
-            self._references[precision] = held.at(precision, self.questions.draws)
+            self._references[precision] = held.at(precision, questions.draws)
         return self._references[precision], place
 
     def _launcher(self, framework: str, config: TrainConfig, environment: Environment) -> "RunTasks":
@@ -285,6 +292,15 @@ class Climb:
 def _lacking(framework: str, run: Run, model: str, config: TrainConfig) -> Parity:
     version = run.framework_version or ""
     return Parity(framework, version, model, config.execution, run.status, run.reason, precision=config.precision)
+
+
+def _asked(model: str, config: TrainConfig, questions: Questions) -> Tuple[TrainConfig, Questions]:
+    """What a cell's network is asked: its own optimiser's steps, and of a workload with our pipeline, as it has no other."""
+    if model in registry.WORKLOADS:
+        config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
+    if config.optimizer == questions.optimizer:
+        return config, questions
+    return config, dataclasses.replace(questions, optimizer=config.optimizer)
 
 
 def _no_use(config: TrainConfig) -> Optional[Level]:

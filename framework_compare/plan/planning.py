@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from framework_compare import registry
+from framework_compare.datasets import arrays
+from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.folder import FolderIndex
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Task
 from framework_compare.plan.settings import DEFAULTS, SETTINGS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
@@ -21,21 +24,24 @@ from framework_compare.samplers.host import available_cores
 Names = Union[str, Sequence[str]]
 DataSets = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 CountProgress = Callable[[str, int, int], None]
+PICTURES = "fire-smoke-small"  # what networks for images are trained on unless another data set is asked for
+OF_PICTURES = ("image_size", "num_classes", "flip", "crop", "loader_workers")  # settings that arrays have no use for
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All cells of a study, the images of its data sets by name, and the graphs of its models."""
+    """All cells of a study, the images of its data sets by name, and its data sets that are arrays."""
 
     cells: Tuple[Cell, ...]
     datasets: Dict[str, FolderIndex]
+    arrays: Dict[str, ArrayData] = dataclasses.field(default_factory=dict)
 
 
 def plan(
     frameworks: Names,
     models: Names,
     devices: Names,
-    datasets: DataSets,
+    datasets: Optional[DataSets],
     settings: Mapping[str, Any],
     *,
     limit: Optional[int] = None,
@@ -45,12 +51,42 @@ def plan(
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
-    settings are fields of TrainConfig, as SETTINGS has them; most may be lists.
+    settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets None is each model's own.
     """
-    names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_all("model", registry.MODELS, models)]
+    names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
     devices = [check_device(device) for device in _listed("device", devices)]
     _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
+    workloads = [name for name in names[1] if name in registry.WORKLOADS]
+    if not workloads:
+        return _plan_pictures(
+            names,
+            devices,
+            PICTURES if datasets is None else datasets,
+            settings,
+            limit,
+            classes,
+            on_bad_picture,
+            progress,
+        )
+    if len(workloads) < len(names[1]):
+        raise UsageError(f"{workloads[0]} is not for pictures as the other models are; compare it in a call of its own")
+    if limit is not None or classes is not None:
+        raise UsageError(f"{workloads[0]} takes no limit and no classes; they are for folders of pictures")
+    return _plan_workloads(names[0], workloads, devices, datasets, settings)
+
+
+def _plan_pictures(
+    names: Sequence[Sequence[str]],
+    devices: Sequence[str],
+    datasets: DataSets,
+    settings: Mapping[str, Any],
+    limit: Optional[int],
+    classes: Optional[Sequence[str]],
+    on_bad_picture: str,
+    progress: Optional[CountProgress],
+) -> Plan:
     configs = expand_configs(settings)
+    _check_loss("pictures", "cross_entropy", configs)
     read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
@@ -60,6 +96,75 @@ def plan(
         build_graph(model, config)
         cells.append(Cell(framework, model, name, device, config))
     return Plan(tuple(cells), read)
+
+
+def _plan_workloads(
+    frameworks: Sequence[str],
+    models: Sequence[str],
+    devices: Sequence[str],
+    datasets: Optional[DataSets],
+    settings: Mapping[str, Any],
+) -> Plan:
+    for name in OF_PICTURES[:-1]:
+        if name in settings:
+            raise UsageError(f"{name} is {settings[name]!r}; {models[0]} has no use for it, its data are no images")
+    read: Dict[str, ArrayData] = {}
+    cells = []
+    for model in models:
+        configs = expand_configs({**registry.WORKLOADS[model].settings, **settings})
+        for name, data in _read_arrays(model, datasets).items():
+            if read.setdefault(name, data) is not data and data.checksum() != read[name].checksum():
+                raise UsageError(f"two data sets are called {name!r}; compare them in calls of their own")
+            if "loss" in settings:
+                _check_loss(name, data.task.loss, configs)
+            graph = build_graph(model, configs[0], data.task)
+            for config, device, framework in itertools.product(configs, devices, frameworks):
+                cells.append(Cell(framework, model, name, device, _for_arrays(config, device, graph)))
+    return Plan(tuple(dict.fromkeys(cells)), {}, read)
+
+
+def _for_arrays(config: TrainConfig, device: str, graph: Graph) -> TrainConfig:
+    """A config with what the data decide: one loader serves all frameworks, and nothing runs beside the trainer."""
+    return dataclasses.replace(
+        config,
+        device=device,
+        loss=graph.task.loss,
+        num_classes=graph.num_classes,
+        image_size=graph.image_size,
+        flip="none",
+        crop="none",
+        loader_workers=0,
+        pipeline="memory" if config.pipeline == "memory" else "shared",
+    )
+
+
+def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
+    for config in configs:
+        if config.loss != loss:
+            raise UsageError(f"loss is {config.loss!r}; {what} are for {loss!r}")
+
+
+def _read_arrays(model: str, datasets: Optional[DataSets]) -> Dict[str, ArrayData]:
+    """A workload's data: generated, or read from the files that are named in place of a data set."""
+    own = registry.WORKLOADS[model].dataset
+    if datasets is None:
+        found = [_generated(own)]
+    else:
+        found = [_generated(own) if name == own else arrays.load(own, name) for name in _listed("data set", datasets)]
+    read = {data.name: data for data in found}
+    if len(read) < len(found):
+        raise UsageError(f"two data sets are called {found[0].name!r}; compare them in calls of their own")
+    return read
+
+
+@functools.lru_cache(maxsize=8)
+def _generated(dataset: str) -> ArrayData:
+    return arrays.load(dataset)
+
+
+def find_models(models: Names) -> List[str]:
+    """Names of networks for images and of workloads, aliases resolved."""
+    return find_all("model", {**registry.MODELS, **registry.WORKLOADS}, models)
 
 
 def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
@@ -174,8 +279,14 @@ def _counter(progress: Optional[CountProgress], what: str) -> Optional[Callable[
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def build_graph(model: str, config: TrainConfig) -> Graph:
-    """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be."""
+def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) -> Graph:
+    """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be.
+
+    A workload's is for a task, by default that of its generated data.
+    """
+    if model in registry.WORKLOADS:
+        workload = registry.WORKLOADS[model]
+        return registry.load(workload.model)(task or _generated(workload.dataset).task, **workload.size)
     build = registry.load(registry.find("model", registry.MODELS, model))
     return build(num_classes=config.num_classes, image_size=config.image_size)
 

@@ -7,6 +7,7 @@ import math
 import re
 from typing import Dict, Tuple
 
+from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
 
 DEFAULTS = TrainConfig()
@@ -90,7 +91,7 @@ SETTINGS: Dict[str, Setting] = {
     "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
     "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
     "epochs": Setting(_EPOCHS, STATED, least=1, caption="{} epoch"),
-    "learning_rate": Setting("step size of SGD"),
+    "learning_rate": Setting("step size of the optimizer"),
     "momentum": Setting("momentum of SGD", below=1),
     "weight_decay": Setting("weight decay of SGD, on every parameter"),
     "warmup_steps": Setting("untimed steps after the first one"),
@@ -99,8 +100,9 @@ SETTINGS: Dict[str, Setting] = {
     "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
     "flip": Setting("axis along which half of the images are mirrored", choices=FLIPS),
     "crop": Setting(_CROP, choices=CROPS),
-    "optimizer": Setting("what updates the weights", choices=("sgd",)),
-    "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),
+    "optimizer": Setting("what updates the weights", choices=tuple(OPTIMIZERS)),
+    "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
+    "epsilon": Setting("of adam, rmsprop and nadam"),
 }
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
 from framework_compare.report import tables
 from framework_compare.report.tables import Figure
@@ -198,6 +199,9 @@ def _pictures(cell: Record) -> str:
     if math.isnan(cell.pictures):
         return str(cell.dataset)
     skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
+    unit = registry.unit(getattr(cell, "model", ""))
+    if unit != "image":
+        return f"{cell.dataset}: {plural(int(cell.pictures), unit)}; images/s are {unit}s/s"
     return f"{cell.dataset}: {plural(int(cell.pictures), 'image')}{skipped}"
 
 

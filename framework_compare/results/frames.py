@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 import numpy as np
 
-from framework_compare.records import oversize
+from framework_compare import registry
+from framework_compare.records import Quality, oversize
 from framework_compare.results import metrics, reading_sources, repeats, verdicts
 from framework_compare.results.columns import CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs
+from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
 from framework_compare.store import row_checks
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def _set_aside(runs: List[Row]) -> List[str]:
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
     pictures = _count(dataset.get("pictures"))
-    return oversize(cell["batch_size"], pictures, cell["dataset"]) if isinstance(pictures, int) else ""
+    if not isinstance(pictures, int):
+        return ""
+    return oversize(cell["batch_size"], pictures, cell["dataset"], registry.unit(cell["model"]))
 
 
 def _reason(run: Row, runs: int) -> str:
@@ -129,7 +132,22 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             **{name: _numbers(raw[name]) for name in rest},
         }
 
-    return _long(store, columns)
+    return _with_quality(_long(store, columns), store)
+
+
+def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
+    """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
+    names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
+    if not rows:
+        return frame
+    fields = [name for name in names if name != "run_id"]
+    found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
+    values: Dict[str, Dict[Any, Any]] = {}
+    for run_id, *quality in zip(found["run_id"], *(found[name] for name in fields)):
+        epoch, split, name, value = quality
+        values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
+    keys = list(zip(frame["run_id"], frame["epoch"]))
+    return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
 def phase_frame(store: "Store") -> "pd.DataFrame":
@@ -199,7 +217,7 @@ def _integers(values: Iterable[Any]) -> np.ndarray:
 
 
 def _numbers(values: Iterable[Any]) -> np.ndarray:
-    return np.array(values, dtype=float)
+    return np.array(list(values), dtype=float)
 
 
 def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "pd.DataFrame":

@@ -137,7 +137,17 @@ ALTER TABLE epoch ADD COLUMN swap_in_bytes INTEGER;
 ALTER TABLE epoch ADD COLUMN cpu_throttles INTEGER;
 ALTER TABLE epoch ADD COLUMN disturbed INTEGER;
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES]
+_QUALITY = """
+CREATE TABLE quality (
+    run_id INTEGER NOT NULL REFERENCES run,
+    epoch INTEGER NOT NULL,
+    split TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value REAL,
+    PRIMARY KEY (run_id, epoch, split, name)
+);
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.

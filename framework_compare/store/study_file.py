@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
+from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample
 from framework_compare.store import open_readonly, row_checks, schema
 
 FILE = "study.sqlite"
@@ -30,9 +30,23 @@ PICTURES = "pictures"
 _NEW = FILE + ".new"
 _CUT_SHORT = (_NEW, _NEW + "-journal")
 TO_RUN = ("planned", "interrupted", "running")
-CHILDREN = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "profile": ProfileRow}
+CHILDREN = {
+    "phase": Phase,
+    "epoch": Epoch,
+    "quality": Quality,
+    "sample": Sample,
+    "energy": Energy,
+    "profile": ProfileRow,
+}
 # field of a Run -> its table
-LISTS = {"phases": "phase", "epochs": "epoch", "samples": "sample", "energy": "energy", "profile": "profile"}
+LISTS = {
+    "phases": "phase",
+    "epochs": "epoch",
+    "quality": "quality",
+    "samples": "sample",
+    "energy": "energy",
+    "profile": "profile",
+}
 _RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 

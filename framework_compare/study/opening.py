@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Dict
 
 from framework_compare import __version__
+from framework_compare.batches import quality
+from framework_compare.datasets.arrays import ArrayData
 from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
@@ -74,6 +76,19 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
             watcher.say(remark)
         for folder in index.ignored_folders:
             watcher.say(f"{name}: folder {folder!r} is not among the requested classes and is left out")
+    for name, data in plan.arrays.items():
+        origin = "generated, a stand-in for the real data" if data.facts.get("generated") else "read from files"
+        counts = f"{len(data.train)} {data.task.unit}s to train on, {len(data.validation)} to validate"
+        watcher.say(f"{name}: {counts}; {origin}")
+        answers = ", ".join(f"{metric} {value:.4g}" for metric, value in baseline_quality(data).items())
+        watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
+
+
+def baseline_quality(data: ArrayData) -> Dict[str, float]:
+    """The metrics of what needs no network, on the validation split; no loss, as it gives no probabilities."""
+    held = data.validation
+    found = quality.evaluate(data.task, data.baseline.outputs, held.target, extras=held.extras, facts=data.facts)
+    return {name: found[name] for name in data.task.metrics}
 
 
 def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
@@ -90,7 +105,8 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
                 "checksum": checksum(index.pictures),
             }
             for name, index in plan.datasets.items()
-        },
+        }
+        | {name: _describe_arrays(data) for name, data in plan.arrays.items()},
         "sampling_hz": options.hz,
         "profile": options.profile,
         "verify": options.verify,
@@ -99,6 +115,15 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
         "limits": options.limits.to_dict(),
         "python": dict(options.python),
         "installer": options.installer,
+    }
+
+
+def _describe_arrays(data: ArrayData) -> Dict[str, Any]:
+    return {
+        **data.describe(),
+        "pictures": len(data.train),  # what an epoch is of; readers count by this name
+        "checksum": data.checksum(),
+        "baseline_quality": baseline_quality(data),
     }
 
 

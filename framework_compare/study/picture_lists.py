@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
+from framework_compare.datasets.arrays import file_checksum
 from framework_compare.errors import DataError, StudyError
 from framework_compare.paths import file_name
 from framework_compare.protocol import Pictures
@@ -30,6 +31,11 @@ def pictures_path(folder: Path, dataset: str) -> Path:
     return folder / PICTURES / f"{plain}.json"
 
 
+def arrays_path(folder: Path, dataset: str) -> Path:
+    """The file of a data set that is arrays; it stands among the lists of pictures."""
+    return pictures_path(folder, dataset).with_suffix(".npz")
+
+
 def checksum(pictures: Pictures) -> str:
     """Of the list of images, as its file holds it; not of their bytes."""
     return _digest(json.dumps(dataclasses.asdict(pictures)).encode())
@@ -43,6 +49,11 @@ def write_pictures(folder: Path, plan: "Plan") -> None:
     """The image lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
         _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
+    for name, data in plan.arrays.items():
+        path = arrays_path(folder, name)
+        with schema.study_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        data.write(path)
 
 
 def _write(path: Path, document: Any) -> None:
@@ -50,6 +61,24 @@ def _write(path: Path, document: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".half").write_text(json.dumps(document), encoding="utf-8")
         path.with_suffix(".half").replace(path)
+
+
+def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
+    """Read the file of every data set of arrays; StudyError for one that is not what the study was begun with.
+
+    datasets: name -> sha256.
+    """
+    for name, expected in datasets.items():
+        path = arrays_path(folder, name)
+        try:
+            fault = "" if file_checksum(path) == expected else "it is not the one that the study was planned with"
+        except OSError as error:
+            fault = str(error)
+        if fault:
+            raise StudyError(
+                f"the study's own copy of data set {name!r}, {path}, cannot be used: {fault}; "
+                "give the request that made the study again, which writes it"
+            )
 
 
 def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None:

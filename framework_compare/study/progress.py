@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.records import Cell, Run
+from framework_compare.registry import unit
 
 
 class Watcher:
@@ -52,7 +53,7 @@ def outcome_line(cell: Cell, run: Run) -> str:
     seconds = sum(epoch.seconds for epoch in run.epochs)
     memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB" if run.peak_rss_bytes else ""
     return (
-        f"{described(cell)}: {seconds / len(run.epochs):.2f} s per epoch, {images / seconds:.1f} images/s{memory},"
+        f"{described(cell)}: {seconds / len(run.epochs):.2f} s per epoch, {images / seconds:.1f} {unit(cell.model)}s/s{memory},"
         f" loss {run.epochs[0].loss:.3f} to {run.epochs[-1].loss:.3f}"
     )
 

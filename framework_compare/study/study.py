@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -24,7 +26,7 @@ from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
-from framework_compare.study.picture_lists import pictures_path, warm_page_cache
+from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, warm_page_cache
 from framework_compare.study.progress import Watcher
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.strategies import Product, Strategy
@@ -74,7 +76,10 @@ class Study:
         self._check_parity([cell for _, cell, _ in planned])
         described = self.store.settings().get("datasets") or {}
         names = {cell.dataset for _, cell, _ in planned}
-        warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in names})
+        arrays = {name: described[name]["checksum"] for name in names if "task" in (described.get(name) or {})}
+        check_arrays(self.folder, arrays)
+        pictures = names - arrays.keys()
+        warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in pictures})
         try:
             for number, (run_id, cell, _) in enumerate(planned, start=1):
                 self.watcher.begin(cell, number, len(planned))
@@ -87,7 +92,9 @@ class Study:
 
     def _check_parity(self, cells: Sequence[Cell]) -> None:
         for listed, ready in self._ready.by_device(cells).values():
-            refused = in_study.record(self.folder, listed, ready, self.options.verify, self.watcher.say)
+            refused = in_study.record(
+                self.folder, listed, ready, self.options.verify, self.watcher.say, task_of=self._task_of
+            )
             self._refused.update(refused)
 
     def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, Run]) -> Run:
@@ -100,7 +107,7 @@ class Study:
             self.store.record(run_id, run)
             return run
         self.store.begin(run_id)
-        graph = build_graph(cell.model, cell.config)
+        graph = build_graph(cell.model, cell.config, self._task_of(cell))
         folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
         log = str(folder / "log.txt")
         try:
@@ -117,10 +124,12 @@ class Study:
         return run
 
     def _launch(self, cell: Cell, folder: Path, environment: Environment, graph: Graph) -> Run:
+        of_arrays = self._task_of(cell) is not None
         job = Job(
             cell.config,
             graph=graph.to_dict(),
-            pictures=str(pictures_path(self.folder, cell.dataset)),
+            pictures="" if of_arrays else str(pictures_path(self.folder, cell.dataset)),
+            data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
             weights=str(self._weights(graph, cell.config.seed)),
             profile=self.options.profile,
         )
@@ -135,9 +144,21 @@ class Study:
             on_event=lambda event: self.watcher.event(cell, event),
         )
 
+    def _task_of(self, cell: Cell) -> Optional[Task]:
+        """The task of a cell's data set, None of pictures."""
+        if cell.model not in registry.WORKLOADS:
+            return None
+        dataset = (self.store.settings().get("datasets") or {}).get(cell.dataset) or {}
+        try:
+            return Task.from_dict(dataset["task"])
+        except (KeyError, TypeError, UsageError) as error:
+            raise schema.damaged(self.store.path, f"the task of data set {cell.dataset}: {error!r}") from None
+
     def _weights(self, graph: Graph, seed: int) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""
         name = f"{graph.name}-{graph.num_classes}-{graph.image_size}-{seed}.npy"
+        if graph.image_size == 0:  # shapes of others are not told by these
+            name = f"{graph.name}-{hashlib.sha256(repr(graph.to_dict()).encode()).hexdigest()[:16]}-{seed}.npy"
         path = self.folder / "weights" / name
         if not path.exists():
             half = path.with_suffix(".half")

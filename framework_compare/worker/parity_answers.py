@@ -193,11 +193,11 @@ class ParityAnswers:
         images, labels = self.trainer.read_batch(batch)
         if batch.size != len(labels):
             raise ValueError(f"a batch says it has {batch.size} images and holds {len(labels)} labels")
-        return images.transpose(0, 3, 1, 2) if self.trainer.layout == "NHWC" else images, labels
+        return images.transpose(0, 3, 1, 2) if self._channels_last(images) else images, labels
 
     def _checksum(self, images: np.ndarray, labels: np.ndarray) -> int:
         """CRC-32 of the images as (N, C, H, W), then the labels: the same in every layout."""
-        if self.trainer.layout == "NHWC":
+        if self._channels_last(images):
             images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         return zlib.crc32(labels.data, zlib.crc32(images.data))
 
@@ -207,9 +207,13 @@ class ParityAnswers:
         return [self._adopt(held[f"images{i}"], held[f"labels{i}"]) for i in range(count)]
 
     def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        if self.trainer.layout == "NHWC":
+        if self._channels_last(images):
             images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
         return self.trainer.adopt(images, labels)
+
+    def _channels_last(self, images: np.ndarray) -> bool:
+        """Whether a batch is of images, and the trainer has their channels last."""
+        return self.trainer.layout == "NHWC" and images.ndim == 4
 
 
 def _endless(pipeline: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:

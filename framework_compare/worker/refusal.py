@@ -22,7 +22,7 @@ class Ask(NamedTuple):
 # By field of Declared. A setting that joins TrainConfig (a metric) joins here, or nobody refuses it.
 ASKS: Dict[str, Ask] = {
     "ops": Ask("op", lambda config, graphs: [node.op for graph in graphs for node in graph.nodes]),
-    "losses": Ask("loss", lambda config, graphs: [config.loss]),
+    "losses": Ask("loss", lambda config, graphs: [config.loss, *(graph.task.loss for graph in graphs)]),
     "optimizers": Ask("optimizer", lambda config, graphs: [config.optimizer]),
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
@@ -48,6 +48,9 @@ def refuse_undeclared(trainer: Any, config: TrainConfig, graphs: Iterable[Graph]
         for name in ask.names(config, graphs):
             if name not in declared:
                 _refuse(trainer, f"{ask.noun} {name!r}{on}", declared)
+    for graph in graphs:
+        if len(graph.inputs) > 1:
+            raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")
 
 
 def _refuse(trainer: Any, what: str, declared: Iterable[str]) -> None:

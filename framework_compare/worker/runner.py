@@ -8,7 +8,7 @@ import json
 import math
 import time
 from array import array
-from typing import Any, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Type
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Type, Union
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from framework_compare.protocol import Batch, Job, Pictures, TrainConfig, Traine
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.refusal import refuse_undeclared
+
+if TYPE_CHECKING:
+    from framework_compare.batches.arrays import SplitArrays
+    from framework_compare.worker.validation import Validation
+
+    Data = Union[Pictures, SplitArrays]
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
@@ -44,7 +50,8 @@ class Runner:
         self.events = events
         self.trainer_class = trainer
         self.graph = Graph.from_dict(job.graph or {})
-        self.pictures = read_pictures(job.pictures)
+        self.data = read_data(job)
+        self._validation: Optional[Validation] = None
         self._alone: Optional[IsolatedTimes] = None
 
     def run(self) -> None:
@@ -71,12 +78,18 @@ class Runner:
         with self.phase("load-weights"):
             self.load_weights()
         with self.phase("open-data"):
-            source = open_source(self.trainer, self.pictures, self.config)
+            source = open_source(self.trainer, self.data, self.config)
+            if self.job.data is not None:
+                from framework_compare.worker.validation import Validation
+
+                self._validation = Validation(self.trainer, self.job.data["path"], self.config)
         with contextlib.closing(source):
             self._warm_up(source.held)
             with self.phase("epochs"):
                 for number in range(1, self.config.epochs + 1):
                     self.events.send("epoch", **self.run_epoch(source.epoch(number), number))
+                    if self._validation:
+                        self.events.send("quality", epoch=number, split="validation", values=self._validation.measure())
             if self.job.profile:
                 self._profile(source.held[0])
 
@@ -189,6 +202,15 @@ def read_pictures(path: str) -> Pictures:
     return Pictures(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
 
 
+def read_data(job: Job) -> "Data":
+    """What a cell is trained on."""
+    if job.data is None:
+        return read_pictures(job.pictures)
+    from framework_compare.batches.arrays import read_split
+
+    return read_split(job.data["path"], "train")
+
+
 class Source(Protocol):
     """Where batches come from, and one batch held (in both sizes an epoch has) for the first steps."""
 
@@ -215,10 +237,10 @@ class NativeSource:
 
 
 class SharedSource:
-    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch], config: TrainConfig) -> None:
+    def __init__(self, trainer: Trainer, pipeline: Any, held: List[Batch]) -> None:
         self.held = held
         self._trainer = trainer
-        self._pipeline = shared_pipeline(trainer, pictures, config)
+        self._pipeline = pipeline
 
     def epoch(self, number: int) -> Iterator[Batch]:
         return (self._trainer.adopt(images, labels) for images, labels in self._pipeline.epoch(number))
@@ -227,12 +249,19 @@ class SharedSource:
         self._pipeline.close()
 
 
+class ArraySource(SharedSource):
+    """Arrays of a task with one input, which the trainer adopts without its name."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return (self._trainer.adopt(inputs[0], target) for inputs, target in self._pipeline.epoch(number))
+
+
 class MemorySource:
     """One batch, on the device, as often as an epoch has steps: computing only."""
 
-    def __init__(self, pictures: Pictures, held: List[Batch], config: TrainConfig) -> None:
+    def __init__(self, samples: int, held: List[Batch], config: TrainConfig) -> None:
         self.held = held
-        self._full, self._rest = divmod(len(pictures), config.batch_size)
+        self._full, self._rest = divmod(samples, config.batch_size)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         for _ in range(self._full):
@@ -244,14 +273,34 @@ class MemorySource:
         """Nothing was opened."""
 
 
-def open_source(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> Source:
+def open_source(trainer: Trainer, data: "Data", config: TrainConfig) -> Source:
     """The input pipeline that the config names, with its held batch decoded."""
-    held = _held_batches(trainer, pictures, config)
+    if not isinstance(data, Pictures):
+        return _open_arrays(trainer, data, config)
+    held = _held_batches(trainer, data, config)
     if config.pipeline == "native":
-        return NativeSource(trainer, pictures, held)
+        return NativeSource(trainer, data, held)
     if config.pipeline == "shared":
-        return SharedSource(trainer, pictures, held, config)
-    return MemorySource(pictures, held, config)
+        return SharedSource(trainer, shared_pipeline(trainer, data, config), held)
+    return MemorySource(len(data), held, config)
+
+
+def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig) -> Source:
+    """One pipeline for all frameworks, or one batch of it."""
+    from framework_compare.batches.arrays import ArrayPipeline, memory_batch
+
+    how = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
+    inputs, target = memory_batch(split, **how)
+    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(len(split), len(target))]
+    if config.pipeline == "memory":
+        return MemorySource(len(split), held, config)
+    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **how), held)
+
+
+def batch_sizes(samples: int, largest: int) -> List[int]:
+    """The sizes of batch that an epoch has, the largest first."""
+    rest = samples % largest
+    return [largest, rest] if rest else [largest]
 
 
 def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> Any:
@@ -277,8 +326,4 @@ def _held_batches(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> 
     from framework_compare.batches.pictures import memory_batch
 
     images, labels = memory_batch(pictures, batch_size=config.batch_size, **_reading(trainer, config))
-    sizes = [len(labels)]
-    rest = len(pictures) % config.batch_size
-    if rest and rest != len(labels):
-        sizes.append(rest)
-    return [trainer.adopt(images[:size], labels[:size]) for size in sizes]
+    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(len(pictures), len(labels))]

@@ -64,7 +64,9 @@ class Reference:
     def optimiser(self) -> Dict[str, Any]:
         """The settings of TrainConfig that level 3 is asked with."""
         optimizer = self.optimizer
-        others = optimizer.settings if optimizer.name == "sgd" else {"optimizer": optimizer.name}
+        if optimizer.name == "sgd":
+            return {"learning_rate": optimizer.learning_rate, "optimizer": "sgd", **optimizer.settings}
+        others = {"optimizer": optimizer.name, "epsilon": optimizer.settings["eps"], "weight_decay": 0.0}
         return {"learning_rate": optimizer.learning_rate, **others}
 
     def after_first_step(self) -> Dict[str, Array]:

@@ -1,0 +1,71 @@
+"""Losses by their names in a task, and optimisers of optax by their names in a config."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.protocol import TrainConfig
+
+
+def cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+
+def token_cross_entropy(optax: Any, logits: Any, labels: Any) -> Any:
+    """Mean over the tokens whose label is not -1."""
+    counts = labels >= 0
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels * counts)
+    return (losses * counts).sum() / counts.sum()
+
+
+LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
+    "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
+    "mse": lambda optax, outputs, target: optax.squared_error(outputs, target).mean(),
+    "binary_cross_entropy": lambda optax, logits, target: optax.sigmoid_binary_cross_entropy(logits, target).mean(),
+}
+
+
+def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
+    settings, rate = optimizer_settings(config), config.learning_rate
+    if config.optimizer == "adam":
+        return optax.adam(rate, b1=settings["beta1"], b2=settings["beta2"], eps=settings["eps"])
+    if config.optimizer == "rmsprop":
+        return optax.rmsprop(rate, decay=settings["rho"], eps=settings["eps"])  # inside the root
+    if config.optimizer == "nadam":
+        return _nadam(jax, optax, rate, settings)
+    decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
+    return optax.chain(*decay, optax.sgd(rate, momentum=config.momentum or None))
+
+
+def _nadam(jax: Any, optax: Any, rate: float, settings: Dict[str, float]) -> Any:
+    """Dozat's, as graph/optimizer.py has it: optax.nadam keeps the momentum constant."""
+    beta1, beta2, eps, psi = (settings[name] for name in ("beta1", "beta2", "eps", "psi"))
+    jnp, tree = jax.numpy, jax.tree
+
+    def momentum(step: Any) -> Any:
+        return beta1 * (1 - 0.5 * 0.96 ** (step * psi))
+
+    def init(parameters: Any) -> Any:
+        zeros = tree.map(jnp.zeros_like, parameters)
+        return jnp.float32(0), jnp.float32(1), zeros, tree.map(jnp.copy, zeros)
+
+    def update(gradients: Any, state: Any, parameters: Any = None) -> Any:
+        step, product, mean, square = state
+        step = step + 1
+        now, ahead = momentum(step), momentum(step + 1)
+        product = product * now
+        mean = tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, mean, gradients)
+        square = tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, square, gradients)
+
+        def moved(m: Any, v: Any, g: Any) -> Any:
+            corrected = ahead * m / (1 - product * ahead) + (1 - now) * g / (1 - product)
+            return -rate * corrected / (jnp.sqrt(v / (1 - beta2**step)) + eps)
+
+        return tree.map(moved, mean, square, gradients), (step, product, mean, square)
+
+    return optax.GradientTransformation(init, update)
+
+
+NAMES = {"sgd": "optax.sgd", "adam": "optax.adam", "rmsprop": "optax.rmsprop", "nadam": "our own, of optax's kind"}

@@ -1,0 +1,93 @@
+"""Losses by their names in a task, and optimisers of MXNet by their names in a config."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict
+
+from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.protocol import TrainConfig
+
+
+def cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
+    # over the last axis oneDNN's log_softmax computes it, to 3e-6 only; over another, MXNet's own kernel, to 2e-7
+    loss = mx.gluon.loss.SoftmaxCrossEntropyLoss(axis=1)
+    loss.hybridize()
+    return lambda logits, labels: loss(logits.expand_dims(2), labels.expand_dims(1))
+
+
+def mse(mx: Any) -> Callable[[Any, Any], Any]:
+    loss = mx.gluon.loss.L2Loss(weight=2.0)  # it is half the square
+    loss.hybridize()
+    return lambda outputs, target: loss(outputs, target)
+
+
+def binary_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
+    loss = mx.gluon.loss.SigmoidBinaryCrossEntropyLoss()  # of logits
+    loss.hybridize()
+    return lambda logits, target: loss(logits, target)
+
+
+# From outputs and target to the loss of each sample.
+LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
+    "cross_entropy": cross_entropy,
+    "mse": mse,
+    "binary_cross_entropy": binary_cross_entropy,
+}
+NAMES = {
+    "sgd": "gluon.Trainer('sgd')",
+    "adam": "mx.optimizer.Adam, its epsilon after the correction",
+    "rmsprop": "mx.optimizer.RMSProp",
+    "nadam": "mx.optimizer.Nadam, a product of momenta for each array",
+}
+
+
+def make_optimizer(mx: Any, config: TrainConfig) -> Any:
+    settings, rate = optimizer_settings(config), config.learning_rate
+    if config.optimizer == "sgd":
+        return mx.optimizer.SGD(learning_rate=rate, momentum=config.momentum, wd=config.weight_decay)
+    if config.optimizer == "rmsprop":
+        return mx.optimizer.RMSProp(learning_rate=rate, gamma1=settings["rho"], epsilon=settings["eps"])
+    own = {"learning_rate": rate, "beta1": settings["beta1"], "beta2": settings["beta2"], "epsilon": settings["eps"]}
+    if config.optimizer == "adam":
+        return _adam(mx)(**own)
+    return _nadam(mx)(**own, schedule_decay=settings["psi"])
+
+
+def forget(optimizer: Any) -> None:
+    """As before the first step, but for the arrays of its updaters."""
+    optimizer._index_update_count.clear()
+    optimizer.num_update = optimizer.begin_num_update
+    getattr(optimizer, "products", {}).clear()
+
+
+def _adam(mx: Any) -> Any:
+    class Adam(mx.optimizer.Adam):
+        """The kernel adds epsilon before the correction of the second moment: it is given one that makes up for it."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self._asked = self.epsilon
+
+        def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+            step = self._index_update_count.get(index, self.begin_num_update) + 1
+            self.epsilon = self._asked * math.sqrt(1 - self.beta2**step)
+            super().update(index, weight, grad, state)
+
+    return Adam
+
+
+def _nadam(mx: Any) -> Any:
+    class Nadam(mx.optimizer.Nadam):
+        """MXNet multiplies one product of momenta once for each array in a step (1.9.1)."""
+
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.products: Dict[int, float] = {}
+
+        def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+            self.m_schedule = self.products.get(index, 1.0)
+            super().update(index, weight, grad, state)
+            self.products[index] = self.m_schedule
+
+    return Nadam

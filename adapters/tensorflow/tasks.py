@@ -1,0 +1,155 @@
+"""Losses by their names in a task, and the updates of optimisers by their names in a config."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence
+
+from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.protocol import TrainConfig
+
+
+def cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+def token_cross_entropy(tf: Any, logits: Any, labels: Any) -> Any:
+    """Mean over the tokens whose label is not -1."""
+    counts = tf.cast(labels >= 0, logits.dtype)
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits)
+    return tf.reduce_sum(losses * counts) / tf.reduce_sum(counts)
+
+
+def binary_cross_entropy(tf: Any, logits: Any, target: Any) -> Any:
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=target, logits=logits))
+
+
+LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
+    "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
+    "mse": lambda tf, outputs, target: tf.reduce_mean(tf.math.squared_difference(outputs, target)),
+    "binary_cross_entropy": binary_cross_entropy,
+}
+
+
+class Momentum:
+    """SGD with momentum."""
+
+    name = "ResourceApplyMomentum"
+
+    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
+        self._tf = tf
+        self._config = config
+        self._momenta = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        for variable, momentum, gradient in zip(variables, self._momenta, gradients):
+            if self._config.weight_decay:
+                gradient = gradient + self._config.weight_decay * variable
+            self._tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=momentum.handle,
+                lr=self._config.learning_rate,
+                grad=gradient,
+                momentum=self._config.momentum,
+            )
+
+    def forget(self) -> None:
+        for momentum in self._momenta:
+            momentum.assign(self._tf.zeros_like(momentum))
+
+
+class Moments:
+    """What the others share: two slots a variable, and the step's number, of which powers are taken in float64."""
+
+    name = ""
+
+    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
+        self._tf = tf
+        self._rate = config.learning_rate
+        self._of = optimizer_settings(config)
+        self._slots = [[tf.Variable(tf.zeros_like(v), trainable=False) for v in variables] for _ in range(2)]
+        self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self._product = tf.Variable(1.0, dtype=tf.float64, trainable=False)  # of NAdam's momenta
+
+    def forget(self) -> None:
+        for slot in (slot for slots in self._slots for slot in slots):
+            slot.assign(self._tf.zeros_like(slot))
+        self._step.assign(0.0)
+        self._product.assign(1.0)
+
+    def _power(self, base: float, exponent: Any) -> Any:
+        return self._tf.pow(self._tf.constant(base, self._tf.float64), exponent)
+
+    def _single(self, value: Any) -> Any:
+        return self._tf.cast(value, "float32")
+
+
+class Adam(Moments):
+    """The fused kernel adds epsilon before the correction of the second moment: it is given one that makes up for it.
+
+    The corrections are in the rate that it gets, as the kernel would take them in float32.
+    """
+
+    name = "ResourceApplyAdam, its epsilon after the correction"
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        step = self._step.assign_add(1.0)
+        root = self._tf.sqrt(1 - self._power(self._of["beta2"], step))
+        rate = self._single(self._rate * root / (1 - self._power(self._of["beta1"], step)))
+        epsilon = self._single(self._of["eps"] * root)
+        for variable, mean, square, gradient in zip(variables, *self._slots, gradients):
+            self._tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=mean.handle,
+                v=square.handle,
+                beta1_power=0.0,
+                beta2_power=0.0,
+                lr=rate,
+                beta1=self._of["beta1"],
+                beta2=self._of["beta2"],
+                epsilon=epsilon,
+                grad=gradient,
+            )
+
+
+class RMSProp(Moments):
+    name = "ResourceApplyRMSProp"
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        for variable, square, moved, gradient in zip(variables, *self._slots, gradients):
+            self._tf.raw_ops.ResourceApplyRMSProp(
+                var=variable.handle,
+                ms=square.handle,
+                mom=moved.handle,
+                lr=self._rate,
+                rho=self._of["rho"],
+                momentum=0.0,
+                epsilon=self._of["eps"],
+                grad=gradient,
+            )
+
+
+class NAdam(Moments):
+    """Of tf's own ops: no fused kernel has Dozat's schedule of the momentum."""
+
+    name = "our own, of TensorFlow's ops"
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        tf, beta1, beta2 = self._tf, self._of["beta1"], self._of["beta2"]
+        step = self._step.assign_add(1.0)
+        now, ahead = self._momentum(step), self._momentum(step + 1)
+        product = self._product.assign(self._product * now)
+        of_mean = self._single(ahead / (1 - product * ahead))
+        of_gradient = self._single((1 - now) / (1 - product))
+        of_square = self._single(1 / (1 - self._power(beta2, step)))
+        for variable, mean, square, gradient in zip(variables, *self._slots, gradients):
+            m = mean.assign(beta1 * mean + (1 - beta1) * gradient)
+            v = square.assign(beta2 * square + (1 - beta2) * tf.square(gradient))
+            moved = (of_mean * m + of_gradient * gradient) / (tf.sqrt(of_square * v) + self._of["eps"])
+            variable.assign_sub(self._rate * moved)
+
+    def _momentum(self, step: Any) -> Any:
+        return self._of["beta1"] * (1 - 0.5 * self._power(0.96, step * self._of["psi"]))
+
+
+OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam}

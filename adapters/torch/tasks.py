@@ -1,0 +1,78 @@
+"""Losses and optimisers by their names in a task and a config."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable
+
+from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.protocol import TrainConfig
+
+
+def token_cross_entropy(torch: Any) -> Callable[[Any, Any], Any]:
+    """Mean over the tokens whose label is not -1."""
+    mean = torch.nn.CrossEntropyLoss(ignore_index=-1)
+    return lambda logits, labels: mean(logits.flatten(0, 1), labels.flatten())
+
+
+LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
+    "cross_entropy": lambda torch: torch.nn.CrossEntropyLoss(),
+    "token_cross_entropy": token_cross_entropy,
+    "mse": lambda torch: torch.nn.MSELoss(),
+    "binary_cross_entropy": lambda torch: torch.nn.BCEWithLogitsLoss(),
+}
+
+
+def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *, fused: bool, captured: bool) -> Any:
+    """The optimiser of a config. All but SGD have their state from the start, so that a step never makes any."""
+    settings, rate = optimizer_settings(config), config.learning_rate
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, **settings, **({"fused": True} if fused else {}))
+    if config.optimizer == "rmsprop":
+        optimizer = _rmsprop(torch)(parameters, rate, settings)
+    else:
+        kind, own = {
+            "adam": (torch.optim.Adam, {"fused": True}),
+            "nadam": (torch.optim.NAdam, {"foreach": True, "momentum_decay": settings.get("psi")}),
+        }[config.optimizer]
+        betas = (settings["beta1"], settings["beta2"])
+        optimizer = kind(parameters, lr=rate, betas=betas, eps=settings["eps"], capturable=captured, **own)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    forget(optimizer)
+    return optimizer
+
+
+def forget(optimizer: Any) -> None:
+    """All state as before the first step; of NAdam the product of momenta is 1 then."""
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if value is not None:
+                value.fill_(1.0 if name == "mu_product" else 0.0)
+
+
+def _rmsprop(torch: Any) -> Any:
+    class RMSProp(torch.optim.Optimizer):
+        """Epsilon inside the root, which torch.optim.RMSprop adds outside."""
+
+        def __init__(self, parameters: Iterable[Any], rate: float, settings: Dict[str, float]) -> None:
+            super().__init__(parameters, {"lr": rate, **settings})
+
+        @torch.no_grad()
+        def step(self, closure: Any = None) -> None:
+            for group in self.param_groups:
+                weights = [p for p in group["params"] if p.grad is not None]
+                gradients = [p.grad for p in weights]
+                for p in weights:
+                    if not self.state[p]:
+                        self.state[p]["square"] = torch.zeros_like(p)
+                squares = [self.state[p]["square"] for p in weights]
+                torch._foreach_mul_(squares, group["rho"])
+                torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["rho"])
+                roots = torch._foreach_add(squares, group["eps"])
+                torch._foreach_sqrt_(roots)
+                torch._foreach_addcdiv_(weights, gradients, roots, -group["lr"])
+
+    return RMSProp

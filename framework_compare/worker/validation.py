@@ -1,0 +1,30 @@
+"""The quality of a network on the validation split, by our own metrics in numpy; its time is no part of training's."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+import numpy as np
+
+from framework_compare.batches import quality
+from framework_compare.batches.arrays import ArrayPipeline, read_split
+from framework_compare.protocol import TrainConfig, Trainer
+
+
+class Validation:
+    """The validation split of a file of arrays, asked of a trainer batch by batch in the order of the file."""
+
+    def __init__(self, trainer: Trainer, path: str, config: TrainConfig) -> None:
+        self._trainer = trainer
+        self._split = read_split(path, "validation")
+        self._pipeline = ArrayPipeline(self._split, batch_size=config.batch_size, layout=trainer.layout, shuffle=False)
+
+    def measure(self) -> Dict[str, Optional[float]]:
+        """Loss and metrics of the task by name; None where one cannot be computed."""
+        trainer = self._trainer
+        outputs = [trainer.forward(trainer.adopt(inputs[0], target)) for inputs, target in self._pipeline.epoch(1)]
+        split = self._split
+        found = quality.evaluate(
+            split.task, np.concatenate(outputs), split.target, extras=split.extras, facts=split.facts
+        )
+        return {name: value if np.isfinite(value) else None for name, value in found.items()}

@@ -227,7 +227,9 @@ class Trainer(Protocol):
         """Mean loss per sample of each step, as Python floats; waits for them."""
 
     def forward(self, batch: Batch, *, training: bool = False) -> "np.ndarray":
-        """Outputs (N, num_classes), or (N, ..., outputs) of another task, in evaluation mode, or with batch statistics and dropout if `training`.
+        """Outputs (N, num_classes), or (N, ..., outputs) of another task, in evaluation mode.
+
+        With `training` batch statistics and dropout are in force.
 
         A training pass may move the running statistics; whoever asks for one loads the weights again.
         """

@@ -14,6 +14,7 @@ from framework_compare.cli import console, environments, fairness, studies
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.plan.settings import SETTINGS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -99,13 +100,23 @@ def _root(
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
     *("disturbance_threshold", "retries_when_disturbed", "strict"),
 )
-def run(**request: Any) -> None:
+def run(context: typer.Context, **request: Any) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
 
     Example: framework-compare run --frameworks torch,mxnet --models alexnet,vgg16 --dataset IMAGES
     --batch-size 16 --epochs 2 --out STUDY
     """
-    _run_and_show(**request)
+    _run_and_show(**_stated(context, request))
+
+
+def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
+    """A request without the settings and the data set that nobody asked for: a workload has its own."""
+
+    def asked(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is None or source.name != "DEFAULT"
+
+    return {name: value for name, value in request.items() if name not in (*SETTINGS, "dataset") or asked(name)}
 
 
 @app.command()
@@ -172,6 +183,12 @@ def list_names() -> None:
         graph = build_graph(name, TrainConfig())
         print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
     print("  (3 classes, 224 x 224)")
+    print("workloads, with data sets of their own:")
+    for name, workload in registry.WORKLOADS.items():
+        graph = build_graph(name, TrainConfig())
+        print(
+            f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e6:6.2f} M MACs per {workload.unit}"
+        )
     print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
     folders = sorted(path for path in studies_dir().glob("*") if path.is_dir())
     print("studies:" if folders else "studies: none yet")

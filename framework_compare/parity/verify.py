@@ -31,6 +31,7 @@ from framework_compare.records import Run
 from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
 Say = Callable[[str], None]
+NOT_OF_PICTURES = Level(4, True, "arrays have one pipeline for all frameworks", asked=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +135,10 @@ class Climb:
             if found.status != UNSUPPORTED and not found.reason:  # what was lacking, or killed, need not be next time
                 cache.save(key, found.to_dict())
         found = dataclasses.replace(found, model=model)
-        if found.status == UNSUPPORTED or model in registry.WORKLOADS:  # what follows is of pictures
+        if found.status == UNSUPPORTED:
             return found
+        if model in registry.WORKLOADS:  # what follows is of pictures
+            return with_level(found, NOT_OF_PICTURES)
         return self._with_pipeline(self._with_practice(found, config, environment), config, environment)
 
     def network(self, framework: str, model: str, config: TrainConfig) -> Parity:
@@ -154,7 +157,7 @@ class Climb:
         config, questions = _asked(model, config, self.questions)
         found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, questions))
         if found is not None and model in registry.WORKLOADS:
-            return dataclasses.replace(found, model=model)
+            return with_level(dataclasses.replace(found, model=model), NOT_OF_PICTURES)
         level = _no_use(config) or cache.load_pipeline(
             cache.pipeline_key(entry, self._state(framework, config), config)
         )

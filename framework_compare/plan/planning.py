@@ -150,7 +150,7 @@ def _read_arrays(model: str, datasets: Optional[DataSets]) -> Dict[str, ArrayDat
     if datasets is None:
         found = [_generated(own)]
     else:
-        found = [_generated(own) if name == own else arrays.load(own, name) for name in _listed("data set", datasets)]
+        found = [_generated(own) if name == own else _from_file(own, name) for name in _listed("data set", datasets)]
     read = {data.name: data for data in found}
     if len(read) < len(found):
         raise UsageError(f"two data sets are called {found[0].name!r}; compare them in calls of their own")
@@ -159,7 +159,14 @@ def _read_arrays(model: str, datasets: Optional[DataSets]) -> Dict[str, ArrayDat
 
 @functools.lru_cache(maxsize=8)
 def _generated(dataset: str) -> ArrayData:
-    return arrays.load(dataset)
+    return dataclasses.replace(arrays.load(dataset), name=dataset)
+
+
+def _from_file(dataset: str, path: Any) -> ArrayData:
+    """A data set from a user's file or folder, under the file's name."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"data set is {path!r}; allowed: {dataset!r}, or the path of a file or a folder with its data")
+    return dataclasses.replace(arrays.load(dataset, path), name=Path(path).stem)
 
 
 def find_models(models: Names) -> List[str]:

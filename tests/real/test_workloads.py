@@ -1,0 +1,74 @@
+"""Workloads of arrays in the real frameworks: trained through compare(), and proved equal step by step."""
+
+import itertools
+
+import numpy as np
+import pytest
+from nightly import some_nightly
+
+from framework_compare import compare, registry
+from framework_compare.parity.verify import verify
+
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+OPTIMIZERS = ["sgd", "adam", "rmsprop", "nadam"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_rows_are_learnt_better_than_the_majority(framework, tmp_path):
+    study = compare(framework, "diabetes_ann", epochs=15, threads=1, out=tmp_path / "study")
+    row = study.frame.iloc[0]
+    assert row.status == "ok", row.reason
+    last, baseline = study.epochs.iloc[-1], study.settings["datasets"]["diabetes"]["baseline_quality"]
+    assert last.validation_accuracy > baseline["accuracy"] + 0.1
+    assert last.validation_auc > 0.9
+    assert np.isfinite(study.epochs.validation_loss).all()
+    assert study.epochs.validation_loss.iloc[-1] < study.epochs.validation_loss.iloc[0]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_series_are_learnt(framework, tmp_path):
+    study = compare(framework, "lstm_google", epochs=3, threads=1, out=tmp_path / "study")
+    assert study.frame.iloc[0].status == "ok", study.frame.iloc[0].reason
+    assert study.epochs.loss.iloc[-1] < study.epochs.loss.iloc[0] / 3
+    assert study.epochs.validation_rmse.iloc[-1] < study.epochs.validation_rmse.iloc[0]
+
+
+PAIRS = list(itertools.product(FRAMEWORKS, OPTIMIZERS))
+# Adam is what the workloads are trained with; NAdam is the one that frameworks disagree most about.
+NIGHTLY = [pair for pair in PAIRS if pair[1] in ("sgd", "rmsprop")]
+
+
+@pytest.mark.parametrize("pair", some_nightly(PAIRS, NIGHTLY), ids="-".join)
+def test_optimizer_takes_the_steps_of_its_definition(pair):
+    framework, optimizer = pair
+    (found,) = verify(framework, "diabetes_ann", optimizer=optimizer, threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)
+
+
+NETWORKS = list(itertools.product(FRAMEWORKS, ["lstm_google", "gru_ibm"]))
+
+
+@pytest.mark.parametrize("pair", some_nightly(NETWORKS, [p for p in NETWORKS if p[1] == "gru_ibm"]), ids="-".join)
+def test_recurrent_network_is_the_oracles(pair):
+    framework, model = pair
+    (found,) = verify(
+        framework, model, optimizer=registry.WORKLOADS[model].settings["optimizer"], threads=1, fresh=True
+    )
+    assert found.proves(), (found.reason, found.levels)
+
+
+EXECUTIONS = [
+    ("tensorflow", "eager"),
+    ("tensorflow", "compiled"),
+    ("mxnet", "eager"),
+    ("paddle", "graph"),
+    ("jax", "eager"),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("pair", EXECUTIONS, ids="-".join)
+def test_recurrent_network_is_the_oracles_in_other_executions(pair):
+    framework, execution = pair
+    (found,) = verify(framework, "lstm_google", execution=execution, optimizer="adam", threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)

@@ -108,7 +108,7 @@ def test_a_stopped_parent_keeps_what_was_measured(number, pictures, tmp_path):
     parent.process.send_signal(number)
     told = parent.end()
     assert parent.process.returncode == 130, told
-    assert "stopped; what was measured is in" in told and "Traceback" not in told
+    assert "stopped; measured epochs are stored in" in told and "Traceback" not in told
     assert [status for _, status in statuses(tmp_path / "study")] == ["ok", "interrupted", "planned"]
     with Store.open(tmp_path / "study") as store:
         assert store.select("SELECT count(*) FROM epoch WHERE run_id = 2")[1][0][0] >= 1

@@ -36,7 +36,10 @@ def _copy_as(number):
     return copy
 
 
-@pytest.mark.parametrize("sizes, image_size", [([50, 100], 64), pytest.param([10, 100], 224, marks=pytest.mark.nightly)])
+SWEEPS = [([50, 100], 64), pytest.param([10, 100], 224, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("sizes, image_size", SWEEPS)
 def test_a_sweep_of_two_frameworks_ends_at_the_limit(sizes, image_size, hundred_pictures, tmp_path):
     result = stability(
         ["torch", "mxnet"],

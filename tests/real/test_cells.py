@@ -58,7 +58,7 @@ def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
 
 FEEDS = list(itertools.product(FRAMEWORKS, ["native", "shared"]))
 # What is shared is the same for all but for how a framework adopts it.
-SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "paddle", "jax")]
+SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "tensorflow", "paddle", "jax")]
 
 
 @pytest.mark.parametrize("feed", some_nightly(FEEDS, SHARED_NIGHTLY), ids="-".join)
@@ -80,8 +80,9 @@ WORKS = {
 
 
 EXECUTIONS = list(itertools.product(FRAMEWORKS, ["eager", "graph", "compiled"]))
-# Minutes of an optimising compiler; a compilation of each operator.
-SLOW = [pair for pair in EXECUTIONS if pair[1] == "compiled" or pair == ("jax", "eager")]
+# Minutes of an optimising compiler; what is the default, which other tests train; a compilation of each operator.
+SLOW = [pair for pair in EXECUTIONS if pair[1] == "compiled" or pair in (("jax", "graph"), ("tensorflow", "graph"))]
+SLOW.append(("jax", "eager"))
 LACKED = [(framework, execution) for framework, execution in EXECUTIONS if execution not in WORKS[framework]]
 
 

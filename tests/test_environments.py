@@ -257,7 +257,7 @@ def test_a_cache_that_cannot_be_written_is_named(framework, tmp_path, monkeypatc
     framework()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(EnvironmentUnavailable, match=r"cannot be written.*FRAMEWORK_COMPARE_CACHE"):
+    with pytest.raises(EnvironmentUnavailable, match=r"is not writable.*FRAMEWORK_COMPARE_CACHE"):
         managed.ensure("tiny")
 
 

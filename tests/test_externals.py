@@ -47,7 +47,7 @@ def test_a_users_interpreter_that_lacks_the_framework(framework, tmp_path, monke
     framework(imports="no_such_framework")
     (tmp_path / "no_such_framework.py").write_text("")  # in the current folder: not the framework
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework; install that there"):
+    with pytest.raises(EnvironmentUnavailable, match="has no no_such_framework; install it there"):
         managed.ensure("tiny", python=sys.executable)
     assert managed.find("tiny", python=sys.executable) is None
 

@@ -152,7 +152,7 @@ def test_a_framework_without_gpu_requirements_is_unsupported_there(managed, monk
 def test_making_what_nothing_here_can_run_is_told(managed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     done = CliRunner().invoke(cli_environments.app, ["create", "managed", "--device", "cuda"])
-    assert done.exit_code == 1 and "managed: nothing on this machine can run it (device 'cuda': " in done.output
+    assert done.exit_code == 1 and "managed: this machine cannot run it (device 'cuda': " in done.output
 
 
 def test_a_package_of_an_index_of_its_own_is_told_with_it(managed, monkeypatch):

@@ -326,7 +326,8 @@ def judge(ask_mutated):
     return run
 
 
-@pytest.mark.parametrize("seed", some_nightly([0, 1, 2**40], nightly=[0, 1]))
+@pytest.mark.nightly  # of the default seed test_parity.py climbs all levels by day
+@pytest.mark.parametrize("seed", [0, 1, 2**40])
 def test_an_honest_pipeline_passes_whatever_its_seed(judge, seed):
     level = judge(seed=seed)
     assert level.passed, level.where

@@ -36,13 +36,19 @@ def _copy_as(number):
     return copy
 
 
-def test_a_sweep_of_two_frameworks_ends_at_the_limit(hundred_pictures, tmp_path):
+SWEEPS = [([50, 100], 64), pytest.param([10, 100], 224, marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("sizes, image_size", SWEEPS)
+def test_a_sweep_of_two_frameworks_ends_at_the_limit(sizes, image_size, hundred_pictures, tmp_path):
     result = stability(
         ["torch", "mxnet"],
         "alexnet",
         dataset=hundred_pictures,
         limit=100,
-        batch_sizes=[10, 100],
+        batch_sizes=sizes,
+        image_size=image_size,
+        threads=1,
         search="doubling",
         memory_limit="1500MiB",
         out=tmp_path / "study",

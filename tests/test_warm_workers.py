@@ -14,15 +14,17 @@ ALIKE = ["status", "reason", "parameters", "loss_first", "loss_last", "framework
 
 
 @pytest.fixture
-def both(pictures, own_cache, tmp_path):
+def both(worker_server, pictures, own_cache, tmp_path):
     """A cell in a worker that is forked, and in one that is started."""
 
     def run(framework, model):
-        assert supervised_worker.subprocess is not subprocess, "the fixture `warm` is in force"
+        before = worker_server.forked
         forked = compare(framework, model, dataset=pictures, out=tmp_path / "forked", **QUICK)
+        assert worker_server.forked == before + 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(supervised_worker, "subprocess", subprocess)
             started = compare(framework, model, dataset=pictures, out=tmp_path / "started", **QUICK)
+        assert worker_server.forked == before + 1
         return forked, started
 
     return run

@@ -78,8 +78,8 @@ def _executable(spec: Framework, python: str | Path) -> Path:
     path = given / "bin/python" if given.is_dir() else given
     found = shutil.which(path)
     if found is None:
-        what = "is not an executable file" if path.exists() else "does not exist"
-        raise Unavailable(f"{spec.name}: the interpreter {path} {what}", f"check --python {spec.name}=...")
+        fault = "is not an executable file" if path.exists() else "does not exist"
+        raise Unavailable(f"{spec.name}: the interpreter {path} {fault}", f"check --python {spec.name}=...")
     return Path(found).absolute()  # links are kept: an environment's Python is one
 
 

@@ -84,10 +84,10 @@ def lack(framework: str, device: str, *, nvml: Any = pynvml) -> Optional[Lack]:
     if gpu_index(device) is None:
         return None
     try:
-        found = unfit(BUILDS.get(framework), look(device, nvml=nvml), framework)
+        shortfall = unfit(BUILDS.get(framework), look(device, nvml=nvml), framework)
     except NoGpu as error:
-        found = error.lack
-    return found and found._replace(why=f"device {device!r}: {found.why}")
+        shortfall = error.lack
+    return shortfall and shortfall._replace(why=f"device {device!r}: {shortfall.why}")
 
 
 def look(device: str, *, nvml: Any = pynvml) -> Gpu:

@@ -72,14 +72,14 @@ def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def config(text: Any) -> Dict[str, Any]:
-    """The fields of a TrainConfig from how they are stored; those that an earlier version did not have by default."""
-    found = document(text, dict, "config")
-    missing, unknown = _DEFAULTS.keys() - found.keys(), found.keys() - _DEFAULTS.keys()
+    """The stored fields of a TrainConfig; fields that an earlier version lacked get their defaults."""
+    stored = document(text, dict, "config")
+    missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
     if missing and unknown:
         raise InvalidRow(f"its config has no {min(missing)} but {_shown(min(unknown))}")
-    found = {**_DEFAULTS, **found}
-    _check(found, _CONFIG)
-    return found
+    fields = {**_DEFAULTS, **stored}
+    _check(fields, _CONFIG)
+    return fields
 
 
 def document(text: Any, kind: type, what: str) -> Any:

@@ -178,8 +178,8 @@ def study_errors(path: Path, remedy: str = "") -> Iterator[None]:
         if _is_damage(error):
             raise damaged(path, error, remedy) from error
         full = "disk is full" in str(error)
-        known = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
-        raise StudyError(f"{path} cannot be used: {error}" + (f"; {known}" if known else "")) from error
+        advice = _FULL if full else _REMEDIES.get(getattr(error, "errno", None) or 0, "")
+        raise StudyError(f"{path} cannot be used: {error}" + (f"; {advice}" if advice else "")) from error
 
 
 def _is_damage(error: Exception) -> bool:
@@ -204,10 +204,10 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make an open file ready for a writer: a whole study of a schema known here, brought up to date."""
-    found = version(connection, path)
+    stored_version = version(connection, path)
     quick_check(connection)
-    migrate(connection, found)
-    if found >= _FIGURES_SINCE:
+    migrate(connection, stored_version)
+    if stored_version >= _FIGURES_SINCE:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES_TABLE}")  # one that is lost is filled again
     connection.execute("PRAGMA journal_mode = WAL")
 
@@ -221,17 +221,17 @@ def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
 
 def version(connection: sqlite3.Connection, path: Path) -> int:
     """The schema version of a study; StudyError for a newer one, or what is no study."""
-    found = _stamp(connection)
-    if found is None and {"run", "cell"} <= _tables(connection):
+    stamp = _stamp(connection)
+    if stamp is None and {"run", "cell"} <= _tables(connection):
         raise sqlite3.DatabaseError("it has no schema version")
-    if found is None:
+    if stamp is None:
         raise StudyError(f"{path} is no study of framework_compare; it was not changed")
-    if found > len(MIGRATIONS):
+    if stamp > len(MIGRATIONS):
         raise StudyError(
-            f"{path} has schema version {found}, this framework_compare knows versions up to {len(MIGRATIONS)}; "
+            f"{path} has schema version {stamp}, this framework_compare knows versions up to {len(MIGRATIONS)}; "
             "upgrade framework_compare or name another folder"
         )
-    return found
+    return stamp
 
 
 def _stamp(connection: sqlite3.Connection) -> Optional[int]:

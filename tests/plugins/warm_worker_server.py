@@ -64,9 +64,10 @@ def _import_from(source: Path) -> None:
 
 
 def _common(source: Path) -> Dict[str, bytes]:
-    paths = sorted((source / PACKAGE).rglob("*.py"))
-    kept = (path for path in paths if path.parent.name != "adapters" or path.name == "__init__.py")
-    return {str(path.relative_to(source)): path.read_bytes() for path in kept}
+    """Sources of a staged folder by their paths in it, but those of the adapter itself."""
+    paths = [path.relative_to(source) for path in sorted((source / PACKAGE).rglob("*.py"))]
+    own = [path for path in paths if path.parts[1] == "adapters" and path.parts[2] not in ("__init__.py", "common")]
+    return {str(path): (source / path).read_bytes() for path in paths if path not in own}
 
 
 def _become_supervisor(request: Dict[str, Any], descriptors: List[int]) -> None:

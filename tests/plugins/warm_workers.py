@@ -29,6 +29,7 @@ class Server:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: Optional[subprocess.Popen] = None
+        self.forked = 0  # supervisors so far
 
     def fork(self, request: Dict[str, Any], descriptors: Sequence[int]) -> int:
         """The pid of a new supervisor."""
@@ -36,6 +37,7 @@ class Server:
             self._start()
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
             answer = self._socket.recv(8)
+            self.forked += 1
         if not answer:
             raise RuntimeError(f"{SERVER.name} has ended; its messages are in this process's stderr")
         return array.array("q", answer)[0]
@@ -88,8 +90,8 @@ class Subprocess:
 
     def Popen(self, command: List[str], **given: Any) -> Any:
         arguments = command[AFTER + 1 :]
-        python, script = arguments[6], Path(arguments[8] if len(arguments) > 8 else "")
-        if python != sys.executable or script.name != "run_worker.py":
+        script = next((Path(one) for one in arguments if Path(one).name == "run_worker.py"), None)
+        if script is None or sys.executable not in arguments:
             return subprocess.Popen(command, **given)
         numbers = [*given["pass_fds"], 2]
         request = {

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from nightly import some_nightly
 
+from framework_compare import registry
+
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
 
@@ -96,8 +98,10 @@ answer["after others began"] = trainer.read_losses(pending)
 """
 
 
-def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures):
-    found = trainer_script("jax", "alexnet", LATE, pictures=pictures)
+@pytest.mark.parametrize("model", some_nightly(["small", "alexnet"], nightly=["alexnet"]))
+def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures, monkeypatch, model):
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    found = trainer_script("jax", model, LATE, pictures=pictures)
     plain = found.pop("plain")
     assert len(found) == 5 and len(set(plain)) == 11
     for when, losses in found.items():

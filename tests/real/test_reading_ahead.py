@@ -56,8 +56,8 @@ trainer.release()
 """
 
 
-def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, some_pictures):
-    settings = dict(pictures=some_pictures, pipeline="native", batch_size=4, build=False)
+def test_grains_threads_and_processes_read_the_same_in_any_epoch_that_is_asked_for(trainer_script, pictures):
+    settings = dict(pictures=pictures, pipeline="native", batch_size=4, build=False)
     by_threads, by_processes = (
         trainer_script("jax", "alexnet", ANY_EPOCH, loader_workers=workers, **settings) for workers in (2, 3)
     )

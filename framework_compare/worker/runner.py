@@ -289,12 +289,12 @@ def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig) ->
     """One pipeline for all frameworks, or one batch of it."""
     from framework_compare.batches.arrays import ArrayPipeline, memory_batch
 
-    how = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
-    inputs, target = memory_batch(split, **how)
+    reading: Dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
+    inputs, target = memory_batch(split, **reading)
     held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(len(split), len(target))]
     if config.pipeline == "memory":
         return MemorySource(len(split), held, config)
-    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **how), held)
+    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
 
 
 def batch_sizes(samples: int, largest: int) -> List[int]:

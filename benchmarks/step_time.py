@@ -56,7 +56,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=worker_environment(managed=True),
+            env=worker_environment(managed=True, temporary=Path(tempfile.gettempdir())),
         )
 
     @property

@@ -131,10 +131,13 @@ def worker_server() -> Iterator[warm_workers.Server]:
     server.close()
 
 
-@pytest.fixture(autouse=True)
-def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is told of what others take of the CPU, so that no run is repeated for them; test_disturbances is of that."""
-    monkeypatch.setattr(DisturbanceLog, "shares", lambda *_: None)
+@pytest.fixture(scope="session", autouse=True)
+def disturbances() -> Iterator["dict[str, bool]"]:
+    """Nothing is told of what others take of the CPU, so that no run is repeated for them, unless `told` is set."""
+    switch, shares = {"told": False}, DisturbanceLog.shares
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DisturbanceLog, "shares", lambda log, *of: shares(log, *of) if switch["told"] else None)
+        yield switch
 
 
 @pytest.fixture

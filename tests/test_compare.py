@@ -107,7 +107,7 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(timeout_s=0), "timeout_s is 0"),
         (dict(installer="conda"), "conda"),
         (dict(python={"caffe": "/usr/bin/python3"}), "unknown framework 'caffe'"),
-        (dict(python={"tiny": "/no/python"}), "python of tiny is '/no/python', which is absent"),
+        (dict(python={"tiny": "/no/python"}), "python of tiny is '/no/python', which does not exist"),
         (dict(repeats=0), "repeats is 0; allowed: a whole number of at least 1"),
         (dict(repeats="2"), "repeats is '2'; allowed: a whole number of at least 1"),
         (dict(repeats=1.5), "repeats is 1.5; allowed: a whole number of at least 1"),

@@ -246,7 +246,7 @@ OF_THE_PIPELINE = {
         return (batch for batch in super(Mine, self).epoch(pipeline, number) if batch.size == self.config.batch_size)
 """,
         "still",
-        "pictures",
+        "images",
     ),
     "vertical done as horizontal": (
         """

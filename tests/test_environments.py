@@ -141,11 +141,11 @@ def break_python(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (delete_marker, "did not finish"),
-        (cut_marker, "did not finish"),
+        (delete_marker, "has not finished"),
+        (cut_marker, "has not finished"),
         (delete_package_file, "missing or changed"),
         (lengthen_package_file, "missing or changed"),
-        (break_python, "does not run"),
+        (break_python, "no longer runs"),
     ],
 )
 def test_damage_is_noticed(tiny, damage, reason):

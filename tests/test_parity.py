@@ -180,7 +180,7 @@ MUTATIONS = {
     "no weight decay of biases and BatchNorm": (LESS_DECAY, 3, ""),
     "RGB for BGR": (BGR, 4, "pixels"),
     "one class index swapped": (SWAPPED_CLASS, 4, "pixels"),
-    "last partial batch dropped": (DROPPED, 4, "pictures"),
+    "last partial batch dropped": (DROPPED, 4, "images"),
     "the same crops in every epoch": (SAME_CROPS, 4, "in the same order"),
     "never flipped": (NEVER_FLIPPED, 4, "flipped"),
     "dropout left on": (DROPOUT_ON, 5, "evaluation"),

@@ -9,8 +9,9 @@ import dataclasses
 from framework_compare.graph import Graph, GraphBuilder, initial_weights, weights_size
 
 class Frozen(Graph):
-    def parameters(self):
-        return [dataclasses.replace(p, trainable=p.trainable and p.name not in FROZEN) for p in super().parameters()]
+    def parameters_of(self, node):
+        own = super().parameters_of(node)
+        return [dataclasses.replace(p, trainable=p.trainable and p.name not in FROZEN) for p in own]
 
 g = GraphBuilder("frozen", num_classes=3, image_size=64)
 g.conv("conv1", 8, 3, stride=2, padding=1)
@@ -22,7 +23,8 @@ g.relu("relu2")
 g.global_avgpool("avgpool")
 g.linear("fc1", 8)
 g.linear("fc2", 3)
-graph = Frozen("frozen", 3, 64, g.build().nodes)
+built = g.build()
+graph = Frozen(**{field.name: getattr(built, field.name) for field in dataclasses.fields(built)})
 weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
 trainer.build(graph)
 trainer.load_weights(weights)

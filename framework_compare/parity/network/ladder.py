@@ -242,4 +242,4 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
         raise LevelFailed(f"{name}: two passes drop the same values")
     both = alive[0, 0] & alive[0, -1]
     if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
-        raise LevelFailed(f"{name}: all pictures of a batch have the same values dropped")
+        raise LevelFailed(f"{name}: all images of a batch have the same values dropped")

@@ -1,0 +1,246 @@
+"""Workloads: tasks of arrays planned, run, validated, stored, resumed and shown, with the reference as a framework."""
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from framework_compare import compare, registry
+from framework_compare.api import resume
+from framework_compare.batches import quality
+from framework_compare.batches.arrays import read_split
+from framework_compare.datasets import arrays
+from framework_compare.errors import DataError, ProtocolError, StudyError, UsageError
+from framework_compare.graph import Graph
+from framework_compare.launch.transcript import Transcript
+from framework_compare.parity.verify import Where, verify
+from framework_compare.plan import planning
+from framework_compare.study.progress import Watcher
+
+TRAINER = """
+class Mutated(ReferenceTrainer):
+    declared = ReferenceTrainer.declared._replace(losses=frozenset(LOSSES), optimizers=frozenset(OPTIMIZERS))
+
+    def train_step(self, batch):
+        config = self.config
+        eps = {"eps": config.epsilon}
+        sgd = {"momentum": config.momentum, "weight_decay": config.weight_decay}
+        options = sgd if config.optimizer == "sgd" else eps
+        optimizer = Optimizer(config.optimizer, config.learning_rate, options)
+        return self.oracle.train_step(batch.images, batch.labels, optimizer=optimizer, dropout=self.random)[0]
+"""
+PYTHON = {"mutated": sys.executable}
+
+
+class Told(Watcher):
+    def __init__(self):
+        self.sentences = []
+
+    def say(self, message):
+        self.sentences.append(message)
+
+
+@pytest.fixture
+def run(register_mutated, tmp_path):
+    """Compares the reference on a workload; the study."""
+
+    def compare_it(model="diabetes_ann", source=TRAINER, **settings):
+        register_mutated(source)
+        settings = {"out": tmp_path / "study", "threads": 1, "python": PYTHON, "sampling_hz": 0, "epochs": 3, **settings}
+        return compare("mutated", model, **settings)
+
+    return compare_it
+
+
+def test_a_workload_is_trained_on_generated_data_and_says_so(run):
+    told = Told()
+    study = run(watcher=told, epochs=12)
+    row = study.frame.iloc[0]
+    assert row.status == "ok", row.reason
+    assert (row.optimizer, row.loss_function, row.batch_size, row.pipeline) == ("adam", "binary_cross_entropy", 32, "shared")
+    assert (row.loader_workers, row.image_size, row.pictures) == (0, 0, 614)
+    assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.sentences
+    assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.sentences)
+    baseline = study.settings["datasets"]["diabetes"]["baseline_quality"]
+    assert study.epochs.validation_accuracy.iloc[-1] > baseline["accuracy"] + 0.05
+    assert "614 rows; images/s are rows/s" in " ".join(study.table().split())
+
+
+def test_quality_after_each_epoch_is_of_the_weights_then(run):
+    """With a rate of zero the network stays as it was made: then its quality is known."""
+    epochs = run(learning_rate=0.0).epochs
+    data = arrays.load("diabetes")
+    outputs = initial_outputs(data)
+    wanted = quality.evaluate(data.task, outputs, data.validation.target)
+    for name, value in wanted.items():
+        assert epochs[f"validation_{name}"].to_numpy() == pytest.approx([value] * 3, rel=1e-5)
+
+
+def initial_outputs(data):
+    from framework_compare.graph import initial_weights, weights_size
+    from framework_compare.parity.network.oracle import Oracle
+
+    graph = planning.build_graph("diabetes_ann", planning.DEFAULTS, data.task)
+    weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
+    return Oracle(graph, weights).forward(data.validation.inputs["features"])
+
+
+def test_a_study_of_pictures_has_no_columns_of_quality(tiny, pictures, tmp_path):
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable})
+    assert not [name for name in study.epochs if name.startswith("validation")]
+
+
+def test_a_users_file_is_read_under_its_name(run, tmp_path):
+    path = tmp_path / "clinic.csv"
+    write_rows(path, 60)
+    study = run(dataset=path)
+    assert list(study.frame.dataset) == ["clinic"] and list(study.frame.pictures) == [48]
+    assert study.settings["datasets"]["clinic"]["facts"]["generated"] is False
+    assert (study.folder / "pictures" / "clinic.npz").is_file()
+
+
+def write_rows(path, count, broken=""):
+    from framework_compare.datasets.diabetes import COLUMNS, OUTCOME, generate
+
+    table, outcome = generate(count, 1)
+    lines = [",".join((*COLUMNS, OUTCOME))]
+    lines += [",".join([*map(str, row), str(label)]) for row, label in zip(table, outcome)]
+    path.write_text("\n".join(lines) + broken + "\n")
+
+
+def test_bad_data_write_nothing(run, tmp_path):
+    path = tmp_path / "clinic.csv"
+    write_rows(path, 60, broken="\n1,x,3,4,5,6,7,8,1")
+    with pytest.raises(DataError, match="clinic.csv"):
+        run(dataset=path)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_study_is_resumed_with_its_own_copy_of_the_data(run, tmp_path):
+    path = tmp_path / "clinic.csv"
+    write_rows(path, 60)
+    study = run(dataset=path, source=TRAINER + "\n    def unsupported(self):\n        return 'not today'\n")
+    assert list(study.frame.status) == ["unsupported"]
+    path.unlink()
+    again = resume(study.folder, retry=["unsupported"])
+    assert list(again.frame.status) == ["unsupported"]
+    data = study.folder / "pictures" / "clinic.npz"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(StudyError, match="not the one that the study was planned with"):
+        resume(study.folder, retry=["unsupported"])
+
+
+def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path):
+    path = tmp_path / "clinic.csv"
+    write_rows(path, 60)
+    run(dataset=path)
+    write_rows(path, 70)
+    with pytest.raises(StudyError, match="clinic"):
+        run(dataset=path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"image_size": 32}, "image_size is 32; diabetes_ann has no use for it"),
+        ({"flip": "none"}, "flip is 'none'"),
+        ({"limit": 10}, "takes no limit"),
+        ({"loss": "mse"}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
+        ({"optimizer": "lion"}, "lion"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"dataset": "no/such.csv"}, "does not exist"),
+        ({"models": ["diabetes_ann", "vgg16"]}, "in a call of its own"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_workload_has_no_use_for_is_refused(tmp_path, settings, words):
+    models = settings.pop("models", "diabetes_ann")
+    with pytest.raises((UsageError, DataError), match=words.replace("(", r"\(")):
+        compare("torch", models, out=tmp_path / "study", **settings)
+    assert not (tmp_path / "study").exists()
+
+
+def test_pictures_have_one_loss(tiny, pictures, tmp_path):
+    with pytest.raises(UsageError, match="loss is 'mse'; pictures are for 'cross_entropy'"):
+        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss="mse")
+
+
+def test_what_a_framework_lacks_is_unsupported_with_a_reason(run):
+    lacking = TRAINER + "\n    declared = declared._replace(ops=frozenset({'Linear'}))\n"
+    row = run(source=lacking).frame.iloc[0]
+    assert row.status == "unsupported" and "declares no op 'ReLU'" in row.reason
+
+
+def test_memory_is_one_batch(run):
+    row = run(pipeline="memory").frame.iloc[0]
+    assert (row.status, row.pipeline) == ("ok", "memory")
+
+
+@pytest.mark.parametrize("name", registry.WORKLOADS)
+def test_every_workload_is_what_its_data_set_says(name):
+    workload = registry.WORKLOADS[name]
+    graph = planning.build_graph(name, planning.DEFAULTS)
+    assert graph.task == arrays.load(workload.dataset).task and graph.task.unit == workload.unit
+    assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))).task == graph.task
+    planning.expand_configs(workload.settings)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop", "nadam"])
+def test_the_reference_proves_equal_with_each_optimizer(register_mutated, optimizer):
+    register_mutated(TRAINER)
+    (found,) = verify("mutated", "diabetes_ann", where=Where(python=PYTHON), optimizer=optimizer, threads=1)
+    assert found.proves(), found.levels
+
+
+MISTAKES = {
+    "half of the loss": """
+whole = LOSSES["binary_cross_entropy"]
+LOSSES["binary_cross_entropy"] = lambda outputs, target: tuple(part / 2 for part in whole(outputs, target))
+""",
+    "another epsilon": """
+class Mutated(Mutated):
+    def train_step(self, batch):
+        optimizer = Optimizer("adam", self.config.learning_rate)
+        return self.oracle.train_step(batch.images, batch.labels, optimizer=optimizer, dropout=self.random)[0]
+""",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_loss_or_optimizer_fails(register_mutated, mistake):
+    register_mutated(TRAINER + MISTAKES[mistake])
+    (found,) = verify("mutated", "diabetes_ann", where=Where(python=PYTHON), optimizer="adam", threads=1)
+    assert found.status == "failed"
+
+
+def transcript():
+    told = Transcript(0, 3)
+    times = {"start_ns": 1, "end_ns": 9, "data_wait_ns": 0, "step_ns": [1, 1, 1]}
+    told.add({"event": "epoch", "t_ns": 10, "number": 1, "images": 4, "steps": 2, "loss": 0.5, **times})
+    return told
+
+
+def test_quality_is_taken_from_events():
+    told = transcript()
+    told.add({"event": "quality", "t_ns": 11, "epoch": 1, "split": "validation", "values": {"loss": 0.5, "auc": None}})
+    assert [(q.name, q.value) for q in told.quality] == [("loss", 0.5), ("auc", None)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epoch": 2}, {"values": {"loss": "low"}}, {"values": {"loss": float("nan")}}, {"values": {str(n): 1.0 for n in range(21)}}],
+    ids=["epoch", "text", "nan", "many"],
+)
+def test_malformed_quality_is_a_protocol_error(wrong):
+    event = {"event": "quality", "t_ns": 11, "epoch": 1, "split": "validation", "values": {"loss": 0.5}}
+    with pytest.raises(ProtocolError, match="malformed quality"):
+        transcript().add({**event, **wrong})
+
+
+def test_the_file_of_a_study_is_the_data_set(run):
+    study = run(epochs=1)
+    data, held = arrays.load("diabetes"), read_split(study.folder / "pictures" / "diabetes.npz", "train")
+    assert np.array_equal(held.inputs[0], data.train.inputs["features"])
+    assert dataclasses.replace(data, name="diabetes").checksum() == study.settings["datasets"]["diabetes"]["checksum"]

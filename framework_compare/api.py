@@ -38,7 +38,7 @@ def compare(
     models: Names,
     device: Names = "cpu",
     *,
-    dataset: Optional[DataSets] = None,
+    dataset: DataSets = planning.OWN,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: int = 1,
     limit: Optional[int] = None,

@@ -24,6 +24,7 @@ from framework_compare.samplers.host import available_cores
 Names = Union[str, Sequence[str]]
 DataSets = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 CountProgress = Callable[[str, int, int], None]
+OWN = "(the model's own)"  # in place of data sets
 PICTURES = "fire-smoke-small"  # what networks for images are trained on unless another data set is asked for
 OF_PICTURES = ("image_size", "num_classes", "flip", "crop", "loader_workers")  # settings that arrays have no use for
 
@@ -41,7 +42,7 @@ def plan(
     frameworks: Names,
     models: Names,
     devices: Names,
-    datasets: Optional[DataSets],
+    datasets: DataSets,
     settings: Mapping[str, Any],
     *,
     limit: Optional[int] = None,
@@ -51,23 +52,15 @@ def plan(
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
-    settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets None is each model's own.
+    settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets OWN is what each model is for.
     """
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
     devices = [check_device(device) for device in _listed("device", devices)]
     _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
     workloads = [name for name in names[1] if name in registry.WORKLOADS]
     if not workloads:
-        return _plan_pictures(
-            names,
-            devices,
-            PICTURES if datasets is None else datasets,
-            settings,
-            limit,
-            classes,
-            on_bad_picture,
-            progress,
-        )
+        datasets = PICTURES if datasets == OWN else datasets
+        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress)
     if len(workloads) < len(names[1]):
         raise UsageError(f"{workloads[0]} is not for pictures as the other models are; compare it in a call of its own")
     if limit is not None or classes is not None:
@@ -102,7 +95,7 @@ def _plan_workloads(
     frameworks: Sequence[str],
     models: Sequence[str],
     devices: Sequence[str],
-    datasets: Optional[DataSets],
+    datasets: DataSets,
     settings: Mapping[str, Any],
 ) -> Plan:
     for name in OF_PICTURES[:-1]:
@@ -144,10 +137,10 @@ def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
             raise UsageError(f"loss is {config.loss!r}; {what} are for {loss!r}")
 
 
-def _read_arrays(model: str, datasets: Optional[DataSets]) -> Dict[str, ArrayData]:
+def _read_arrays(model: str, datasets: DataSets) -> Dict[str, ArrayData]:
     """A workload's data: generated, or read from the files that are named in place of a data set."""
     own = registry.WORKLOADS[model].dataset
-    if datasets is None:
+    if datasets == OWN:
         found = [_generated(own)]
     else:
         found = [_generated(own) if name == own else _from_file(own, name) for name in _listed("data set", datasets)]

@@ -122,12 +122,6 @@ class Events(list):
         self.append((event, fields))
 
 
-# What the published networks are made of, which every adapter has.
-IMAGE_OPS = {
-    node.op
-    for name in ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
-    for node in build_graph(name, TrainConfig()).nodes
-}
 
 
 @pytest.mark.parametrize("field", UNDECLARED)

@@ -48,7 +48,14 @@ def run(register_mutated, tmp_path):
 
     def compare_it(model="diabetes_ann", source=TRAINER, **settings):
         register_mutated(source)
-        settings = {"out": tmp_path / "study", "threads": 1, "python": PYTHON, "sampling_hz": 0, "epochs": 3, **settings}
+        settings = {
+            "out": tmp_path / "study",
+            "threads": 1,
+            "python": PYTHON,
+            "sampling_hz": 0,
+            "epochs": 3,
+            **settings,
+        }
         return compare("mutated", model, **settings)
 
     return compare_it
@@ -59,7 +66,12 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
     study = run(watcher=told, epochs=12)
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
-    assert (row.optimizer, row.loss_function, row.batch_size, row.pipeline) == ("adam", "binary_cross_entropy", 32, "shared")
+    assert (row.optimizer, row.loss_function, row.batch_size, row.pipeline) == (
+        "adam",
+        "binary_cross_entropy",
+        32,
+        "shared",
+    )
     assert (row.loader_workers, row.image_size, row.pictures) == (0, 0, 614)
     assert "diabetes: 614 rows to train on, 154 to validate; generated, a stand-in for the real data" in told.sentences
     assert any("by majority class: accuracy 0.6818" in sentence for sentence in told.sentences)
@@ -88,7 +100,9 @@ def initial_outputs(data):
 
 
 def test_a_study_of_pictures_has_no_columns_of_quality(tiny, pictures, tmp_path):
-    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable})
+    study = compare(
+        tiny, "linear", dataset=pictures, out=tmp_path / "s", image_size=8, epochs=1, python={tiny: sys.executable}
+    )
     assert not [name for name in study.epochs if name.startswith("validation")]
 
 
@@ -230,7 +244,12 @@ def test_quality_is_taken_from_events():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"epoch": 2}, {"values": {"loss": "low"}}, {"values": {"loss": float("nan")}}, {"values": {str(n): 1.0 for n in range(21)}}],
+    [
+        {"epoch": 2},
+        {"values": {"loss": "low"}},
+        {"values": {"loss": float("nan")}},
+        {"values": {str(n): 1.0 for n in range(21)}},
+    ],
     ids=["epoch", "text", "nan", "many"],
 )
 def test_malformed_quality_is_a_protocol_error(wrong):

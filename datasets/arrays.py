@@ -39,6 +39,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.target)
 
+    def chosen(self, rows: np.ndarray) -> Split:
+        inputs, extras = ({name: array[rows] for name, array in of.items()} for of in (self.inputs, self.extras))
+        return Split(inputs, self.target[rows], extras)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Baseline:
@@ -84,6 +88,17 @@ class ArrayData:
             "baseline": self.baseline.name,
             "facts": dict(self.facts),
         }
+
+    def limited(self, count: int) -> ArrayData:
+        """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""
+        share = min(1.0, count / len(self.train))
+        kept = [_evenly(len(split), share) for split in (self.train, self.validation)]
+        return dataclasses.replace(
+            self,
+            train=self.train.chosen(kept[0]),
+            validation=self.validation.chosen(kept[1]),
+            baseline=Baseline(self.baseline.name, self.baseline.outputs[kept[1]]),
+        )
 
     def write(self, path: str | os.PathLike[str]) -> ArrayFile:
         """Write the file that workers read, the same bytes for the same data; nothing is left of one that fails."""
@@ -167,8 +182,7 @@ def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) 
 
     UsageError for an unknown name or option, DataError for a path that is missing or cannot be read as asked.
     """
-    function = registry.load(registry.find("data set", registry.ARRAY_DATASETS, name))
-    allowed = [option for option in inspect.signature(function).parameters if option != "path"]
+    function, allowed = _function(name), options_of(name)
     for option in options:
         if option not in allowed:
             raise UsageError(f"data set {name!r} has no option {option!r}; allowed: {', '.join(allowed)}")
@@ -178,6 +192,20 @@ def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) 
     if not expanded.exists():
         raise DataError(f"data set path {str(path)!r} does not exist; without a path the data are generated")
     return function(expanded, **options)
+
+
+def options_of(name: str) -> list[str]:
+    """The options that a data set of registry.ARRAY_DATASETS takes."""
+    return [option for option in inspect.signature(_function(name)).parameters if option != "path"]
+
+
+def _function(name: str) -> Any:
+    return registry.load(registry.find("data set", registry.ARRAY_DATASETS, name))
+
+
+def _evenly(count: int, share: float) -> np.ndarray:
+    """Rows spread over the whole: sets that are sorted by class keep all classes."""
+    return np.unique(np.linspace(0, count - 1, max(1, round(count * share))).round().astype(int))
 
 
 def split_indices(count: int, validation: int, seed: int, *, name: str) -> Tuple[np.ndarray, np.ndarray]:

@@ -32,6 +32,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")
 FLIPS = ("horizontal", "vertical", "none")
 CROPS = ("random", "none")
+MODES = ("train", "inference")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,8 @@ class TrainConfig:
     crop: str = "random"  # "none": the whole image, stretched to image_size x image_size
     optimizer: str = "sgd"
     loss: str = "cross_entropy"  # that of the task
+    mode: str = "train"  # "inference": epochs of forward passes alone, with the initial weights
+    patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
     epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
 
     def to_dict(self) -> Dict[str, Any]:
@@ -219,6 +222,12 @@ class Trainer(Protocol):
 
     def train_step(self, batch: Batch) -> Any:
         """Forward, loss, backward, update; may return before the device is done. Returns the loss, unread."""
+
+    def infer(self, batch: Batch) -> Any:
+        """Outputs in evaluation mode, left on the device; may return before they are computed, as `synchronize` says.
+
+        In mode "inference" it runs as the config's execution says. `forward` returns what it computes.
+        """
 
     def gradients(self, batch: Batch) -> Dict[str, "np.ndarray"]:
         """Gradient of the mean loss by every trainable parameter, as `train_step` computes it, with no update."""

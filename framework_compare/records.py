@@ -82,7 +82,7 @@ class Epoch:
     data_wait_s: float
     images: int
     steps: int
-    loss: float
+    loss: Optional[float]  # None in mode "inference"
     step_s_median: float
     step_s_p05: float
     step_s_p95: float

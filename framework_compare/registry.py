@@ -83,22 +83,43 @@ ARRAY_DATASETS: Dict[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A network with the data set that it is for, and the settings it is trained with unless others are asked for."""
+    """A model with the data set that it is for, and the settings it is trained with unless others are asked for."""
 
     model: str  # "module:function" that takes a graph.Task, and `size`, and returns a Graph
     dataset: str  # of ARRAY_DATASETS
-    unit: str  # what the task calls a sample
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
+    unit: str = "image"  # what the task calls a sample
 
 
 # By the names that the documents give them; where they leave a setting open it is a choice of ours.
 _ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 32}
+_TWEETS = {**_ADAM, "epochs": 3}
+_DEMO = {"train": 50, "validation": 30}
+_QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
 WORKLOADS: Dict[str, Workload] = {
-    "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", "row", {**_ADAM, "epochs": 30}),
-    "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", "sequence", {**_ADAM, "epochs": 10}),
-    "lstm_google": Workload(_M + "lstm:build", "google-prices", "sequence", {**_ADAM, "epochs": 10}, {"layers": 2}),
-    "gru_ibm": Workload(_M + "gru:build", "ibm-prices", "sequence", {**_ADAM, "epochs": 10}),
+    "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
+    "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "gru_ibm": Workload(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "lstm_google": Workload(
+        _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence"
+    ),
+    "tweet_span": Workload(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_span_conv": Workload(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_ner": Workload(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
+    "text_rnn": Workload(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
+    "mnist_cnn": Workload(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
+    "cifar_cnn": Workload(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
+    "cifar_resnet50": Workload(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
+    "tiny_cnn": Workload(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
+    "guava_cnn": Workload(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
+    "vgg16_frozen": Workload(
+        _M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}
+    ),
+    "quanv_fixed": Workload(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
+    "quanv_trained": Workload(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
+    "quanv_classical": Workload(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
 }
 
 ALIASES: Dict[str, str] = {

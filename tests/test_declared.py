@@ -171,21 +171,11 @@ def test_a_kind_of_device_that_is_not_declared_is_unsupported(adapters, work):
     assert phases == []
 
 
-# Ops of the graph that an adapter has no layer for yet: their cells are unsupported, with the reason.
-LACKS = {
-    "torch": {"Quanv2d"},
-    "tensorflow": {"Quanv2d", "AvgPool2d"},
-    "mxnet": {"Quanv2d", "AvgPool2d", "Conv1d", "LayerNorm", "Maxout"},
-    "paddle": {"Quanv2d", "Conv1d", "Maxout"},
-    "jax": {"Quanv2d", "AvgPool2d"},
-}
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_ours_declare_what_cells_can_ask_for(name):
     declared = OURS[name].declared
     assert fault_of(declared) == ""
-    assert set(OPS) - declared.ops == LACKS[name]
+    assert declared.ops == set(OPS)
     for by_kind, known in ((declared.executions, EXECUTIONS), (declared.precisions, PRECISIONS)):
         assert set(by_kind) == {"cpu", "cuda"}
         assert all(names <= set(known) for names in by_kind.values())

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import adaptive_matrix
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
@@ -98,13 +99,10 @@ class Network:
         return y.astype(x.dtype), moved
 
     def maxpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        a, lax = node.attrs, self.jax.lax
+        a = node.attrs
         if self.shifts:
             return functools.reduce(self.jax.numpy.maximum, (view for _, _, view in self._shifted(x, a, -np.inf)))
-        window, strides, pads = ([at] * 4 for at in (1, 1, (0, 0)))
-        for axis in self._spatial:
-            window[axis], strides[axis], pads[axis] = a["kernel"], a["stride"], (a["padding"], a["padding"])
-        return lax.reduce_window(x, -np.inf, lax.max, window, strides, pads)
+        return self._reduce(x, -np.inf, self.jax.lax.max, a)
 
     def adaptive_avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         # no such op in JAX: the windows of torch's adaptive pooling as one small matrix for rows and columns
@@ -174,6 +172,41 @@ class Network:
         scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
         return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
 
+    def avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        a, exact = node.attrs, x.astype("float32")
+        sums = sum(view for _, _, view in self._shifted(exact, a, 0)) if self.shifts else self._window_sums(exact, a)
+        if a["padding"] and not a["count_include_pad"]:
+            return (sums / self._window_sums(self.jax.numpy.ones_like(exact), a)).astype(x.dtype)
+        return (sums / a["kernel"] ** 2).astype(x.dtype)
+
+    def _window_sums(self, x: Any, a: Mapping[str, Any]) -> Any:
+        return self._reduce(x, 0.0, self.jax.lax.add, a)
+
+    def _reduce(self, x: Any, start: float, function: Callable[..., Any], a: Mapping[str, Any]) -> Any:
+        window, strides, pads = ([at] * 4 for at in (1, 1, (0, 0)))
+        for axis in self._spatial:
+            window[axis], strides[axis], pads[axis] = a["kernel"], a["stride"], (a["padding"], a["padding"])
+        return self.jax.lax.reduce_window(x, start, function, window, strides, pads)
+
+    def quanv2d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+        jnp, a = self.jax.numpy, node.attrs
+        x = x.astype("float32") if self.channels_last else x.astype("float32").transpose(0, 2, 3, 1)
+        rows, across = x.shape[1] // 2, x.shape[2] // 2
+        pixels = x[:, : 2 * rows, : 2 * across, 0].reshape(-1, rows, 2, across, 2)
+        pixels = pixels.transpose(0, 1, 3, 2, 4).reshape(-1, quanv.QUBITS)
+        functions = quanv.Functions(
+            jnp.cos,
+            jnp.sin,
+            jnp.multiply,
+            lambda array, i: array[:, i : i + 1],
+            functools.partial(jnp.concatenate, axis=-1),
+            functools.partial(jnp.matmul, precision="highest"),
+        )
+        angles = own["angles"][None] if a["trained"] else None
+        known = quanv.constants(a["gates"], a["trained"])
+        y = quanv.expectations(functions, pixels, a["gates"], known, angles).reshape(-1, rows, across, quanv.QUBITS)
+        return (y if self.channels_last else y.transpose(0, 3, 1, 2)).astype(self.dtype)
+
     @property
     def _spatial(self) -> Tuple[int, int]:
         return (1, 2) if self.channels_last else (2, 3)
@@ -203,6 +236,8 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Concat": lambda net, node, own, *xs, **_: net.jax.numpy.concatenate(xs, -1),
     "Conv1d": Network.conv1d,
     "LayerNorm": Network.layernorm,
+    "AvgPool2d": Network.avgpool,
+    "Quanv2d": Network.quanv2d,
     "Maxout": lambda net, node, own, x, **_: x.reshape(*x.shape[:-1], -1, node.attrs["pieces"]).max(-1),
 }
 OPS = frozenset(LOWERINGS) | {"BatchNorm2d"}

@@ -276,10 +276,15 @@ class JaxTrainer(TrainerDefaults):
             block.values = np.asarray(block.copy).tolist()
         return block.values[place]
 
+    def infer(self, batch: Batch) -> Any:
+        self._loss_seen = self._evaluate(self._state, batch.images, np.uint32(0))
+        return self._loss_seen
+
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        if not training:
+            return np.asarray(self.infer(batch))
         self._passes += 1
-        compute = self._train if training else self._evaluate
-        return np.asarray(compute(self._state, batch.images, np.uint32(self._passes)))
+        return np.asarray(self._train(self._state, batch.images, np.uint32(self._passes)))
 
     def _logits(self, state: State, images: Any, number: Any, *, training: bool = False) -> Any:
         key = self.jax.random.fold_in(self._key, number) if training else None

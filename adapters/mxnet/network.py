@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
@@ -24,8 +25,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
             shapes = graph.shapes()
             for node in graph.nodes:
                 if node.op in LAYERS:
-                    of_steps = {"flatten": False} if node.op == "Linear" and len(shapes[node.inputs[0]]) > 1 else {}
-                    self.layers[node.name] = LAYERS[node.op](mx.gluon, {**node.attrs, **of_steps})
+                    attrs = {**node.attrs, "input": shapes[node.inputs[0]]}
+                    self.layers[node.name] = LAYERS[node.op](mx.gluon, attrs)
                     self.register_child(self.layers[node.name], node.name)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -45,7 +46,9 @@ def parameters_of(network: Any) -> Dict[str, Any]:
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
     """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
-    arrays = dict(layer._reg_params)
+    arrays = {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
+    if type(layer).__name__ == "Conv1d":
+        arrays.update(layer.inner._reg_params)
     if type(layer).__name__ == "LSTM":
         arrays.pop("l0_h2h_bias").grad_req = "null"
         return {"bias" if name == "l0_i2h_bias" else name: array for name, array in arrays.items()}
@@ -66,6 +69,70 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
         parameters[name].grad_req = "null"
 
 
+def _conv1d(gluon: Any, a: Dict[str, Any]) -> Any:
+    class Conv1d(gluon.HybridBlock):  # type: ignore[misc]
+        """Of (N, steps, features); gluon's has the features before the steps."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = gluon.nn.Conv1D(
+                a["out_channels"],
+                a["kernel"],
+                padding=a["padding"],
+                use_bias=a["bias"],
+                in_channels=a["in_channels"],
+            )
+
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            return F.transpose(self.inner(F.transpose(x, (0, 2, 1))), (0, 2, 1))
+
+    return Conv1d()
+
+
+def _quanv2d(gluon: Any, a: Dict[str, Any]) -> Any:
+    _, height, width = a["input"]
+    rows, across = height // 2, width // 2
+
+    class Quanv2d(gluon.HybridBlock):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            known = quanv.constants(a["gates"], a["trained"])
+            with self.name_scope():
+                for number, array in enumerate(known):
+                    setattr(self, f"constant{number}", self.params.get_constant(f"constant{number}", array))
+                if a["trained"]:
+                    count = sum(name != "CNOT" for name, _, _ in a["gates"])
+                    self.angles = self.params.get("angles", shape=(count,))
+
+        def hybrid_forward(self, F: Any, x: Any, angles: Any = None, **constants: Any) -> Any:
+            functions = quanv.Functions(
+                F.cos,
+                F.sin,
+                F.broadcast_mul,
+                lambda array, i: F.slice_axis(array, axis=1, begin=i, end=i + 1),
+                lambda arrays: F.concat(*arrays, dim=-1),
+                F.dot,
+            )
+            pixels = F.slice(x, begin=(None, 0, 0, 0), end=(None, 1, 2 * rows, 2 * across))
+            pixels = F.transpose(F.reshape(pixels, (-1, rows, 2, across, 2)), (0, 1, 3, 2, 4))
+            pixels = F.reshape(pixels, (-1, quanv.QUBITS))
+            known = [constants[f"constant{number}"] for number in range(len(constants))]
+            angles = None if angles is None else F.expand_dims(angles, 0)
+            y = quanv.expectations(functions, pixels, a["gates"], known, angles)
+            return F.transpose(F.reshape(y, (-1, rows, across, quanv.QUBITS)), (0, 3, 1, 2))
+
+    return Quanv2d()
+
+
+def _maxout(gluon: Any, a: Dict[str, Any]) -> Any:
+    class Maxout(gluon.HybridBlock):  # type: ignore[misc]
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            shape = (*[0] * len(a["input"]), -4, -1, a["pieces"])  # each 0 keeps an axis, -4 divides the next
+            return F.max(F.reshape(x, shape), axis=-1)
+
+    return Maxout()
+
+
 LAYERS = {
     "Conv2d": lambda gluon, a: gluon.nn.Conv2D(
         a["out_channels"],
@@ -83,13 +150,20 @@ LAYERS = {
     "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
     "MaxPool2d": lambda gluon, a: gluon.nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
     "Linear": lambda gluon, a: gluon.nn.Dense(
-        a["out_features"], in_units=a["in_features"], flatten=a.get("flatten", True)
+        a["out_features"], in_units=a["in_features"], flatten=len(a["input"]) == 1
     ),
     "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
     "LSTM": lambda gluon, a: gluon.rnn.LSTM(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
+    "AvgPool2d": lambda gluon, a: gluon.nn.AvgPool2D(
+        a["kernel"], strides=a["stride"], padding=a["padding"], count_include_pad=a["count_include_pad"]
+    ),
+    "Conv1d": _conv1d,
+    "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(epsilon=a["eps"], in_channels=a["features"]),
+    "Maxout": _maxout,
+    "Quanv2d": _quanv2d,
     "GRU": lambda gluon, a: gluon.rnn.GRU(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
 }
 FUNCTIONS = {

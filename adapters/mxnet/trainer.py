@@ -188,10 +188,16 @@ class MXNetTrainer(TrainerDefaults):
     def read_losses(self, losses: List[Any]) -> List[float]:
         return [float(loss.mean().asscalar()) for loss in losses]
 
-    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+    def infer(self, batch: Batch) -> Any:
         # in evaluation mode oneDNN puts parameters into a layout of its own, which numpy arrays cannot be copied into
-        self._reordered = self._reordered or not training
-        with self.mx.autograd.predict_mode() if not training else self.mx.autograd.train_mode():
+        self._reordered = True
+        with self.mx.autograd.predict_mode():
+            return self._network(batch.images)
+
+    def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
+        if not training:
+            return self.infer(batch).asnumpy()
+        with self.mx.autograd.train_mode():
             return self._network(batch.images).asnumpy()
 
     def synchronize(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 import numpy as np
 
+from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
 from framework_compare.graph import Graph, Node, evaluate
 
@@ -61,6 +62,46 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
     return biases
 
 
+def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
+    class Maxout(nn.Layer):  # type: ignore[misc]
+        """paddle.nn.Maxout takes neighbours along the channels of images only."""
+
+        def forward(self, x: Any) -> Any:
+            return x.reshape([*x.shape[:-1], x.shape[-1] // a["pieces"], a["pieces"]]).max(-1)
+
+    return Maxout()
+
+
+def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
+    import paddle
+
+    functions = quanv.Functions(
+        paddle.cos,
+        paddle.sin,
+        paddle.multiply,
+        lambda array, i: array[:, i : i + 1],
+        lambda arrays: paddle.concat(arrays, axis=-1),
+        paddle.matmul,
+    )
+
+    class Quanv2d(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
+            if a["trained"]:
+                self.angles = self.create_parameter([sum(name != "CNOT" for name, _, _ in a["gates"])])
+
+        def forward(self, x: Any) -> Any:
+            rows, across = x.shape[2] // 2, x.shape[3] // 2
+            pixels = x[:, 0, : 2 * rows, : 2 * across].reshape([-1, rows, 2, across, 2])
+            pixels = pixels.transpose([0, 1, 3, 2, 4]).reshape([-1, quanv.QUBITS])
+            angles = self.angles.unsqueeze(0) if a["trained"] else None
+            y = quanv.expectations(functions, pixels, a["gates"], self.known, angles)
+            return y.reshape([-1, rows, across, quanv.QUBITS]).transpose([0, 3, 1, 2])
+
+    return Quanv2d()
+
+
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": lambda nn, a: nn.Conv2D(
         a["in_channels"],
@@ -86,6 +127,16 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
     "LSTM": lambda nn, a: nn.LSTM(a["input_size"], a["hidden_size"]),
     "GRU": lambda nn, a: nn.GRU(a["input_size"], a["hidden_size"]),
+    "Conv1d": lambda nn, a: nn.Conv1D(
+        a["in_channels"],
+        a["out_channels"],
+        a["kernel"],
+        padding=a["padding"],
+        bias_attr=None if a["bias"] else False,
+        data_format="NLC",
+    ),
+    "Maxout": _maxout,
+    "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
 }
 FUNCTIONS: Dict[str, Callable[..., Any]] = {

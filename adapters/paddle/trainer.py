@@ -150,6 +150,7 @@ class PaddleTrainer(TrainerDefaults):
             yield Batch(images, labels, len(labels))
 
     def train_step(self, batch: Batch) -> Any:
+        self._set_training(True)
         loss = self._backward(batch)
         if self._scaler:
             self._scaler.step(self._optimizer)
@@ -170,6 +171,7 @@ class PaddleTrainer(TrainerDefaults):
         return self.paddle.amp.auto_cast(dtype=dtype) if dtype else contextlib.nullcontext()
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
+        self._set_training(True)
         self._backward(batch)
         if self._scaler:
             self._scaler.unscale_(self._optimizer)
@@ -178,13 +180,22 @@ class PaddleTrainer(TrainerDefaults):
         self._clear()
         return self._of_graph(held)
 
+    def infer(self, batch: Batch) -> Any:
+        call = self._call if self.config.mode == "inference" else self._network
+        self._set_training(False)
+        with self.paddle.no_grad(), self._auto_cast():
+            return call(batch.images)
+
+    def _set_training(self, training: bool) -> None:
+        if self._network.training != training:  # going through all layers takes as long as a small step
+            self._network.train() if training else self._network.eval()
+
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
-            self._network.eval()
+            return self.infer(batch).astype("float32").numpy()
+        self._set_training(True)
         with self.paddle.no_grad(), self._auto_cast():
-            logits = self._network(batch.images).astype("float32").numpy()
-        self._network.train()
-        return logits
+            return self._network(batch.images).astype("float32").numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import adaptive_matrix
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
@@ -236,6 +237,36 @@ class Network:
         shape = [-1, *x.shape[1:-1], x.shape[-1] // pieces, pieces]
         return self.tf.reduce_max(self.tf.reshape(x, shape), axis=-1)
 
+    def avgpool(self, node: Node, x: Any, **_: Any) -> Any:
+        tf, a = self.tf, node.attrs
+        if not a["padding"]:
+            return tf.nn.avg_pool2d(x, a["kernel"], a["stride"], "VALID")
+        # of explicit pads TensorFlow's own kernel has none
+        pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
+        means = tf.nn.avg_pool2d(tf.pad(x, pads), a["kernel"], a["stride"], "VALID")
+        if a["count_include_pad"]:
+            return means
+        inside = tf.pad(tf.ones([1, *x.shape[1:3], 1], x.dtype), pads)
+        return means / tf.nn.avg_pool2d(inside, a["kernel"], a["stride"], "VALID")
+
+    def quanv2d(self, node: Node, x: Any, **_: Any) -> Any:
+        tf, a = self.tf, node.attrs
+        rows, across = x.shape[1] // 2, x.shape[2] // 2
+        pixels = tf.reshape(tf.cast(x, "float32")[:, : 2 * rows, : 2 * across, 0], (-1, rows, 2, across, 2))
+        pixels = tf.reshape(tf.transpose(pixels, (0, 1, 3, 2, 4)), (-1, quanv.QUBITS))
+        functions = quanv.Functions(
+            tf.cos,
+            tf.sin,
+            tf.multiply,
+            lambda array, i: array[:, i : i + 1],
+            lambda arrays: tf.concat(arrays, axis=-1),
+            tf.matmul,
+        )
+        angles = self._of(node, "angles")[None] if a["trained"] else None
+        known = quanv.constants(a["gates"], a["trained"])
+        y = quanv.expectations(functions, pixels, a["gates"], known, angles)
+        return tf.cast(tf.reshape(y, (-1, rows, across, quanv.QUBITS)), self.dtype)
+
     def linear(self, node: Node, x: Any, **_: Any) -> Any:
         return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._cast(node, "weight")), self._cast(node, "bias"))
 
@@ -270,6 +301,8 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Conv1d": Network.conv1d,
     "LayerNorm": Network.layernorm,
     "Maxout": Network.maxout,
+    "AvgPool2d": Network.avgpool,
+    "Quanv2d": Network.quanv2d,
 }
 OPS = frozenset(LOWERINGS)
 

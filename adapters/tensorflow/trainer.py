@@ -109,8 +109,11 @@ class TensorFlowTrainer(TrainerDefaults):
         self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)
         self._loss = LOSSES[graph.task.loss]
         self._stepped = False
+        self._infer = self._network
         self._step = self._step_eagerly
         if self._execution != "eager":
+            compiled = self._execution == "compiled" and self.config.mode == "inference"
+            self._infer = self.tf.function(self._network, jit_compile=compiled)
             self._step = self.tf.function(self._step_eagerly, jit_compile=self._execution == "compiled")
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
@@ -179,8 +182,13 @@ class TensorFlowTrainer(TrainerDefaults):
         gradients = tape.gradient(scaled, self._trainable)
         return loss, self._scale.undo(gradients) if self._scale else gradients
 
+    def infer(self, batch: Batch) -> Any:
+        return self._infer(batch.images, training=False)
+
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
-        return self._network(batch.images, training=training, keep_statistics=True).numpy()
+        if not training:
+            return self.infer(batch).numpy()
+        return self._network(batch.images, training=True, keep_statistics=True).numpy()
 
     def synchronize(self) -> None:
         """On a CPU a tf.function returns when it has run."""

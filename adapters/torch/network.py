@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Dict, List, Mapping
 
+from framework_compare.adapters.common import quanv
 from framework_compare.graph import INPUT, Graph, Node
 
 # torch's names of arrays that the graph calls otherwise, by op; None: no array of the graph's.
@@ -90,6 +91,39 @@ def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
     return Maxout()
 
 
+def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    functions = quanv.Functions(
+        torch.cos,
+        torch.sin,
+        torch.mul,
+        lambda array, i: array[:, i : i + 1],
+        lambda arrays: torch.cat(arrays, -1),
+        torch.matmul,
+    )
+
+    class Quanv2d(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            for number, array in enumerate(quanv.constants(a["gates"], a["trained"])):
+                self.register_buffer(f"constant{number}", torch.from_numpy(array), persistent=False)
+            self.known = number + 1
+            if a["trained"]:
+                self.angles = nn.Parameter(torch.zeros(sum(name != "CNOT" for name, _, _ in a["gates"])))
+
+        def forward(self, x: Any) -> Any:
+            rows, across = x.shape[2] // 2, x.shape[3] // 2
+            pixels = x[:, 0, : 2 * rows, : 2 * across].reshape(-1, rows, 2, across, 2)
+            pixels = pixels.permute(0, 1, 3, 2, 4).reshape(-1, quanv.QUBITS)
+            known = [getattr(self, f"constant{number}") for number in range(self.known)]
+            angles = self.angles[None] if a["trained"] else None
+            y = quanv.expectations(functions, pixels, a["gates"], known, angles)
+            return y.reshape(-1, rows, across, quanv.QUBITS).permute(0, 3, 1, 2)
+
+    return Quanv2d()
+
+
 def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     # skip_init: the initial weights are loaded over it; drawing them twice takes a second for VGG-16
     return nn.utils.skip_init(
@@ -125,5 +159,6 @@ LAYERS = {
     "Conv1d": _conv1d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
     "Maxout": _maxout,
+    "Quanv2d": _quanv2d,
 }
 OPS = frozenset(LAYERS) | {"Add", "Flatten", "Last", "Reverse", "Concat"}

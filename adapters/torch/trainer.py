@@ -198,6 +198,7 @@ class TorchTrainer(TrainerDefaults):
         return (self._batch(images, labels) for images, labels in pipeline)
 
     def train_step(self, batch: Batch) -> Any:
+        self._set_training(True)
         if self._gpu:
             return self._gpu.timed(self._step, batch)
         return self._step(batch.images, batch.labels)
@@ -216,6 +217,7 @@ class TorchTrainer(TrainerDefaults):
         return loss.detach()
 
     def gradients(self, batch: Batch) -> Dict[str, Any]:
+        self._set_training(True)
         self._backward(batch.images, batch.labels)
         self._scaler.unscale_(self._optimizer)
         self._scaler.update()
@@ -233,12 +235,22 @@ class TorchTrainer(TrainerDefaults):
     def read_losses(self, losses: List[Any]) -> List[float]:
         return self._gpu.read(losses) if self._gpu else [loss.item() for loss in losses]
 
-    def forward(self, batch: Batch, *, training: bool = False) -> Any:
-        self._network.train(training)
+    def infer(self, batch: Batch) -> Any:
+        call = self._call if self.config.mode == "inference" else self._network
+        self._set_training(False)
         with self.torch.no_grad(), self._autocast():
-            logits = self._network(batch.images)
-        self._network.train()
-        return logits.float().cpu().numpy()
+            return call(batch.images)
+
+    def _set_training(self, training: bool) -> None:
+        if self._network.training != training:  # going through all modules takes as long as a small step
+            self._network.train(training)
+
+    def forward(self, batch: Batch, *, training: bool = False) -> Any:
+        if not training:
+            return self.infer(batch).float().cpu().numpy()
+        self._set_training(True)
+        with self.torch.no_grad(), self._autocast():
+            return self._network(batch.images).float().cpu().numpy()
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""

@@ -26,8 +26,10 @@ MOST = 10**12  # images or steps of an epoch
 class Transcript:
     """Events of one worker, taken in one by one. Phases and epochs come in order, or they are malformed."""
 
-    def __init__(self, started_ns: int, epochs: int) -> None:
+    def __init__(self, started_ns: int, epochs: int, may_stop: bool = False) -> None:
+        """epochs: how many are asked; may_stop: whether fewer are enough where the worker says that it stopped."""
         self.asked_epochs = epochs
+        self._may_stop = may_stop
         self._began_ns = started_ns
         self.open: Dict[str, int] = {"spawn": started_ns}
         self.phases: List[Phase] = []
@@ -118,7 +120,7 @@ class Transcript:
                 data_wait_s=_within(event["data_wait_ns"], 0, end_ns - start_ns) / 1e9,
                 images=_within(event["images"], 1, MOST),
                 steps=_within(event["steps"], 1, MOST),
-                loss=_finite(event["loss"]),
+                loss=None if event["loss"] is None else _finite(event["loss"]),
                 step_s_median=median,
                 step_s_p05=p05,
                 step_s_p95=p95,
@@ -132,6 +134,12 @@ class Transcript:
         start_ns, end_ns = self._time(event["start_ns"]), self._time(event["end_ns"])
         last = self.epochs[-1].end_ns if self.epochs else 0
         return _within(start_ns, last, end_ns - 1), end_ns
+
+    def _stopped(self, event: Dict[str, Any]) -> None:
+        """Training ends with the epoch that was told last."""
+        if not self._may_stop or _whole(event["epoch"]) != len(self.epochs):
+            raise ValueError(f"stopped after epoch {event['epoch']}; {len(self.epochs)} were told")
+        self.asked_epochs = len(self.epochs)
 
     def _quality(self, event: Dict[str, Any]) -> None:
         """Metrics of the epoch that was told last, once."""

@@ -26,7 +26,7 @@ DataSets = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"
 CountProgress = Callable[[str, int, int], None]
 OWN = "(the model's own)"  # in place of data sets
 PICTURES = "fire-smoke-small"  # what networks for images are trained on unless another data set is asked for
-OF_PICTURES = ("image_size", "num_classes", "flip", "crop", "loader_workers")  # settings that arrays have no use for
+OF_PICTURES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +62,10 @@ def plan(
         datasets = PICTURES if datasets == OWN else datasets
         return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress)
     if len(workloads) < len(names[1]):
-        raise UsageError(f"{workloads[0]} is not for pictures as the other models are; compare it in a call of its own")
-    if limit is not None or classes is not None:
-        raise UsageError(f"{workloads[0]} takes no limit and no classes; they are for folders of pictures")
-    return _plan_workloads(names[0], workloads, devices, datasets, settings)
+        raise UsageError(f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own")
+    if classes is not None:
+        raise UsageError(f"{workloads[0]} takes no classes; they are for folders of images")
+    return _plan_workloads(names[0], workloads, devices, datasets, settings, limit)
 
 
 def _plan_pictures(
@@ -79,7 +79,10 @@ def _plan_pictures(
     progress: Optional[CountProgress],
 ) -> Plan:
     configs = expand_configs(settings)
-    _check_loss("pictures", "cross_entropy", configs)
+    _check_loss("images", "cross_entropy", configs)
+    for config in configs:
+        if config.patience:
+            raise UsageError(f"patience is {config.patience}; folders of images have no validation split to watch")
     read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
@@ -97,15 +100,18 @@ def _plan_workloads(
     devices: Sequence[str],
     datasets: DataSets,
     settings: Mapping[str, Any],
+    limit: Optional[int],
 ) -> Plan:
-    for name in OF_PICTURES[:-1]:
+    for name in OF_PICTURES:
         if name in settings:
-            raise UsageError(f"{name} is {settings[name]!r}; {models[0]} has no use for it, its data are no images")
+            raise UsageError(f"{name} is {settings[name]!r}; {models[0]} has no use for it, its data are arrays")
+    settings, image_size = dict(settings), settings.get("image_size")
+    settings.pop("image_size", None)
     read: Dict[str, ArrayData] = {}
     cells = []
     for model in models:
         configs = expand_configs({**registry.WORKLOADS[model].settings, **settings})
-        for name, data in _read_arrays(model, datasets).items():
+        for name, data in _read_arrays(model, datasets, image_size, limit).items():
             if read.setdefault(name, data) is not data and data.checksum() != read[name].checksum():
                 raise UsageError(f"two data sets are called {name!r}; compare them in calls of their own")
             if "loss" in settings:
@@ -137,13 +143,22 @@ def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
             raise UsageError(f"loss is {config.loss!r}; {what} are for {loss!r}")
 
 
-def _read_arrays(model: str, datasets: DataSets) -> Dict[str, ArrayData]:
+def _read_arrays(
+    model: str, datasets: DataSets, image_size: Optional[int], limit: Optional[int]
+) -> Dict[str, ArrayData]:
     """A workload's data: generated, or read from the files that are named in place of a data set."""
-    own = registry.WORKLOADS[model].dataset
-    if datasets == OWN:
-        found = [_generated(own)]
-    else:
-        found = [_generated(own) if name == own else _from_file(own, name) for name in _listed("data set", datasets)]
+    workload = registry.WORKLOADS[model]
+    own, options = workload.dataset, dict(workload.options)
+    if image_size is not None:
+        if "image_size" not in arrays.options_of(own):
+            raise UsageError(f"image_size is {image_size!r}; {model} has no use for it, its data have one size")
+        check_count("image_size", image_size, 1)
+        options["image_size"] = image_size
+    listed = [own] if datasets == OWN else _listed("data set", datasets)
+    found = [_generated(own, **options) if name == own else _from_file(own, name, options) for name in listed]
+    if limit is not None:
+        check_count("limit", limit, 1, ", or None for all samples")
+        found = [data.limited(limit) for data in found]
     read = {data.name: data for data in found}
     if len(read) < len(found):
         raise UsageError(f"two data sets are called {found[0].name!r}; compare them in calls of their own")
@@ -151,15 +166,20 @@ def _read_arrays(model: str, datasets: DataSets) -> Dict[str, ArrayData]:
 
 
 @functools.lru_cache(maxsize=8)
-def _generated(dataset: str) -> ArrayData:
-    return dataclasses.replace(arrays.load(dataset), name=dataset)
+def _generated(dataset: str, **options: Any) -> ArrayData:
+    return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
 
 
-def _from_file(dataset: str, path: Any) -> ArrayData:
+def _from_file(dataset: str, path: Any, options: Mapping[str, Any]) -> ArrayData:
     """A data set from a user's file or folder, under the file's name."""
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"data set is {path!r}; allowed: {dataset!r}, or the path of a file or a folder with its data")
-    return dataclasses.replace(arrays.load(dataset, path), name=Path(path).stem)
+    return dataclasses.replace(arrays.load(dataset, path, **options), name=Path(path).stem)
+
+
+def is_workload(model: str) -> bool:
+    """Whether a model brings a data set of its own, which is arrays."""
+    return model in registry.WORKLOADS
 
 
 def find_models(models: Names) -> List[str]:
@@ -210,6 +230,8 @@ def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
     configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]
     for config in configs:
         check_config(config)
+        if config.patience and config.mode != "train":
+            raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
     return configs
 
 
@@ -286,7 +308,7 @@ def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) ->
     """
     if model in registry.WORKLOADS:
         workload = registry.WORKLOADS[model]
-        return registry.load(workload.model)(task or _generated(workload.dataset).task, **workload.size)
+        return registry.load(workload.model)(task or _generated(workload.dataset, **workload.options).task, **workload.size)
     build = registry.load(registry.find("model", registry.MODELS, model))
     return build(num_classes=config.num_classes, image_size=config.image_size)
 

@@ -8,7 +8,7 @@ import re
 from typing import Dict, Tuple
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
-from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, MODES, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
 
 DEFAULTS = TrainConfig()
 
@@ -69,6 +69,8 @@ _PIPELINE = (
 )
 _TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
 _WORKERS = "processes (or threads) that only read images"
+_MODE = "train: forward, backward and update; inference: forward alone, with the latency of single steps"
+_PATIENCE = "epochs without a lower validation loss after which training stops, by Keras' rule; 0: never"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
@@ -83,6 +85,7 @@ SETTINGS: Dict[str, Setting] = {
         caption="{}",
         verdict=CODE_PATH,
     ),
+    "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
     "batch_size": Setting("images per step", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
@@ -102,6 +105,7 @@ SETTINGS: Dict[str, Setting] = {
     "crop": Setting(_CROP, choices=CROPS),
     "optimizer": Setting("what updates the weights", choices=tuple(OPTIMIZERS)),
     "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
+    "patience": Setting(_PATIENCE),
     "epsilon": Setting("of adam, rmsprop and nadam"),
 }
 

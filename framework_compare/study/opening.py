@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from framework_compare import __version__
 from framework_compare.batches import quality
@@ -23,9 +23,21 @@ from framework_compare.study.resumption import check_same_machine, check_same_pl
 from framework_compare.study.strategies import Strategy
 
 
-def open_or_create(folder: Path, plan: Plan, options: RunOptions, strategy: Strategy, repeats: int = 1) -> Store:
-    """The study in a folder, open for writing: a new one, or one with the same plan and machine."""
+def open_or_create(
+    folder: Path,
+    plan: Plan,
+    options: RunOptions,
+    strategy: Strategy,
+    repeats: int = 1,
+    rungs: Optional[Sequence[Mapping[str, Any]]] = None,
+) -> Store:
+    """The study in a folder, open for writing: a new one, or one with the same plan and machine.
+
+    rungs: of a ladder, as plan_ladder has them.
+    """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
+    if rungs:
+        settings["rungs"] = [dict(rung) for rung in rungs]
     if not (folder / FILE).exists():
         return Store.create(
             folder,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
 LOSSES_IN_FLIGHT = 1
+# Steps of an epoch that are waited for one by one in mode "inference", as many as fit into the time but a few at least.
+LATENCY_STEPS, LEAST_LATENCY_STEPS, LATENCY_NS = 200, 5, 2_000_000_000
 # Steps a device may be behind the host: enough that it never waits for the host to hand over the next one, and few
 # enough that prefetched batches do not pile up in its memory.
 LOSSES_IN_FLIGHT_ON_DEVICE = 8
@@ -79,19 +81,30 @@ class Runner:
             self.load_weights()
         with self.phase("open-data"):
             source = open_source(self.trainer, self.data, self.config)
-            if self.job.data is not None:
+            if self.job.data is not None and self.config.mode == "train":
                 from framework_compare.worker.validation import Validation
 
                 self._validation = Validation(self.trainer, self.job.data["path"], self.config)
         with contextlib.closing(source):
             self._warm_up(source.held)
             with self.phase("epochs"):
-                for number in range(1, self.config.epochs + 1):
-                    self.events.send("epoch", **self.run_epoch(source.epoch(number), number))
-                    if self._validation:
-                        self.events.send("quality", epoch=number, split="validation", values=self._validation.measure())
+                self._epochs(source)
             if self.job.profile:
                 self._profile(source.held[0])
+
+    def _epochs(self, source: Source) -> None:
+        infers, stopping = self.config.mode == "inference", EarlyStopping(self.config.patience)
+        for number in range(1, self.config.epochs + 1):
+            event = self.run_epoch(source.epoch(number), number)
+            if infers:
+                event["step_ns"] = self._latencies(source.held[0])
+            self.events.send("epoch", **event)
+            if self._validation:
+                values = self._validation.measure()
+                self.events.send("quality", epoch=number, split="validation", values=values)
+                if stopping.ends(number, values["loss"]):
+                    self.events.send("stopped", epoch=number)
+                    return
 
     def _profile(self, batch: Batch) -> None:
         from framework_compare.worker import profiling
@@ -109,15 +122,30 @@ class Runner:
             self._steps(held[:1])
         with self.phase("warm-up"):
             self._steps(held[1:] + held[:1] * self.config.warmup_steps)
-            if self.config.device != "cpu" and self.trainer.device_times() is None:
+            if self.config.mode == "train" and self.config.device != "cpu" and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
 
     def _steps(self, batches: List[Batch]) -> None:
         for batch in batches:
-            self.trainer.read_losses([self.trainer.train_step(batch)])
+            if self.config.mode == "inference":
+                self.trainer.infer(batch)
+            else:
+                self.trainer.read_losses([self.trainer.train_step(batch)])
         self.trainer.synchronize()
+
+    def _latencies(self, batch: Batch) -> List[int]:
+        """Percentiles 5, 50 and 95 of the nanoseconds of one step, each waited for, of a batch that is on the device."""
+        trainer, now, times = self.trainer, time.monotonic_ns, []
+        for _ in range(LATENCY_STEPS):
+            start = now()
+            trainer.infer(batch)
+            trainer.synchronize()
+            times.append(now() - start)
+            if sum(times) > LATENCY_NS and len(times) >= LEAST_LATENCY_STEPS:
+                break
+        return [int(value) for value in np.percentile(times, [5, 50, 95])]
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -129,14 +157,17 @@ class Runner:
     def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
         """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
         trainer, now = self.trainer, time.monotonic_ns
-        losses = LossSum(trainer, LOSSES_IN_FLIGHT if self.config.device == "cpu" else LOSSES_IN_FLIGHT_ON_DEVICE)
+        lag = LOSSES_IN_FLIGHT if self.config.device == "cpu" else LOSSES_IN_FLIGHT_ON_DEVICE
+        infers = self.config.mode == "inference"
+        losses = Outputs(trainer, lag) if infers else LossSum(trainer, lag)
+        step = trainer.infer if infers else trainer.train_step
         waits, ends = array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
         start = mark = told = now()
         for batch in batches:
             waits.append(now() - mark)
-            losses.add(trainer.train_step(batch), batch.size)
+            losses.add(step(batch), batch.size)
             mark = now()
             ends.append(mark)
             if mark - told > PROGRESS_NS:
@@ -145,15 +176,17 @@ class Runner:
         loss = losses.mean()
         trainer.synchronize()
         end = now()
-        if not math.isfinite(loss):
+        if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        if infers:
+            return event
         device = self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
         return event if device is None else {**event, **device._asdict()}
 
 
 def _epoch_event(
-    number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: float
+    number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: Optional[float]
 ) -> Dict[str, Any]:
     steps = np.diff(np.array(ends, dtype=np.int64), prepend=start)
     p05, median, p95 = (int(v) for v in np.percentile(steps, [5, 50, 95]))
@@ -167,6 +200,40 @@ def _epoch_event(
         "loss": loss,
         "step_ns": [p05, median, p95],
     }
+
+
+class Outputs:
+    """In place of losses where nothing is trained: the samples that were answered; outputs are dropped unread.
+
+    A device is waited for after every few steps, so that outputs do not fill its memory.
+    """
+
+    def __init__(self, trainer: Trainer, lag: int) -> None:
+        self.samples = 0
+        self._trainer, self._lag, self._ahead = trainer, lag, 0
+
+    def add(self, outputs: Any, size: int) -> None:
+        self.samples, self._ahead = self.samples + size, self._ahead + 1
+        if self._ahead > self._lag:
+            self._trainer.synchronize()
+            self._ahead = 0
+
+    def mean(self) -> None:
+        """There is no loss."""
+
+
+class EarlyStopping:
+    """Keras' rule: after an epoch whose loss is not the lowest yet, `patience` times in a row, but never after the first."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience, self._best, self._waited = patience, math.inf, 0
+
+    def ends(self, epoch: int, loss: Optional[float]) -> bool:
+        if loss is not None and loss < self._best:
+            self._best, self._waited = loss, 0
+            return False
+        self._waited += 1
+        return 0 < self._patience <= self._waited and epoch > 1
 
 
 class LossSum:

@@ -1,0 +1,122 @@
+"""Ladders: one model trained in steps, each rung with settings changed from the rung before or from the first."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.plan import planning
+from framework_compare.plan.planning import Plan
+from framework_compare.plan.settings import SETTINGS
+from framework_compare.records import Cell
+
+
+class Rung(NamedTuple):
+    """A step of a ladder: its name, and the settings that it changes."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ladder:
+    """A published sequence of techniques: the model, the settings of its first rung, and the rungs above it."""
+
+    model: str
+    base: Mapping[str, Any]
+    rungs: Tuple[Rung, ...]
+
+
+BASE = "base"  # the name of the first rung
+FIXED = ("image_size", "num_classes", "seed")  # what a rung cannot change: other data or another model
+Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[Tuple[str, Mapping[str, Any]]]]
+
+_GPU = Rung("GPU", {"device": "cuda"})
+_HALF = Rung("mixed precision", {"precision": "bf16"})
+_COMPILED = Rung("compiled", {"execution": "compiled"})
+# The gains report (2025) changes several settings at a time; here each technique is a rung of its own, in its order.
+LADDERS: Dict[str, Ladder] = {
+    "abidate2025-ibm": Ladder("lstm_ibm", {"optimizer": "rmsprop", "epochs": 50}, (_GPU, Rung("Adam", {"optimizer": "adam"}))),
+    "abidate2025-google": Ladder(
+        "lstm_google",
+        {"optimizer": "adam", "batch_size": 32, "epochs": 100},
+        (
+            _GPU,
+            _HALF,
+            Rung("batch 100", {"batch_size": 100}),
+            Rung("Nadam", {"optimizer": "nadam"}),
+            Rung("early stopping", {"patience": 10}),
+            Rung("batch 200", {"batch_size": 200}),
+            Rung("batch 500", {"batch_size": 500}),
+        ),
+    ),
+    "abidate2025-guava": Ladder(
+        "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("data on the device", {"pipeline": "memory"}))
+    ),
+    "abidate2025-diabetes": Ladder("diabetes_ann", {"epochs": 150}, (_GPU, _HALF, _COMPILED)),
+    "tf-profiling": Ladder(
+        "cifar_cnn",
+        {"batch_size": 32},
+        (_GPU, Rung("batch 128", {"batch_size": 128}), Rung("batch 256", {"batch_size": 256}), _HALF, _COMPILED),
+    ),
+}  # fmt: skip
+
+
+def read_rungs(rungs: Rungs) -> List[Rung]:
+    """Rungs as a user gives them, by name; UsageError says what is allowed."""
+    try:
+        pairs = list(rungs.items() if isinstance(rungs, Mapping) else rungs)
+        read = [Rung(str(name), dict(settings)) for name, settings in pairs]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"rungs are {rungs!r}; allowed: settings by name, such as {{'batch 64': {{'batch_size': 64}}}}"
+        ) from None
+    if not read:
+        raise UsageError("no rung is given; a ladder has one at least above its base")
+    for rung in read:
+        _check_rung(rung)
+    for name in (BASE, *(rung.name for rung in read)):
+        if [BASE, *(rung.name for rung in read)].count(name) > 1:
+            raise UsageError(f"two rungs are called {name!r}; give each a name of its own")
+    return read
+
+
+def _check_rung(rung: Rung) -> None:
+    if not rung.settings:
+        raise UsageError(f"rung {rung.name!r} changes nothing; name one setting at least")
+    for name, value in rung.settings.items():
+        if name not in SETTINGS or name in FIXED:
+            raise UnknownNameError(f"setting of rung {rung.name!r}", name, sorted(set(SETTINGS) - set(FIXED)))
+        planning.check_setting(name, value)
+
+
+def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> Tuple[Plan, List[Dict[str, Any]]]:
+    """The cells of all rungs, and what the study keeps of the rungs: name, changes on the base, their place.
+
+    base: one cell per framework. UsageError where a rung makes no other cell.
+    """
+    stored: List[Dict[str, Any]] = [{"name": BASE, "changes": {}}]
+    for rung in rungs:
+        before = {} if one_at_a_time else stored[-1]["changes"]
+        stored.append({"name": rung.name, "changes": {**before, **rung.settings}})
+    cells: Dict[Cell, str] = {}
+    for one in stored:
+        for cell in base.cells:
+            made = changed(cell, one["changes"])
+            if made in cells:
+                raise UsageError(
+                    f"rung {one['name']!r} is the same as {cells[made]!r} for {cell.framework}; change another setting"
+                )
+            cells[made] = one["name"]
+    return dataclasses.replace(base, cells=tuple(cells)), stored
+
+
+def changed(cell: Cell, changes: Mapping[str, Any]) -> Cell:
+    """A cell with other settings; arrays have no pipeline of a framework's own."""
+    of_arrays = planning.is_workload(cell.model)
+    if of_arrays and changes.get("pipeline") == "native":
+        changes = {**changes, "pipeline": "shared"}
+    config = dataclasses.replace(cell.config, **changes)
+    planning.check_config(config)
+    return dataclasses.replace(cell, device=config.device, config=config)

@@ -41,7 +41,7 @@ def make_ours(job, config, trainer_class):
     runner.trainer = trainer_class(config)
     runner.trainer.build(runner.graph)
     runner.load_weights()
-    held = open_source(runner.trainer, runner.pictures, config).held[0]
+    held = open_source(runner.trainer, runner.data, config).held[0]
     timed = clock(config, trainer_class)
     return lambda steps: timed(lambda: runner.run_epoch(itertools.repeat(held, steps), 1)) / steps
 

@@ -9,9 +9,9 @@ from framework_compare.graph import Graph, GraphBuilder, Task
 def build(task: Task, width: int = 64, hidden: int = 64, dropout: float = 0.5) -> Graph:
     g = GraphBuilder("bilstm_tagger", task)
     tokens = g.embedding("embedding", width)
-    forward = g.lstm("forward", hidden)
+    forward = g.lstm("lstm_forward", hidden)
     g.reverse("reversed", source=tokens)
-    g.lstm("backward", hidden)
+    g.lstm("lstm_backward", hidden)
     backward = g.reverse("backward_in_order")
     g.concat("both", forward, backward)
     if dropout:

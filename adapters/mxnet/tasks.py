@@ -16,6 +16,23 @@ def cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
     return lambda logits, labels: loss(logits.expand_dims(2), labels.expand_dims(1))
 
 
+def token_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
+    """Mean over the tokens whose label is not -1: the losses of samples have it as their mean."""
+
+    class TokenCrossEntropy(mx.gluon.HybridBlock):  # type: ignore[misc]
+        def hybrid_forward(self, F: Any, logits: Any, labels: Any) -> Any:
+            counts = F.cast(labels >= 0, "float32")
+            # over an axis other than the last, as in `cross_entropy`
+            likelihoods = F.log_softmax(F.transpose(logits, (0, 2, 1)), axis=1)
+            losses = -F.pick(likelihoods, F.maximum(labels, 0), axis=1) * counts
+            of_samples, tokens = F.sum(losses, axis=1), F.sum(counts, axis=1)
+            return F.broadcast_div(of_samples, F.mean(tokens, axis=0, keepdims=True))
+
+    loss = TokenCrossEntropy()
+    loss.hybridize()
+    return lambda logits, labels: loss(logits, labels)
+
+
 def mse(mx: Any) -> Callable[[Any, Any], Any]:
     loss = mx.gluon.loss.L2Loss(weight=2.0)  # it is half the square
     loss.hybridize()
@@ -31,6 +48,7 @@ def binary_cross_entropy(mx: Any) -> Callable[[Any, Any], Any]:
 # From outputs and target to the loss of each sample.
 LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
     "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
     "mse": mse,
     "binary_cross_entropy": binary_cross_entropy,
 }

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, Sequence
+
+import numpy as np
 
 from framework_compare.adapters.common.trainer import optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
 def token_cross_entropy(paddle: Any) -> Callable[[Any, Any], Any]:
-    """Mean over the tokens whose label is not -1."""
-    mean = paddle.nn.CrossEntropyLoss(ignore_index=-1)
-    return lambda logits, labels: mean(logits.flatten(0, 1), labels.flatten())
+    """Mean over the tokens whose label is not -1; with ignore_index -1 Paddle divides by all of them (3.3.1)."""
+    each = paddle.nn.CrossEntropyLoss(reduction="none")
+
+    def mean(logits: Any, labels: Any) -> Any:
+        labels = labels.flatten()
+        counts = (labels >= 0).astype(labels.dtype)
+        weights = counts.astype("float32")
+        losses = each(logits.flatten(0, 1).astype("float32"), labels * counts).flatten()
+        return (losses * weights).sum() / weights.sum()
+
+    return mean
+
+
+CORRECTED_STEPS = 100
 
 
 LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
@@ -31,13 +45,51 @@ def make_optimizer(paddle: Any, config: TrainConfig, parameters: Sequence[Any]) 
     common["epsilon"] = settings["eps"]
     if config.optimizer == "rmsprop":
         return kind(**common, rho=settings["rho"])
+    if config.optimizer == "adam":
+        return _adam(paddle, settings)(**common, beta1=settings["beta1"], beta2=settings["beta2"])
     own = {"momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {}
     return kind(**common, **own, beta1=settings["beta1"], beta2=settings["beta2"])
+
+
+def _adam(paddle: Any, settings: Dict[str, float]) -> Any:
+    """Paddle's Adam, whose powers of the decays are float32: in the first steps 1 - beta2^t is 1e-5 off (3.3.1).
+
+    Its rate and its epsilon make up for it, as long as it shows.
+    """
+    decays = settings["beta1"], settings["beta2"]
+
+    class Adam(paddle.optimizer.Adam):  # type: ignore[misc]
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            self.taken, self._asked = 0, (given["learning_rate"], given["epsilon"])
+            self._powers = [np.float32(1)] * 2
+
+        def step(self) -> None:
+            if self.taken <= CORRECTED_STEPS:
+                self._correct()
+            super().step()
+
+        def _correct(self) -> None:
+            if not self.taken:
+                self._powers = [np.float32(1)] * 2
+            self.taken += 1
+            self._powers = [power * np.float32(decay) for power, decay in zip(self._powers, decays)]
+            first, second = (
+                (1 - decay**self.taken) / float(1 - power) if self.taken <= CORRECTED_STEPS else 1.0
+                for decay, power in zip(decays, self._powers)
+            )
+            rate, epsilon = self._asked
+            self.set_lr(rate * math.sqrt(second) / first)
+            self._epsilon = epsilon * math.sqrt(second)
+
+    return Adam
 
 
 def forget(optimizer: Any, config: TrainConfig) -> None:
     """All state as before the first step: powers and products at their first value, all else zero."""
     settings = optimizer_settings(config)
+    if config.optimizer == "adam":
+        optimizer.taken = 0
     first = {
         "adam": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},
         "nadam": {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0},

@@ -217,8 +217,7 @@ class Network:
         return tf.transpose(states.stack(), (1, 0, 2))
 
     def embedding(self, node: Node, x: Any, **_: Any) -> Any:
-        # by a cast the gradient is dense: rows that no token names decay in the optimiser's state, too
-        return self.tf.gather(self.tf.convert_to_tensor(self._cast(node, "weight")), x)
+        return self.tf.gather(self._cast(node, "weight"), x)
 
     def conv1d(self, node: Node, x: Any, **_: Any) -> Any:
         a = node.attrs

@@ -179,7 +179,8 @@ class TensorFlowTrainer(TrainerDefaults):
             logits = self._network(images, training=True)
             loss = self._loss(tf, logits, labels)
             scaled = self._scale.times(loss) if self._scale else loss
-        gradients = tape.gradient(scaled, self._trainable)
+        # dense, an embedding's too: sparse ones leave the moments of rows that no token names as they are
+        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self._trainable)]
         return loss, self._scale.undo(gradients) if self._scale else gradients
 
     def infer(self, batch: Batch) -> Any:

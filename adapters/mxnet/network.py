@@ -47,8 +47,6 @@ def parameters_of(network: Any) -> Dict[str, Any]:
 def _arrays_of(layer: Any) -> Dict[str, Any]:
     """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
     arrays = {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
-    if type(layer).__name__ == "Conv1d":
-        arrays.update(layer.inner._reg_params)
     if type(layer).__name__ == "LSTM":
         arrays.pop("l0_h2h_bias").grad_req = "null"
         return {"bias" if name == "l0_i2h_bias" else name: array for name, array in arrays.items()}
@@ -70,21 +68,27 @@ def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
 
 
 def _conv1d(gluon: Any, a: Dict[str, Any]) -> Any:
+    kernel, padding = a["kernel"], a["padding"]
+    steps = a["input"][0] + 2 * padding - kernel + 1
+
     class Conv1d(gluon.HybridBlock):  # type: ignore[misc]
-        """Of (N, steps, features); gluon's has the features before the steps."""
+        """One product of all windows: into what oneDNN makes of gluon's weights no others can be loaded (1.9.1)."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.inner = gluon.nn.Conv1D(
-                a["out_channels"],
-                a["kernel"],
-                padding=a["padding"],
-                use_bias=a["bias"],
-                in_channels=a["in_channels"],
-            )
+            self.weight = self.params.get("weight", shape=(a["out_channels"], a["in_channels"], kernel))
+            self.bias = self.params.get("bias", shape=(a["out_channels"],)) if a["bias"] else None
 
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
-            return F.transpose(self.inner(F.transpose(x, (0, 2, 1))), (0, 2, 1))
+        def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+            if padding:
+                zeros = F.zeros_like(F.slice_axis(x, axis=1, begin=0, end=padding))
+                x = F.concat(zeros, x, zeros, dim=1)
+            windows = [F.slice_axis(x, axis=1, begin=i, end=i + steps) for i in range(kernel)]
+            weight = F.reshape(F.transpose(weight, (0, 2, 1)), (0, -1))
+            how = {"num_hidden": a["out_channels"], "flatten": False}
+            if bias is None:
+                return F.FullyConnected(F.concat(*windows, dim=2), weight, no_bias=True, **how)
+            return F.FullyConnected(F.concat(*windows, dim=2), weight, bias, **how)
 
     return Conv1d()
 

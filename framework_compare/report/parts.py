@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
@@ -85,11 +84,6 @@ def disturbance(cell: Record) -> str:
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
     return f"{lost}: all {cell.epochs_measured} epochs, so no verdict stands on the figure"
-
-
-def fails(verdict: Any) -> bool:
-    """Whether a level was checked and failed."""
-    return isinstance(verdict, str) and re.search(r", not \d", verdict) is not None
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample
-from framework_compare.results.intervals import mean_interval
+from framework_compare.results.intervals import Interval, geometric_mean
 
 # NVML's power and utilisation are averages of up to a second before they are read.
 SETTLING_NS = 1_000_000_000
@@ -108,8 +108,10 @@ class Pool:
         return float(parts[known].sum()) / whole if whole > 0 else None
 
     @functools.cached_property
-    def interval(self) -> Tuple[Optional[float], Optional[float]]:
-        return mean_interval(self.seconds())
+    def median(self) -> Optional[Interval]:
+        """Over runs, the geometric mean of each one's median epoch seconds."""
+        medians = [float(np.median(array)) for array in self.seconds()]
+        return geometric_mean(medians) if medians and min(medians) > 0 else None
 
 
 def disturbed(marks: Sequence[Any]) -> np.ndarray:

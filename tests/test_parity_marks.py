@@ -34,10 +34,10 @@ def ok(*seconds):
 
 
 def study(folder, outcomes):
-    """`outcomes` are (framework, settings, Run, parity), all of AlexNet."""
+    """`outcomes` are (framework, settings, Run, parity), all of AlexNet, and two runs of each."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _, _ in outcomes]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
-        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), outcomes):
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=2) as store:
+        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), 2 * outcomes):
             store.record(run_id, run)
     stored = {
         verdicts.key(verdicts.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
@@ -103,7 +103,7 @@ def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), UNKNOWN)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**1.01" in text and "not proved to train the same function: mxnet" in text
+    assert "**1.01 ±0.00 (1)**" in text and "not proved to train the same function: mxnet" in text
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])

@@ -52,9 +52,10 @@ def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
     leader = max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     shown = [one for one in own if one.shown]
-    parts = [f"{leader} is {_list(shown)}"] * bool(shown)
+    parts = [f"{leader} is {_list(shown)}"] if shown else []
     parts += [speed_verdicts.statement(one) for one in own if not one.shown]
-    parts += [f"ranks {_ranks(names, group)}"] * (len(names) > 2 and bool(shown))
+    if len(names) > 2 and any(one.shown for one in group):
+        parts.append(f"ranks {_ranks(names, group)}")
     where = ", ".join(str(first.condition[name]) for name in varied)
     return f"{speed_verdicts.subject(first)}{f', {where}' if where else ''}: {'; '.join(parts)}"
 

@@ -38,9 +38,9 @@ def geometric_mean(values: Sequence[float]) -> Interval:
     count = len(logs)
     if not count:
         raise ValueError("no value; a geometric mean needs one at least")
-    mean = float(logs.mean())
     if count < MIN_RUNS:
-        return Interval(math.exp(mean), runs=count)
+        return Interval(float(values[0]), runs=count)
+    mean = float(logs.mean())
     return _interval(mean, float(logs.std(ddof=1)) / math.sqrt(count), count - 1, count)
 
 

@@ -25,8 +25,8 @@ def counting(runs: Iterable[Row]) -> Set[int]:
 
 def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned."""
-    turns: Dict[Any, int] = {run["run_id"]: run["repeat"] for run in runs}
-    return {run["run_id"]: turns.get(run["retry_of"], run["repeat"]) for run in runs}
+    turns = {run["run_id"]: run["repeat"] for run in runs}
+    return {run["run_id"]: turns[run["run_id"] if run["retry_of"] not in turns else run["retry_of"]] for run in runs}
 
 
 def _best(slot: Sequence[Row]) -> Row:

@@ -40,7 +40,7 @@ def compare(
     *,
     dataset: DataSets = "fire-smoke-small",
     out: Union[str, "os.PathLike[str]", None] = None,
-    repeats: int = 1,
+    repeats: Optional[int] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
     on_bad_picture: str = "fail",
@@ -66,7 +66,8 @@ def compare(
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
         resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
         with the limits, interpreters, index and installer of this call.
-    repeats: runs of each cell; runs of different cells take turns.
+    repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
+        verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
@@ -93,7 +94,8 @@ def compare(
     """
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
-    planning.check_count("repeats", repeats, 1)
+    if repeats is not None:
+        planning.check_count("repeats", repeats, 1)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)

@@ -26,6 +26,7 @@ from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
+from framework_compare.study import blocks
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
@@ -138,6 +139,14 @@ def disturbances() -> Iterator["dict[str, bool]"]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DisturbanceLog, "shares", lambda log, *of: shares(log, *of) if switch["told"] else None)
         yield switch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_run() -> Iterator[None]:
+    """A cell runs once where a test does not ask for more, so that the suite ends sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "REPEATS", 1)
+        yield
 
 
 @pytest.fixture

@@ -49,6 +49,11 @@ class Comparison:
         return self._read(frames.epoch_frame)
 
     @functools.cached_property
+    def steps(self) -> "pd.DataFrame":
+        """One row per step of the runs whose step times are beside the study: epoch, step in it from 1, step_s."""
+        return self._read(frames.step_frame)
+
+    @functools.cached_property
     def samples(self) -> "pd.DataFrame":
         """One row per reading: t_s since the start of the run's first phase, the phase, and the values read."""
         return self._read(frames.sample_frame)

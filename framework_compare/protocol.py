@@ -84,6 +84,7 @@ class Job:
     graph: Optional[Mapping[str, Any]] = None
     pictures: str = ""
     weights: str = ""
+    steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
 

@@ -169,6 +169,22 @@ def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
 
 
 @pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: str) -> Callable[..., str]:
+    """Registers a test framework whose steps have a known length: fields of plugins/paced.py by name; its name."""
+
+    def register(name: str, **fields: float) -> str:
+        sources = [(HERE / "plugins" / file).read_text() for file in ("tiny.py", "paced.py")]
+        body = "".join(f"    {field} = {value!r}\n" for field, value in {"name": name, **fields}.items())
+        path = tmp_path / f"{name}.py"
+        path.write_text("".join(sources) + body)
+        entry = Framework(name, f"{path}:Paced", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
+        return name
+
+    return register
+
+
+@pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `faulty`, and a model named after each of its faults; the framework's name."""
     from faulty import FAULTS

@@ -18,6 +18,7 @@ from framework_compare.report.parts import (
     names_of,
     row_names,
     unsure,
+    warming,
     warned,
     with_interval,
 )
@@ -241,7 +242,9 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         among = headlines.among(cells, verdicts)
         table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
-        tables.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells)), verdicts=tuple(above)))
+        tables.append(
+            dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells)), verdicts=tuple(above))
+        )
     return [table for table in tables if table.rows]
 
 

@@ -178,6 +178,13 @@ def warned(cells: Sequence[Record]) -> List[str]:
     return [f"Warning, {', '.join(dict.fromkeys(names))}: {text}" for text, names in cells_of.items()]
 
 
+def warming(cells: Sequence[Record]) -> List[str]:
+    """Which epochs the figures leave out, as the run was not steady yet."""
+    left = [cell for cell in cells if cell.epochs_warming > 0]
+    parts = [f"{cell.framework} {cell.model} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
+    return [f"Epochs left out as warm-up, where a run has others: {', '.join(parts)}."] if parts else []
+
+
 def unsure(fastest: Sequence[Record]) -> List[str]:
     """Which of the cells marked as the fastest are not proved equal."""
     names = ", ".join(dict.fromkeys(cell.framework for cell in fastest if unproved(cell.parity)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from framework_compare.plan import settings
-from framework_compare.results import reading_sources, repeats, verdicts
+from framework_compare.results import reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.metrics import METRICS
 
 SETTINGS = settings.of_role(settings.IDENTITY)
@@ -16,6 +16,7 @@ OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, se
 _EVIDENCE = (
     *reading_sources.COLUMNS,
     *repeats.COLUMNS,
+    *steadiness.COLUMNS,
     "warnings",
     "pictures",
     "skipped_pictures",

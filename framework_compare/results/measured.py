@@ -55,11 +55,13 @@ class Pool:
         self.seen = self.ok or list(runs)
         quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
         some = any(mask.any() for mask in quiet)
-        # Those that times are made of: epochs that others did not disturb, all where there is no such.
-        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        # Those that times are made of: epochs that others did not disturb, all where there is no such, and of those of
+        # each run the ones after its warm-up, all where there is no such.
+        masks = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        self._timed = [_steady(run, mask) for run, mask in zip(self.ok, masks)]
 
     def seconds(self) -> List[np.ndarray]:
-        """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
+        """Epoch seconds, an array a run that has any; without disturbed or warming epochs where there are others."""
         return [array for array in self._of_timed(lambda run: _seconds(run.epochs)) if len(array)]
 
     def all_seconds(self) -> np.ndarray:
@@ -112,6 +114,11 @@ class Pool:
         """Over runs, the geometric mean of each one's median epoch seconds."""
         medians = [float(np.median(array)) for array in self.seconds()]
         return geometric_mean(medians) if medians and min(medians) > 0 else None
+
+
+def _steady(run: Measured, among: np.ndarray) -> np.ndarray:
+    steady = among & (floats(run.epochs["steady"]) != 0)
+    return steady if steady.any() else among
 
 
 def disturbed(marks: Sequence[Any]) -> np.ndarray:

@@ -52,10 +52,15 @@ def _cells(frame: "pd.DataFrame") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
 
 
 def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
-    """Epochs of the runs that are ok and count, without disturbed ones where the cell has others."""
+    """Epochs of the runs that are ok and count, without disturbed ones where the cell has others, as `Pool` has them.
+
+    Of each run's, warming ones are left out where it has others.
+    """
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     quiet = ok["disturbed"] != 1
-    return ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
+    ok = ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
+    steady = ok["steady"] != 0
+    return ok[steady | ~steady.groupby(ok["run_id"]).transform("any")]
 
 
 def block_seconds(epochs: "pd.DataFrame") -> Dict[int, Dict[int, float]]:

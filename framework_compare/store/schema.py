@@ -137,7 +137,12 @@ ALTER TABLE epoch ADD COLUMN swap_in_bytes INTEGER;
 ALTER TABLE epoch ADD COLUMN cpu_throttles INTEGER;
 ALTER TABLE epoch ADD COLUMN disturbed INTEGER;
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES]
+_STEADINESS = """
+ALTER TABLE epoch ADD COLUMN steady INTEGER;
+ALTER TABLE run ADD COLUMN warming_epochs INTEGER;
+ALTER TABLE run ADD COLUMN settled INTEGER;
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _STEADINESS]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.

@@ -21,3 +21,4 @@ class PacedTrainer(TinyTrainer):  # noqa: F821
 
 
 class Paced(PacedTrainer):
+    """The fields that a test gives stand below."""

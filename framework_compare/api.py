@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.launch.disturbances import THRESHOLD
@@ -16,7 +16,8 @@ from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
-from framework_compare.study import strategies
+from framework_compare.study import attachment, strategies
+from framework_compare.study.attachment import Attached
 from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
@@ -148,6 +149,24 @@ def resume(
         options = dataclasses.replace(options, verify=mode or options.verify)
         Study(store, options, watcher, strategies.of_settings(store.settings(), store.path)).run(retry)
     return Comparison.load(folder)
+
+
+def verify_study(
+    study: Union[str, "os.PathLike[str]"],
+    *,
+    index: Optional[Mapping[str, str]] = None,
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+) -> Attached:
+    """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
+
+    Only cells are checked whose environment and worker's source are still what they ran with; `left_out` says why the
+    others are not. Verdicts that the study has are not sought again, unless `fresh`.
+    """
+    folder = check_folder("study", study)
+    with Store.open(folder) as store:
+        options = _as_planned(store, Limits(), index)
+    return attachment.attach(folder, options, fresh, say)
 
 
 def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> RunOptions:

@@ -8,7 +8,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UnknownNameError
-from framework_compare.report import cost_tables, headlines, ratio_tables, renderers
+from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes
 from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
@@ -241,6 +241,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
         among = headlines.among(cells, verdicts)
         table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
+        table = shared_notes.once(table, cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(
             dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells)), verdicts=tuple(above))

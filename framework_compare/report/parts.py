@@ -14,8 +14,8 @@ from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
 HOW_TO_PROVE = (
-    "not yet checked that all frameworks train the same function: run the study again with `--verify require`, or "
-    "after `framework-compare verify` with these settings"
+    "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
+    "the verdict with the study"
 )
 HANDING_OVER = (
     "On {device} the host queues work and runs ahead: the wait for data, and `step_s_*` of the frames, are times of "

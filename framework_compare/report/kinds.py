@@ -23,6 +23,7 @@ from framework_compare.report.parts import (
     with_interval,
 )
 from framework_compare.report.profile_table import profile_table
+from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results import profiles, ratios, repeats, speed_verdicts
 from framework_compare.results.columns import SETTINGS, SHARED, Record
@@ -208,6 +209,7 @@ KINDS: Dict[str, Kind] = {
         ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
     ),
     "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
+    "startup": Kind(startup_table, STARTUP, ("execution",)),
     "energy": Kind(cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }

@@ -77,6 +77,11 @@ class Pool:
         """Seconds of a phase, one value per run that reached it."""
         return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
 
+    def startup_s(self) -> np.ndarray:
+        """Seconds from the start of the process to the first measured epoch, one value per run that reached one."""
+        reached = [run for run in self.ok if len(run.phases["start_ns"])]
+        return floats([(run.epochs["start_ns"][0] - min(run.phases["start_ns"])) / 1e9 for run in reached])
+
     def phase_values(self, name: str) -> np.ndarray:
         return present([floats(run.phases[name]) for run in self.seen])
 

@@ -142,6 +142,7 @@ METRICS: Dict[str, Metric] = {
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),
     "loss_first": Metric("loss of the first epoch", "", "", lambda p: _loss(p, 0)),
     "loss_last": Metric("loss of the last epoch", "", "lower", lambda p: _loss(p, -1)),
+    "startup_s": Metric("start-up", "s", "lower", lambda p: _mean(p.startup_s())),
     "import_s": Metric("import", "s", "lower", lambda p: _mean(p.phase("import"))),
     "build_s": Metric("build", "s", "lower", lambda p: _mean(p.phase("build"))),
     "first_step_s": Metric("first step", "s", "lower", lambda p: _mean(p.phase("first-step"))),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from framework_compare import compare
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError
 from framework_compare.protocol import TrainConfig
@@ -144,3 +145,19 @@ def test_verdicts_on_simulated_cells_are_wrong_and_right_as_often_as_they_say(tr
     assert np.mean([one.low <= truth <= one.high for one in found]) > 0.93
     assert shown < 0.07 if truth == 1 else shown > 0.8
     assert not any(math.isnan(one.value) for one in found)
+
+
+@pytest.mark.alone
+def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, pictures, own_cache, tmp_path):
+    """Three cells of a real study, in processes of their own; one takes 30 % longer a step, two are alike."""
+    names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.026)]
+    settings = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
+    result = compare(names, "linear", dataset=pictures, out=tmp_path / "s", repeats=4, **settings)
+    found = {frozenset((one.faster, one.slower)): one for one in result.verdicts()}
+    for name in ("even", "same"):
+        one = found[frozenset((name, "late"))]
+        assert one.shown and one.slower == "late" and one.corrected and one.blocks == 4
+        assert 1.1 < one.ratio < 1.35, "what a step takes besides its pace brings the ratio nearer to 1"
+    assert found[frozenset(("even", "same"))].ratio < 1.08
+    first = result.table(style="markdown").splitlines()[0]
+    assert first.startswith("linear: ") and "faster than late" in first

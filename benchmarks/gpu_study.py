@@ -290,7 +290,7 @@ def run_one(options):
     result = compare(
         study.pop("frameworks"), study.pop("models"), study.pop("device", "cuda"), out=options.out / options.only,
         dataset=str(options.out / "many") if many else options.data, python=options.python, threads=threads,
-        loader_workers=threads, timeout_s=300, **study,
+        loader_workers=threads, timeout_s=300, repeats=1, **study,
     )  # fmt: skip
     print(result)
 

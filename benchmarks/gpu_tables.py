@@ -210,8 +210,8 @@ def matrix(frame, title, figure, places, scale=1.0, interval=False):
 
 
 def half_width(row):
-    """Of the epoch's time, and so of images a second, as text: " ±1.2 %"; nothing where one epoch was measured."""
-    half = (row.epoch_s_ci_high - row.epoch_s_ci_low) / 2 / row.epoch_s
+    """Of the epoch's time, and so of images a second, as text: " ±1.2 %"; nothing where a cell ran once."""
+    half = (row.epoch_s_ci_high - row.epoch_s_ci_low) / 2 / row.epoch_s_median
     return "" if pd.isna(half) else f" ±{100 * half:.1f} %"
 
 
@@ -254,7 +254,7 @@ def scaling(frame):
 
 
 def speeds(row):
-    """Images per second: the lower end of the interval, of the median epoch, the upper end."""
+    """Images per second: the lower end of the interval over runs, NaN with one run, of the median epoch, the upper end."""
     images = row.images_per_s * row.epoch_s
     return images / row.epoch_s_ci_high, images / row.epoch_s_median, images / row.epoch_s_ci_low
 
@@ -267,7 +267,9 @@ def speedups(frame):
     for (framework, model), pair in frame.groupby(["framework", "model"]):
         found, mark = {row.device: speeds(row) for row in pair.itertuples()}, "".join(sorted(set("".join(pair.mark))))
         cpu, gpu = (found.get(device, (math.nan,) * 3) for device in ("cpu", "cuda"))
-        times = f"{gpu[1] / cpu[1]:.1f} ({gpu[0] / cpu[2]:.1f} to {gpu[2] / cpu[0]:.1f})"
+        ends = gpu[0] / cpu[2], gpu[2] / cpu[0]
+        # Of a study with one run per cell there is no interval.
+        times = f"{gpu[1] / cpu[1]:.1f}" + ("" if math.isnan(sum(ends)) else f" ({ends[0]:.1f} to {ends[1]:.1f})")
         shown = [f"{cpu[1]:,.0f}{mark}", f"{gpu[1]:,.0f}{mark}", times]
         yield f"| {framework} | {model} | " + " | ".join("not run" if "nan" in one else one for one in shown) + " |"
     yield ""

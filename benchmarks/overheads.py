@@ -36,7 +36,7 @@ class Meter(Watcher):
 
 request = json.loads(sys.argv[1])
 meter = Meter()
-result = compare(watcher=meter, **request)
+result = compare(watcher=meter, repeats=1, **request)
 row = result.frame.iloc[0]
 phases = result.phases.set_index("phase").seconds
 found = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.launch.disturbances import THRESHOLD
@@ -16,7 +16,8 @@ from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
-from framework_compare.study import strategies
+from framework_compare.study import attachment, strategies
+from framework_compare.study.attachment import Attached
 from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
@@ -40,7 +41,7 @@ def compare(
     *,
     dataset: DataSets = planning.OWN,
     out: Union[str, "os.PathLike[str]", None] = None,
-    repeats: int = 1,
+    repeats: Optional[int] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
     on_bad_picture: str = "fail",
@@ -68,7 +69,8 @@ def compare(
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
         resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
         with the limits, interpreters, index and installer of this call.
-    repeats: runs of each cell; runs of different cells take turns.
+    repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
+        verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
@@ -95,7 +97,8 @@ def compare(
     """
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
-    planning.check_count("repeats", repeats, 1)
+    if repeats is not None:
+        planning.check_count("repeats", repeats, 1)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
@@ -148,6 +151,24 @@ def resume(
         options = dataclasses.replace(options, verify=mode or options.verify)
         Study(store, options, watcher, strategies.of_settings(store.settings(), store.path)).run(retry)
     return Comparison.load(folder)
+
+
+def verify_study(
+    study: Union[str, "os.PathLike[str]"],
+    *,
+    index: Optional[Mapping[str, str]] = None,
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+) -> Attached:
+    """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
+
+    Only cells are checked whose environment and worker's source are still what they ran with; `left_out` says why the
+    others are not. Verdicts that the study has are not sought again, unless `fresh`.
+    """
+    folder = check_folder("study", study)
+    with Store.open(folder) as store:
+        options = _as_planned(store, Limits(), index)
+    return attachment.attach(folder, options, fresh, say)
 
 
 def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> RunOptions:

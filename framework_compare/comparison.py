@@ -6,7 +6,8 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
-from framework_compare.results import frames, pairing, profiles
+from framework_compare.results import frames, pairing, profiles, speed_verdicts
+from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 
@@ -46,6 +47,11 @@ class Comparison:
         Columns: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ...
         """
         return self._read(frames.epoch_frame)
+
+    @functools.cached_property
+    def steps(self) -> "pd.DataFrame":
+        """One row per step of the runs whose step times are beside the study: epoch, step in it from 1, step_s."""
+        return self._read(frames.step_frame)
 
     @functools.cached_property
     def samples(self) -> "pd.DataFrame":
@@ -114,17 +120,29 @@ class Comparison:
         """The results as text, in style "terminal", "markdown", "latex" or "csv".
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
-        fp32 eager), "scaling" (by batch size), "energy" or "profile" (shares of time, for studies with profile=True).
+        fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy" or
+        "profile" (shares of time, for studies with profile=True). The first lines are verdicts on the frameworks.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
         to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.
         """
         from framework_compare.report import kinds
 
-        def runs() -> Any:
-            return pairing.epoch_runs(self.epochs)
+        def blocks() -> Any:
+            return pairing.block_seconds(self.epochs)
 
-        return kinds.render(getattr(self, kinds.frame_of(kind)), kind, style, runs, width=width, bold=bold)
+        return kinds.render(getattr(self, kinds.frame_of(kind)), kind, style, blocks, width=width, bold=bold)
+
+    def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]:
+        """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.
+
+        of: what competitors differ in, all else being equal: "framework", or a setting such as "execution". Models come
+        first, then geometric means over models. Ratios are of runs of the same block; with one run there is no
+        interval, and nothing is shown. correct: for the number of comparisons, by Holm's method. Raises
+        UnknownNameError for another setting.
+        """
+        cells = list(self.frame.itertuples())
+        return speed_verdicts.verdicts(cells, pairing.block_seconds(self.epochs), of, correct)
 
     def to_csv(self, path: Union[str, Path]) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""

@@ -90,6 +90,7 @@ class Job:
     pictures: str = ""
     data: Optional[Mapping[str, Any]] = None
     weights: str = ""
+    steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
 

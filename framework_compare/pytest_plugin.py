@@ -123,7 +123,10 @@ def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
 
 @pytest.fixture
 def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
-    """`run_cell(cell, **settings of compare)` trains one cell and returns its row (a pandas Series with `status`)."""
+    """`run_cell(cell, **settings of compare)` trains one cell and returns its row (a pandas Series with `status`).
+
+    It trains once, unless `repeats` says otherwise.
+    """
     from framework_compare.api import compare
     from framework_compare.plan.values import pairs
 
@@ -134,6 +137,7 @@ def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., An
         settings.setdefault("out", tmp_path / f"study-{cell.id}")
         settings.setdefault("python", python)
         settings.setdefault("index", index)
+        settings.setdefault("repeats", 1)
         return compare([cell.framework], [cell.model], cell.device, **settings).frame.iloc[0]
 
     return run

@@ -72,6 +72,7 @@ class Epoch:
     disturbed_share: what other programs and the hypervisor took meanwhile, 1 being one core; steal_share is the
     hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
     0 where it is not; None where nobody knows.
+    steady is 0 where any step is warm-up, 1 where none is; None where nobody knows.
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
@@ -94,6 +95,7 @@ class Epoch:
     swap_in_bytes: Optional[int] = None
     cpu_throttles: Optional[int] = None
     disturbed: Optional[int] = None
+    steady: Optional[int] = None
 
     @property
     def seconds(self) -> float:
@@ -150,6 +152,8 @@ class Run:
     disturbed_epochs: Optional[int] = None  # None where nobody knows
     disturbed_s: Optional[float] = None  # their seconds, and the mean of what others took of a core in them
     disturbed_share: Optional[float] = None
+    warming_epochs: Optional[int] = None  # epochs with steps of the warm-up; None where nobody knows
+    settled: Optional[int] = None  # whether step times are steady after the warm-up
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
     quality: Tuple[Quality, ...] = ()

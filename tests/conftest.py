@@ -26,6 +26,7 @@ from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.samplers.disturbance import DisturbanceLog
+from framework_compare.study import blocks
 
 pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
@@ -140,6 +141,14 @@ def disturbances() -> Iterator["dict[str, bool]"]:
         yield switch
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_run() -> Iterator[None]:
+    """A cell runs once where a test does not ask for more, so that the suite ends sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "REPEATS", 1)
+        yield
+
+
 @pytest.fixture
 def warm(request: pytest.FixtureRequest, worker_server: warm_workers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers in this interpreter are forked from one that has started: see plugins/warm_workers.py.
@@ -157,6 +166,22 @@ def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
     monkeypatch.setitem(registry.MODELS, "linear", "linear:build")
     return "tiny"
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny: str) -> Callable[..., str]:
+    """Registers a test framework whose steps have a known length: fields of plugins/paced.py by name; its name."""
+
+    def register(name: str, **fields: float) -> str:
+        sources = [(HERE / "plugins" / file).read_text() for file in ("tiny.py", "paced.py")]
+        body = "".join(f"    {field} = {value!r}\n" for field, value in {"name": name, **fields}.items())
+        path = tmp_path / f"{name}.py"
+        path.write_text("".join(sources) + body)
+        entry = Framework(name, f"{path}:Paced", "", "numpy", ((3, 8), (3, 99)))
+        monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
+        return name
+
+    return register
 
 
 @pytest.fixture

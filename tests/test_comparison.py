@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_cell_is_a_row_with_its_settings_and_figures(tmp_path):
         "loss_function": "cross_entropy",
     }
     assert {name: row[name] for name in known} == known
-    assert row["epoch_s_ci_low"] < 3.0 < row["epoch_s_ci_high"]
+    assert np.isnan(row["epoch_s_ci_low"]) and np.isnan(row["epoch_s_ci_high"]), "one run says nothing of the next"
 
 
 def test_the_columns_are_the_same_whatever_was_measured(tmp_path):

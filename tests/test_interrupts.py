@@ -47,6 +47,7 @@ class Parent:
     def __init__(self, pictures: Path, cache: Path, study: Path, models: str, **options: object) -> None:
         given = {"frameworks": "faulty", "models": models, "dataset": pictures, "out": study, **options}
         basics = {"batch-size": 4, "epochs": 2, "threads": 1, "loader-workers": 1, "image-size": 32, "sampling-hz": 10}
+        basics["repeats"] = 1
         arguments = ["run", *(f"--{name}={value}" for name, value in {**basics, **given}.items())]
         code = PARENT.format(plugins=str(PLUGINS), adapter=f"{PLUGINS / 'faulty.py'}:FaultyTrainer")
         self.study = study

@@ -9,7 +9,6 @@ import pytest
 
 from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample
 from framework_compare.results import metrics
-from framework_compare.results.intervals import mean_interval
 from framework_compare.results.metrics import METRICS, Measured
 
 SECOND = 1_000_000_000
@@ -130,40 +129,23 @@ def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
     assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
 
 
-@pytest.mark.parametrize("seconds", [(), (1.0,), (1.0, 2.0)])
-def test_fewer_than_three_epochs_have_no_interval(seconds):
-    assert mean_interval([np.array(seconds)]) == (None, None)
+def of_epochs(*seconds):
+    starts = np.cumsum([0, *seconds])
+    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(starts, starts[1:])]
+    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
 
 
-def test_the_interval_is_the_same_each_time_and_holds_the_mean():
-    values = [np.array([1.0, 2.0, 4.0])]
-    low, high = mean_interval(values)
-    assert (low, high) == mean_interval(values)
-    assert 0 <= low < 7 / 3 < high
+def test_epochs_of_one_run_give_a_median_and_no_interval():
+    found = metrics.figures([Measured.of(of_epochs(1, 2, 9))])
+    assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
+    assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
 
 
-def test_equal_epochs_have_an_interval_of_no_width():
-    assert mean_interval([np.full(5, 2.0)]) == (2.0, 2.0)
-
-
-def test_an_interval_of_time_is_never_below_nothing():
-    assert mean_interval([np.array([0.001, 0.001, 9.0])])[0] == 0.0
-
-
-@pytest.mark.parametrize("count", [3, 5, 10, 30])
-def test_the_interval_holds_the_mean_19_times_of_20(count):
-    generator = np.random.default_rng(count)
-    drawn = generator.normal(100.0, 5.0, size=(1000, count))
-    intervals = [mean_interval([values], seed=seed) for seed, values in enumerate(drawn)]
-    held = np.mean([low <= 100.0 <= high for low, high in intervals])
-    assert 0.925 <= held <= 0.985
-
-
-def test_what_differs_from_run_to_run_widens_the_interval():
-    apart = [np.full(10, 1.0), np.full(10, 2.0)]
-    mixed = [np.tile([1.0, 2.0], 5), np.tile([2.0, 1.0], 5)]
-    widths = [high - low for low, high in map(mean_interval, (apart, mixed))]
-    assert widths[0] > 1.5 * widths[1]
+def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have():
+    few, many = ([metrics.figures([Measured.of(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
+    assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
+    assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
+    assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
 
 
 @pytest.mark.parametrize(

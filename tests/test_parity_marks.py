@@ -20,6 +20,7 @@ from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
+OTHER = "0-2, not 3: fc.weight"
 
 
 def ok(*seconds):
@@ -34,10 +35,10 @@ def ok(*seconds):
 
 
 def study(folder, outcomes):
-    """`outcomes` are (framework, settings, Run, parity), all of AlexNet."""
+    """`outcomes` are (framework, settings, Run, parity), all of AlexNet, and two runs of each."""
     cells = [Cell(f, "alexnet", "small", c.get("device", "cpu"), TrainConfig(**c)) for f, c, _, _ in outcomes]
-    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=1) as store:
-        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), outcomes):
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=2) as store:
+        for (run_id, _, _), (_, _, run, _) in zip(store.plan(), 2 * outcomes):
             store.record(run_id, run)
     stored = {
         verdicts.key(verdicts.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
@@ -47,10 +48,14 @@ def study(folder, outcomes):
     return Comparison.load(folder)
 
 
-def pair(folder, parity):
-    """One framework on the CPU and on a GPU, in fp32 and bf16 there."""
-    settings = ({}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"})
-    return study(folder, [("torch", {"execution": "eager", **one}, ok(1, 1.1, 1.2), parity) for one in settings])
+ON_DEVICES = ({}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"})
+
+
+def pair(folder, *parities):
+    """One framework on the CPU and on a GPU, in fp32 and bf16 there; one verdict for all, or one each."""
+    each = parities if len(parities) == 3 else 3 * parities
+    settings = [{"execution": "eager", **one} for one in ON_DEVICES]
+    return study(folder, [("torch", one, ok(1, 1.1, 1.2), found) for one, found in zip(settings, each)])
 
 
 def rows(text):
@@ -61,9 +66,27 @@ def rows(text):
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, kind, parity):
-    text = pair(tmp_path, parity).table(kind, "markdown")
+    text = pair(tmp_path, OTHER, parity, OTHER).table(kind, "markdown")
     assert f"parity {parity}" in text
     assert all(any("(" in figure for figure in row) for row in rows(text) if row[0] in ("torch", "conv"))
+
+
+@pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
+@pytest.mark.parametrize("kind", ["speedup", "energy"])
+def test_a_note_on_parity_that_all_cells_share_stands_once(tmp_path, kind, parity):
+    text = pair(tmp_path, parity).table(kind, "markdown")
+    assert text.count(f"All cells: parity {parity}") == text.count(f"parity {parity}") == 1 and not any(
+        "(" in f for row in rows(text) for f in row
+    )
+    assert text.count("framework-compare verify") == (parity == UNKNOWN)
+
+
+def test_a_shared_note_leaves_the_other_notes_of_its_figures(tmp_path):
+    settings = ({"threads": 1}, {"threads": 8}, {"threads": 4, "device": "cuda"})
+    text = study(tmp_path, [("torch", one, ok(1, 1, 1), UNKNOWN) for one in settings]).table("speedup", "markdown")
+    ((_, _, cpu, gpu, times),) = rows(text)
+    assert "(" not in cpu + gpu and times.endswith("(1)") and "(1) 8 threads on the CPU, 4 beside the device" in text
+    assert "All cells: parity unverified; not yet checked" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +126,7 @@ def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), UNKNOWN)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**1.01" in text and "not proved to train the same function: mxnet" in text
+    assert "**1.01 ±0.00 (1)**" in text and "not proved to train the same function: mxnet" in text
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
@@ -127,7 +150,7 @@ def test_a_verdict_that_fails_is_not_said_to_be_provable():
     notes = Notes()
     assert [notes.verdict(one) for one in (FAILED, UNKNOWN, PROVED, None)] == [1, 2, 0, 0]
     assert notes.texts[0] == f"parity {FAILED}"
-    assert "`framework-compare verify`" in notes.texts[1] and "run the study again" in notes.texts[1]
+    assert "`framework-compare verify STUDY`" in notes.texts[1]
 
 
 def race(folder, parity):

@@ -17,6 +17,7 @@ from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
 from framework_compare.plan.values import by_framework, pairs, split
+from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -100,7 +101,7 @@ OPTIONS: Dict[str, Option] = {
     **{name: _of_setting(name) for name in SETTINGS},
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
-    "repeats": Option(int, "Runs of each cell; runs of different cells take turns.", 1),
+    "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "on_bad_picture": Option(

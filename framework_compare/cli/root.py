@@ -36,6 +36,7 @@ QUICK: Dict[str, Any] = {
     "batch_size": 4,
     "epochs": 2,
     "warmup_steps": 1,
+    "repeats": 1,
 }
 
 

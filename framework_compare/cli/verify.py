@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, Optional
 
 import typer
 
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, takes
+from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
 
@@ -24,6 +24,9 @@ def verify(
     python: Dict[str, str],
     index: Dict[str, str],
     installer: str,
+    study: Annotated[
+        Optional[Path], typer.Argument(help="A study that has run: check its cells and keep the verdicts with it.")
+    ] = None,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
@@ -32,23 +35,56 @@ def verify(
     """Check that all frameworks train the same function, level by level, against a float64 reference.
 
     Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was proved.
-    Verdicts are cached until the worker's source, the environment's packages or the GPU change.
+    Verdicts are cached until the worker's source, the environment's packages or the GPU change. With a study, check the
+    cells that it has run, where environment and source are still the same; its tables show the verdicts from then on.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
+    if study is not None:
+        _check_unasked({"python": python, "installer": installer, "keep": keep, **request})
+        _verify_study(study, index, fresh, style)
+        return
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
 
     verdicts = ladder.verify(
-        fresh=fresh,
-        folder=keep,
-        where=ladder.Where(python, index, installer),
-        say=lambda message: print(message, file=sys.stderr, flush=True),
-        **request,
+        fresh=fresh, folder=keep, where=ladder.Where(python, index, installer), say=_say, **request
     )
     print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
+        raise typer.Exit(1)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def _check_unasked(request: Dict[str, Any]) -> None:
+    """UsageError for an option that a study has decided already."""
+    defaults = {"keep": None, "frameworks": FRAMEWORKS.split(","), "models": MODELS.split(",")}
+    for name, value in request.items():
+        default = defaults[name] if name in defaults else OPTIONS[name].read(OPTIONS[name].default)
+        if value != default:
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index"
+            )
+
+
+def _verify_study(study: Path, index: Dict[str, str], fresh: bool, style: str) -> None:
+    from framework_compare import api
+    from framework_compare.report import parity_tables, renderers
+    from framework_compare.results.parity import all_hold
+
+    verdicts, left_out = api.verify_study(study, index=index, fresh=fresh, say=_say)
+    if verdicts:
+        print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
+    else:
+        _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
+    for reason in left_out:
+        _say(reason)
+    if left_out or (verdicts and not all_hold(verdicts)):
         raise typer.Exit(1)

@@ -39,6 +39,7 @@ INHERITED = (
 )
 # How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
 TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
+STEPS = "steps.i64"  # in a run's folder: the time of each step
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
 OnEvent = Callable[[Dict[str, Any]], None]
@@ -66,6 +67,10 @@ class WorkerSpec:
     def events(self) -> Path:
         return self.folder / "events.jsonl"
 
+    @property
+    def steps(self) -> Path:
+        return self.folder / STEPS
+
 
 def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     """Run one worker to its end; never raises for what the worker does. The callback holds up the listening.
@@ -89,9 +94,11 @@ def _prepare_folder(spec: WorkerSpec) -> Path:
     job = spec.folder / "job.json"
     with schema.study_errors(spec.folder):
         spec.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, spec.log, spec.events):
+        for path in (job, spec.log, spec.events, spec.steps):
             make_way(path)
-        job.write_text(json.dumps(spec.job.to_dict()), encoding="utf-8")
+        document = dataclasses.replace(spec.job, steps=str(spec.steps)) if spec.job.kind == "train" else spec.job
+        job.write_text(json.dumps(document.to_dict()), encoding="utf-8")
+        spec.steps.unlink(missing_ok=True)
         spec.log.write_bytes(b"")
         spec.events.write_bytes(b"")
     return job

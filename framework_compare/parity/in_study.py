@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from framework_compare.graph import Task
 from framework_compare.parity.verify import Climb
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
-from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, Parity
+from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
 
 
 def record(
@@ -39,6 +39,32 @@ def record(
                 refused[name] = f"parity is required: {known[name]['parity']}"
     verdicts.write(folder, known)
     return refused
+
+
+def attach(
+    folder: Path,
+    cells: Iterable[Cell],
+    ready: Mapping[str, Any],
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+) -> List[Parity]:
+    """Check the cells of a finished study and write each verdict down as it comes; returns those that were sought.
+
+    A verdict that the study has already is not sought again, unless `fresh`.
+    """
+    known = verdicts.read(folder)
+    sought: Dict[str, Parity] = {}
+    with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as place:
+        climb = Climb(Path(place), ready, fresh=fresh, say=say)
+        for cell in cells:
+            name = verdicts.key(verdicts.row_of(cell))
+            if name in sought or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
+                continue
+            verdict = _verdict(climb, cell, "require")
+            if verdict is not None:
+                sought[name], known[name] = verdict, _shown(verdict)
+                verdicts.write(folder, known)
+    return list(sought.values())
 
 
 def _is_refused(verdict: Optional[Parity]) -> bool:

@@ -8,26 +8,29 @@ import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UnknownNameError
-from framework_compare.report import cost_tables, ratio_tables, renderers
+from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes
 from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
     any_known,
     caption,
-    fails,
     how_read,
     names_of,
     row_names,
     unsure,
+    warming,
     warned,
     with_interval,
 )
 from framework_compare.report.profile_table import profile_table
+from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results import profiles, ratios, repeats
+from framework_compare.results import profiles, ratios, repeats, speed_verdicts
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.ratios import Ratio, Runs
+from framework_compare.results.parity import fails
+from framework_compare.results.ratios import Blocks, Ratio
+from framework_compare.results.speed_verdicts import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,26 +62,33 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
 )
 
 
-def time_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per framework, one column per model and data set: mean epoch seconds."""
+def time_table(cells: Sequence[Record], caption: str, verdicts: Sequence[Verdict] = ()) -> Table:
+    """One row per framework, one column per model and data set: median epoch seconds."""
     by_name = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
     models = list(dict.fromkeys(cell.model for cell in cells))
     columns = sorted(dict.fromkeys(key[1:] for key in by_name), key=lambda column: models.index(column[0]))
     frameworks = list(dict.fromkeys(cell.framework for cell in cells))
-    notes, winners = Notes(), {column: _fastest([by_name.get((f, *column)) for f in frameworks]) for column in columns}
-    rows = []
+    by_column = {(model, data): _of_column(verdicts, model, data) for model, data in columns}
+    winners = {
+        column: _fastest([by_name.get((f, *column)) for f in frameworks], by_column[column]) for column in columns
+    }
+    notes, rows = Notes(), []
     for framework in frameworks:
         picked = [(by_name.get((framework, *column)), winners[column][0] == framework) for column in columns]
         rows.append(Row((framework,), tuple(_time(cell, best, notes) for cell, best in picked)))
     best = [by_name[(winner, *column)] for column, (winner, _) in winners.items() if winner]
     return Table(
-        f"Epoch time in seconds: mean ± 95 % interval. {caption}",
+        f"Median epoch time in seconds ± 95 % interval over runs. {caption}",
         ("framework",),
         _model_groups(columns),
         tuple(rows),
         tuple(notes.texts),
         (*_remarks({_heading(column, columns): winner for column, winner in winners.items()}), *unsure(best)),
     )
+
+
+def _of_column(verdicts: Sequence[Verdict], model: str, dataset: str) -> List[Verdict]:
+    return [one for one in verdicts if one.model == model and one.condition["dataset"] == dataset]
 
 
 def _model_groups(columns: Sequence[Tuple[str, str]]) -> Tuple[Group, ...]:
@@ -95,15 +105,17 @@ def _heading(column: Tuple[str, str], columns: Sequence[Tuple[str, str]]) -> str
 def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
     if cell is None:
         return Figure("-")
-    if cell.status != "ok" or math.isnan(cell.epoch_s):
+    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
         return notes.figure(cell)
-    text = with_interval(cell.epoch_s, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    text = with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
     return Figure(text, notes.parity(cell), best)
 
 
-def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
-    """The framework whose interval lies below all others, or None and why none is named."""
-    worked = [cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s)]
+def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> Tuple[Optional[str], str]:
+    """The framework that is shown to be faster than all others, or None and why none is named."""
+    worked = [
+        cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s_median)
+    ]
     if len(worked) < 2:
         return None, ""
     disturbed = [
@@ -111,20 +123,22 @@ def _fastest(cells: Sequence[Optional[Record]]) -> Tuple[Optional[str], str]:
     ]
     if disturbed:
         return None, f"others took CPU time in every epoch of {', '.join(disturbed)}"
-    if any(math.isnan(cell.epoch_s_ci_high) for cell in worked):
-        return None, "fewer than 3 epochs"
-    first, *others = sorted(worked, key=lambda cell: cell.epoch_s)
-    if first.epoch_s_ci_high >= min(cell.epoch_s_ci_low for cell in others):
-        return None, "intervals overlap"
+    first, *others = sorted(worked, key=lambda cell: cell.epoch_s_median)
     if fails(first.parity):
         return None, f"{first.framework} is ahead and fails parity"
-    return first.framework, ""
+    rivals = {cell.framework for cell in others if not fails(cell.parity)}
+    among = [one for one in verdicts if {one.faster, one.slower} <= {first.framework, *rivals}]
+    unclear = [one for one in among if one.p is None]
+    if unclear or not among:
+        return None, "fewer than 2 runs" if not unclear or unclear[0].blocks < 2 else unclear[0].reason
+    beaten = {one.slower for one in among if one.shown and one.faster == first.framework}
+    return (first.framework, "") if rivals <= beaten else (None, "no difference shown")
 
 
 def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
     lines = []
     if any(name for name, _ in winners.values()):
-        lines.append("Marked: the fastest; its 95 % interval lies below all others in the column.")
+        lines.append("Marked: the fastest, shown to be faster than each other in the column.")
     for why in dict.fromkeys(why for name, why in winners.values() if why):
         headings = [heading for heading, winner in winners.items() if winner[1] == why]
         where = ", ".join(headings) if len(headings) < len(winners) else "all models"
@@ -172,20 +186,21 @@ class Kind:
 
     A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
     and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
-    table of its own.
+    table of its own. judged: `make` gets the verdicts on the frameworks.
     """
 
     make: Callable[..., Table]
     figures: Tuple[str, ...]
     across: Tuple[str, ...] = ()
-    ratios: Optional[Callable[[Sequence[Record], Runs], Dict[int, Ratio]]] = None
+    ratios: Optional[Callable[[Sequence[Record], Blocks], Dict[int, Ratio]]] = None
     frame: str = "frame"
     apart: Tuple[str, ...] = ()
+    judged: bool = False
 
 
 _TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")
 KINDS: Dict[str, Kind] = {
-    "time": Kind(time_table, _TIMES),
+    "time": Kind(time_table, _TIMES, judged=True),
     "resources": Kind(
         resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
     ),
@@ -194,6 +209,7 @@ KINDS: Dict[str, Kind] = {
         ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
     ),
     "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
+    "startup": Kind(startup_table, STARTUP, ("execution",)),
     "energy": Kind(cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
@@ -206,8 +222,9 @@ def frame_of(kind: str) -> str:
     return KINDS[kind].frame
 
 
-def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> List[Table]:
-    """The tables of a study, one for each set of settings that its cells share; `runs` is called only for ratios."""
+def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict) -> List[Table]:
+    """The tables of a study, one for each set of settings that its cells share; `blocks` is called
+    for ratios and verdicts only."""
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
     made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
@@ -217,20 +234,28 @@ def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> 
     for cell in frame.itertuples():
         apart = [getattr(cell, name) for name in made.apart]
         groups.setdefault(str((shared(cell), apart)), []).append(cell)
-    seconds = runs() if made.ratios else {}
+    # Reading all epochs takes long, and of one run each there is no verdict.
+    judged = made.frame == "frame" and bool((frame["runs_ok"] > 1).any())
+    seconds = blocks() if made.ratios or judged else {}
+    verdicts = speed_verdicts.verdicts(list(frame.itertuples()), seconds) if judged else []
     tables = []
     for cells in groups.values():
-        more = (made.ratios(cells, seconds),) if made.ratios else ()
-        table = made.make(cells, caption(cells, varied), *more)
-        tables.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
+        more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
+        among = headlines.among(cells, verdicts)
+        table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
+        table = shared_notes.once(table, cells)
+        above = headlines.lines(cells, among) if made.frame == "frame" else ()
+        tables.append(
+            dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells)), verdicts=tuple(above))
+        )
     return [table for table in tables if table.rows]
 
 
-def render(frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs] = dict, **terminal: Any) -> str:
+def render(frame: "pd.DataFrame", kind: str, style: str, blocks: Callable[[], Blocks] = dict, **terminal: Any) -> str:
     """The tables of a study as text; `terminal` (width, bold) applies to that style only."""
     if style == "csv" and kind in KINDS:
-        return renderers.csv(_long(frame, KINDS[kind], runs))
-    tables = build(frame, kind, runs)
+        return renderers.csv(_long(frame, KINDS[kind], blocks))
+    tables = build(frame, kind, blocks)
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, [*renderers.RENDERERS, "csv"])
     if not tables:
@@ -240,11 +265,11 @@ def render(frame: "pd.DataFrame", kind: str, style: str, runs: Callable[[], Runs
     return "\n".join(renderers.RENDERERS[style](table, **options) for table in tables)
 
 
-def _long(frame: "pd.DataFrame", kind: Kind, runs: Callable[[], Runs]) -> "pd.DataFrame":
+def _long(frame: "pd.DataFrame", kind: Kind, blocks: Callable[[], Blocks]) -> "pd.DataFrame":
     """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
     figures = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
     if not kind.ratios:
         return figures
-    by_place = kind.ratios(list(frame.itertuples()), runs())
+    by_place = kind.ratios(list(frame.itertuples()), blocks())
     columns = {name: [getattr(by_place.get(place), name, None) for place in frame.index] for name in ratios.COLUMNS}
     return figures.assign(**columns)

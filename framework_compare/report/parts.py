@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
@@ -16,8 +15,8 @@ from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
 HOW_TO_PROVE = (
-    "not yet checked that all frameworks train the same function: run the study again with `--verify require`, or "
-    "after `framework-compare verify` with these settings"
+    "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
+    "the verdict with the study"
 )
 HANDING_OVER = (
     "On {device} the host queues work and runs ahead: the wait for data, and `step_s_*` of the frames, are times of "
@@ -86,11 +85,6 @@ def disturbance(cell: Record) -> str:
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
     return f"{lost}: all {cell.epochs_measured} epochs, so no verdict stands on the figure"
-
-
-def fails(verdict: Any) -> bool:
-    """Whether a level was checked and failed."""
-    return isinstance(verdict, str) and re.search(r", not \d", verdict) is not None
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
@@ -183,6 +177,13 @@ def warned(cells: Sequence[Record]) -> List[str]:
         if isinstance(cell.warnings, str) and cell.warnings:
             cells_of.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
     return [f"Warning, {', '.join(dict.fromkeys(names))}: {text}" for text, names in cells_of.items()]
+
+
+def warming(cells: Sequence[Record]) -> List[str]:
+    """Which epochs the figures leave out, as the run was not steady yet."""
+    left = [cell for cell in cells if cell.epochs_warming > 0]
+    parts = [f"{cell.framework} {cell.model} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
+    return [f"Epochs left out as warm-up, where a run has others: {', '.join(parts)}."] if parts else []
 
 
 def unsure(fastest: Sequence[Record]) -> List[str]:

@@ -11,7 +11,7 @@ from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio
 
-_SURE = "± is the longer arm of the 95 % interval; it needs 3 epochs of both cells."
+_SURE = "± is the longer arm of the 95 % interval; it needs 2 runs of both cells."
 Ratios = Mapping[int, Ratio]
 
 

@@ -32,7 +32,8 @@ def markdown(table: Table) -> str:
         *(_pipes([*map(escape_markdown, row.names), *map(_markdown_figure, row.figures)]) for row in table.rows),
     ]
     below = "\n\n".join(map(escape_markdown, table.below()))
-    return "\n\n".join(filter(None, [escape_markdown(table.caption), "\n".join(lines), below])) + "\n"
+    above = "\n\n".join(map(escape_markdown, table.verdicts))
+    return "\n\n".join(filter(None, [above, escape_markdown(table.caption), "\n".join(lines), below])) + "\n"
 
 
 def _markdown_figure(figure: Figure) -> str:
@@ -77,6 +78,7 @@ def latex(table: Table) -> str:
         [
             "% \\usepackage{booktabs,textcomp} \\usepackage[T1]{fontenc}",
             "\\begin{table}",
+            *(f"\\par\\raggedright {escape_latex(line)}" for line in table.verdicts),
             "\\centering",
             f"\\caption{{{escape_latex(table.caption)}}}",
             f"\\begin{{tabular}}{{{columns}}}",

@@ -23,9 +23,11 @@ def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int
     notes = Notes()
     rows = tuple(_table_row(row, varying, notes) for row in frame.to_dict("records"))
     remarks = [f"A: {folders[0]}", f"B: {folders[1]}"]
+    if frame["ratio"].notna().any():
+        remarks += ["There is no verdict without 2 runs in both. Verdicts are not corrected for their number."]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
     return Table(
-        "Median epoch time in seconds, and the ratio B / A with its 95 % interval.",
+        "Median epoch time in seconds, and the ratio B / A with its 95 % interval over runs.",
         (*NAMES, *varying),
         (Group("", ("A", "B", "B / A", "95 % interval", "verdict")),),
         rows,

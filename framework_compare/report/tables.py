@@ -42,7 +42,10 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows named under `headings`, figures under `groups`; numbered notes and plain remarks stand below."""
+    """Rows named under `headings`, figures under `groups`; numbered notes and plain remarks stand below.
+
+    The verdicts stand above all.
+    """
 
     caption: str
     headings: Tuple[str, ...]
@@ -50,6 +53,7 @@ class Table:
     rows: Tuple[Row, ...]
     notes: Tuple[str, ...] = ()
     remarks: Tuple[str, ...] = ()
+    verdicts: Tuple[str, ...] = ()
     sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
 
     def below(self) -> List[str]:

@@ -32,7 +32,7 @@ def render(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = 
         bold = out.is_terminal and not out.is_dumb_terminal if bold is None else bold
     blocks = [_block(table, spans) for spans in _stacks(table, width)]
     room = max(width, *(sum(part.width + GAP for part in block) - GAP for block in blocks))
-    lines = wrap(clean(table.caption), room)
+    lines = [piece for line in (*table.verdicts, table.caption) for piece in wrap(clean(line), room)]
     for block in blocks:
         lines += [*_beside(block, bold), ""]
     lines += [piece for line in table.below() for piece in wrap(line, room)]

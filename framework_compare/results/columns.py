@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from framework_compare.plan import settings
-from framework_compare.results import reading_sources, repeats, verdicts
+from framework_compare.results import reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.metrics import METRICS
 
 SETTINGS = settings.of_role(settings.IDENTITY)
-RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "counts")
+RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts")
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, settings.QUIET, settings.OF_DATASET)))
 _EVIDENCE = (
     *reading_sources.COLUMNS,
     *repeats.COLUMNS,
+    *steadiness.COLUMNS,
     "warnings",
     "pictures",
     "skipped_pictures",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.records import Quality, oversize
-from framework_compare.results import metrics, reading_sources, repeats, verdicts
+from framework_compare.launch.launcher import STEPS
+from framework_compare.records import Epoch, Quality, oversize
+from framework_compare.results import metrics, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.columns import CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
@@ -50,7 +52,14 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     unknown = verdicts.unknown(settings.get("verify", "off"))
     rows = [{**row, **parities.get(verdicts.key(row), unknown)} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
-    numbers = [*METRICS, *reading_sources.NUMBERS, *repeats.COLUMNS, "pictures", "skipped_pictures"]
+    numbers = [
+        *METRICS,
+        *reading_sources.NUMBERS,
+        *repeats.COLUMNS,
+        *steadiness.COLUMNS,
+        "pictures",
+        "skipped_pictures",
+    ]
     return frame.astype({name: float for name in numbers})
 
 
@@ -67,8 +76,13 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
         **figures,
         **reading_sources.of_cell(runs, figures),
         **repeats.summary(runs),
+        **steadiness.summary(runs),
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
-        "warnings": "; ".join(filter(None, (*_warnings(runs), *_set_aside(all_runs), _oversize(worst, pictures)))),
+        "warnings": "; ".join(
+            filter(
+                None, (*_warnings(runs), *steadiness.sentences(runs), *_set_aside(all_runs), _oversize(worst, pictures))
+            )
+        ),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -121,6 +135,7 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             "copy_s",
             "compute_s",
             *DISTURBANCES,
+            "steady",
         )
         return {
             "cell": np.full(len(raw["number"]), run["cell"]),
@@ -148,6 +163,27 @@ def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
         values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
     keys = list(zip(frame["run_id"], frame["epoch"]))
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
+
+
+def step_frame(store: "Store") -> "pd.DataFrame":
+    """One row per step of any run whose step times are in its folder: the epoch, the step's number in it, seconds.
+
+    A step lasts from the end of the one before it, or the start of its epoch, to its own end.
+    """
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "epoch", run["run_id"])
+        log = run.get("log_path")
+        epochs = [Epoch(**dict(zip(raw, values))) for values in zip(*raw.values())]
+        steps = steadiness.read(store.folder / Path(log).parent / STEPS, epochs) if log else None
+        counts = [len(part) for part in steps or ()]
+        return {
+            "epoch": np.repeat(_integers(raw["number"][: len(counts)]), counts),
+            "step": np.concatenate([np.arange(1, count + 1) for count in (*counts, 0)]),
+            "step_s": np.concatenate([*(steps or ()), np.empty(0)]) / 1e9,
+        }
+
+    return _long(store, columns)
 
 
 def phase_frame(store: "Store") -> "pd.DataFrame":

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample
-from framework_compare.results.intervals import mean_interval
+from framework_compare.results.intervals import Interval, geometric_mean
 
 # NVML's power and utilisation are averages of up to a second before they are read.
 SETTLING_NS = 1_000_000_000
@@ -55,11 +55,13 @@ class Pool:
         self.seen = self.ok or list(runs)
         quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
         some = any(mask.any() for mask in quiet)
-        # Those that times are made of: epochs that others did not disturb, all where there is no such.
-        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        # Those that times are made of: epochs that others did not disturb, all where there is no such, and of those of
+        # each run the ones after its warm-up, all where there is no such.
+        masks = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        self._timed = [_steady(run, mask) for run, mask in zip(self.ok, masks)]
 
     def seconds(self) -> List[np.ndarray]:
-        """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
+        """Epoch seconds, an array a run that has any; without disturbed or warming epochs where there are others."""
         return [array for array in self._of_timed(lambda run: _seconds(run.epochs)) if len(array)]
 
     def all_seconds(self) -> np.ndarray:
@@ -74,6 +76,11 @@ class Pool:
     def phase(self, name: str) -> np.ndarray:
         """Seconds of a phase, one value per run that reached it."""
         return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
+
+    def startup_s(self) -> np.ndarray:
+        """Seconds from the start of the process to the first measured epoch, one value per run that reached one."""
+        reached = [run for run in self.ok if len(run.phases["start_ns"])]
+        return floats([(run.epochs["start_ns"][0] - min(run.phases["start_ns"])) / 1e9 for run in reached])
 
     def phase_values(self, name: str) -> np.ndarray:
         return present([floats(run.phases[name]) for run in self.seen])
@@ -108,8 +115,15 @@ class Pool:
         return float(parts[known].sum()) / whole if whole > 0 else None
 
     @functools.cached_property
-    def interval(self) -> Tuple[Optional[float], Optional[float]]:
-        return mean_interval(self.seconds())
+    def median(self) -> Optional[Interval]:
+        """Over runs, the geometric mean of each one's median epoch seconds."""
+        medians = [float(np.median(array)) for array in self.seconds()]
+        return geometric_mean(medians) if medians and min(medians) > 0 else None
+
+
+def _steady(run: Measured, among: np.ndarray) -> np.ndarray:
+    steady = among & (floats(run.epochs["steady"]) != 0)
+    return steady if steady.any() else among
 
 
 def disturbed(marks: Sequence[Any]) -> np.ndarray:

@@ -100,9 +100,9 @@ def decimals(value: float) -> int:
 _GIB = 1 / 2**30
 METRICS: Dict[str, Metric] = {
     "epoch_s": Metric("epoch time", "s", "lower", lambda p: _mean(p.all_seconds())),
-    "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: _median(p.all_seconds())),
-    "epoch_s_ci_low": Metric("epoch time, 95 % from", "s", "lower", lambda p: p.interval[0]),
-    "epoch_s_ci_high": Metric("epoch time, 95 % to", "s", "lower", lambda p: p.interval[1]),
+    "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: p.median and p.median.value),
+    "epoch_s_ci_low": Metric("median epoch time, 95 % from", "s", "lower", lambda p: p.median and p.median.low),
+    "epoch_s_ci_high": Metric("median epoch time, 95 % to", "s", "lower", lambda p: p.median and p.median.high),
     "images_per_s": Metric(
         "images/s", "1/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
     ),
@@ -142,6 +142,7 @@ METRICS: Dict[str, Metric] = {
     "parameters": Metric("parameters", "", "", lambda p: _max(p.field("parameters")), whole=True),
     "loss_first": Metric("loss of the first epoch", "", "", lambda p: _loss(p, 0)),
     "loss_last": Metric("loss of the last epoch", "", "lower", lambda p: _loss(p, -1)),
+    "startup_s": Metric("start-up", "s", "lower", lambda p: _mean(p.startup_s())),
     "import_s": Metric("import", "s", "lower", lambda p: _mean(p.phase("import"))),
     "build_s": Metric("build", "s", "lower", lambda p: _mean(p.phase("build"))),
     "first_step_s": Metric("first step", "s", "lower", lambda p: _mean(p.phase("first-step"))),

@@ -8,7 +8,7 @@ import numpy as np
 
 from framework_compare.results import repeats
 from framework_compare.results.columns import IDENTITY
-from framework_compare.results.intervals import median_ratio_interval
+from framework_compare.results.intervals import Interval, unpaired_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,14 +34,15 @@ COLUMNS = (
 def side_by_side(a: Sides, b: Sides) -> "pd.DataFrame":
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
-    ratio is the median epoch time of B over that of A, with its 95 % interval where both have 3 epochs or more; verdict
-    is "faster" or "slower" (B) where that excludes 1, "even" where it does not, "" where there is none.
+    ratio is the median epoch time of B over that of A, with Welch's 95 % interval where both have 2 runs or more, as
+    runs of two studies share no block; verdict is "faster" or "slower" (B) where that excludes 1, "even" where it does
+    not, "" where there is none. Verdicts are not corrected for their number.
     """
     import pandas as pd
 
     first, second = _cells(a[0]), _cells(b[0])
-    epochs = epoch_runs(a[1]), epoch_runs(b[1])
-    rows = [_row(key, first[key], second[key], epochs) for key in first if key in second]
+    seconds = block_seconds(a[1]), block_seconds(b[1])
+    rows = [_row(key, first[key], second[key], seconds) for key in first if key in second]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -50,33 +51,41 @@ def _cells(frame: "pd.DataFrame") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def epoch_runs(epochs: "pd.DataFrame") -> Dict[int, List[np.ndarray]]:
-    """Epoch seconds of the runs that are ok and count, one array per run, by the place of the cell in the cell frame.
+def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
+    """Epochs of the runs that are ok and count, without disturbed ones where the cell has others, as `Pool` has them.
 
-    Disturbed epochs are left out where the cell has others.
+    Of each run's, warming ones are left out where it has others.
     """
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     quiet = ok["disturbed"] != 1
     ok = ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
-    seconds: Dict[int, List[np.ndarray]] = {}
-    for (cell, _), group in ok.groupby(["cell", "run_id"], sort=False):
-        seconds.setdefault(int(cell), []).append(group["epoch_s"].to_numpy())
+    steady = ok["steady"] != 0
+    return ok[steady | ~steady.groupby(ok["run_id"]).transform("any")]
+
+
+def block_seconds(epochs: "pd.DataFrame") -> Dict[int, Dict[int, float]]:
+    """Median epoch seconds by block, by the place of the cell in the cell frame."""
+    medians = _timed(epochs).groupby(["cell", "block"], sort=True)["epoch_s"].median()
+    seconds: Dict[int, Dict[int, float]] = {}
+    for (cell, block), median in medians.items():
+        if median > 0:
+            seconds.setdefault(int(cell), {})[int(block)] = float(median)
     return seconds
 
 
-def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], epochs: Any) -> Dict[str, Any]:
-    runs = epochs[0].get(a["number"], []), epochs[1].get(b["number"], [])
-    medians = [float(np.median(np.concatenate(side))) if side else np.nan for side in runs]
-    low, high = median_ratio_interval(*runs) if all(runs) else (None, None)
+def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], seconds: Any) -> Dict[str, Any]:
+    runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
+    ratio = unpaired_ratio(runs[1], runs[0]) or Interval(np.nan)
+    low, high = ratio.low, ratio.high
     return {
         **dict(zip(IDENTITY, key)),
         "status_a": a["status"],
         "status_b": b["status"],
         "parity_a": a["parity"],
         "parity_b": b["parity"],
-        "epoch_s_median_a": medians[0],
-        "epoch_s_median_b": medians[1],
-        "ratio": medians[1] / medians[0],
+        "epoch_s_median_a": a["epoch_s_median"],
+        "epoch_s_median_b": b["epoch_s_median"],
+        "ratio": ratio.value,
         "ratio_ci_low": np.nan if low is None else low,
         "ratio_ci_high": np.nan if high is None else high,
         "disturbed_share_a": a["disturbed_share"],

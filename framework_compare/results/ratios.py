@@ -1,17 +1,15 @@
-"""How many times faster one cell is than another of the same study: ratios of median epoch times."""
+"""How many times faster one cell is than another of the same study: ratios of median epoch times of paired blocks."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from framework_compare.results.columns import NAMES, SHARED, Record
-from framework_compare.results.intervals import median_ratio_interval
+from framework_compare.results.intervals import geometric_mean, paired_ratio
 
-# Epoch seconds, one array per run that is ok, by the place of the cell in the study's frame.
-Runs = Mapping[int, List[np.ndarray]]
+# Epoch seconds by block, by the place of the cell in the study's frame.
+Blocks = Mapping[int, Mapping[int, float]]
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 
 
@@ -29,7 +27,7 @@ class Ratio(NamedTuple):
         return f"{base.device}, {base.precision}, {base.execution}, {base.threads} threads"
 
 
-def speedups(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
+def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
@@ -43,11 +41,11 @@ def speedups(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
         near = bases.get(_key(cell, "device", "threads"), [])
         if cell.device != "cpu" and near:
             base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
-            ratios[cell.Index] = _ratio(cell, base, runs)
+            ratios[cell.Index] = _ratio(cell, base, blocks)
     return ratios
 
 
-def ladder(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
+def ladder(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
     bases = {
         _key(cell, "precision", "execution"): cell
@@ -55,23 +53,21 @@ def ladder(cells: Sequence[Record], runs: Runs) -> Dict[int, Ratio]:
         if (cell.precision, cell.execution) == ("fp32", "eager")
     }
     keys = {cell.Index: _key(cell, "precision", "execution") for cell in cells}
-    return {cell.Index: _ratio(cell, bases[keys[cell.Index]], runs) for cell in cells if keys[cell.Index] in bases}
+    return {cell.Index: _ratio(cell, bases[keys[cell.Index]], blocks) for cell in cells if keys[cell.Index] in bases}
 
 
 def _key(cell: Record, *without: str) -> Tuple[str, ...]:
     return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
 
 
-def _ratio(cell: Record, base: Record, runs: Runs) -> Ratio:
-    now, before = (_seconds(one, runs) for one in (base, cell))
-    if now is None or before is None:
+def _ratio(cell: Record, base: Record, blocks: Blocks) -> Ratio:
+    now, before = (blocks.get(one.Index) if one.status == "ok" else None for one in (cell, base))
+    if not now or not before:
         return Ratio(base)
     if cell.Index == base.Index:
         return Ratio(base, 1.0, 1.0, 1.0)
-    value = float(np.median(np.concatenate(now)) / np.median(np.concatenate(before)))
-    low, high = median_ratio_interval(before, now)
-    return Ratio(base, value, math.nan if low is None else low, math.nan if high is None else high)
-
-
-def _seconds(cell: Record, runs: Runs) -> Optional[List[np.ndarray]]:
-    return runs.get(cell.Index) if cell.status == "ok" else None
+    paired = paired_ratio(before, now)
+    if paired is None:  # a resumed study may have runs of no common block
+        means = [geometric_mean(list(side.values())).value for side in (before, now)]
+        return Ratio(base, means[0] / means[1])
+    return Ratio(base, paired.value, *(math.nan if end is None else end for end in (paired.low, paired.high)))

@@ -23,6 +23,12 @@ def counting(runs: Iterable[Row]) -> Set[int]:
     return {_best(slot)["run_id"] for slot in slots.values()}
 
 
+def blocks(runs: Sequence[Row]) -> Dict[int, int]:
+    """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned."""
+    turns = {run["run_id"]: run["repeat"] for run in runs}
+    return {run["run_id"]: turns[run["run_id"] if run["retry_of"] not in turns else run["retry_of"]] for run in runs}
+
+
 def _best(slot: Sequence[Row]) -> Row:
     ok = [run for run in slot if run["status"] == "ok"]
     return min(ok, key=lambda run: (lost_s(run), run["run_id"])) if ok else slot[0]

@@ -20,7 +20,10 @@ _KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
 
 
 def read_runs(store: "Store") -> List[Row]:
-    """Every sound run with the settings of its cell, cells in the order of the plan; `counts`: figures are made of it."""
+    """Every sound run with the settings of its cell, cells in the order of the plan.
+
+    `counts`: figures are made of it; `block`: the turn in which it was planned.
+    """
     return _runs(store, "ORDER BY cell_id, repeat")
 
 
@@ -33,7 +36,8 @@ def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
         except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
-    return [{**row, "counts": row["run_id"] in counted} for row in sound_rows]
+    blocks = repeats.blocks(sound_rows)
+    return [{**row, "counts": row["run_id"] in counted, "block": blocks[row["run_id"]]} for row in sound_rows]
 
 
 def _run_row(row: Row) -> Row:

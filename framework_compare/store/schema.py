@@ -147,7 +147,12 @@ CREATE TABLE quality (
     PRIMARY KEY (run_id, epoch, split, name)
 );
 """
-MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY]
+_STEADINESS = """
+ALTER TABLE epoch ADD COLUMN steady INTEGER;
+ALTER TABLE run ADD COLUMN warming_epochs INTEGER;
+ALTER TABLE run ADD COLUMN settled INTEGER;
+"""
+MIGRATIONS = [_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY, _STEADINESS]
 
 
 # What to do about an error of the system or, which gives no number, of SQLite.

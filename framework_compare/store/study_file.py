@@ -69,10 +69,12 @@ class Store:
         machine: Dict[str, Any],
         cells: Sequence[Cell],
         repeats: int,
+        orders: Optional[Sequence[Sequence[int]]] = None,
         prepare: Callable[[Path], None] = lambda folder: None,
     ) -> "Store":
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
+        orders: of each block of runs, the places of its cells in `cells`; by default all are in the order given.
         `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError,
         with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
         """
@@ -87,7 +89,7 @@ class Store:
             _check_vacant(folder)
             prepare(folder)
             with schema.study_errors(folder / FILE):
-                _write_new(folder, settings, machine, cells, repeats)
+                _write_new(folder, settings, machine, cells, orders or [range(len(cells))] * repeats)
         finally:
             lock.release()
         return cls.open(folder, readonly=False)
@@ -323,14 +325,18 @@ def _check_vacant(folder: Path) -> None:
 
 
 def _write_new(
-    folder: Path, settings: Dict[str, Any], machine: Dict[str, Any], cells: Sequence[Cell], repeats: int
+    folder: Path,
+    settings: Dict[str, Any],
+    machine: Dict[str, Any],
+    cells: Sequence[Cell],
+    orders: Sequence[Sequence[int]],
 ) -> None:
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     meta = {"settings": _json(settings), "created_at": created, "created_by": __version__}
     planned = [
         (n, c.framework, c.model, c.dataset, c.device, _json(c.config.to_dict())) for n, c in enumerate(cells, 1)
     ]
-    runs = [(row[0], repeat) for repeat in range(1, repeats + 1) for row in planned]
+    runs = [(planned[place][0], block) for block, order in enumerate(orders, 1) for place in order]
     for name in _CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / _NEW, "rwc")) as connection:

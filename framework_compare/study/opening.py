@@ -16,6 +16,7 @@ from framework_compare.plan.planning import Plan
 from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.study_file import FILE, Store
+from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
@@ -28,28 +29,31 @@ def open_or_create(
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
-    repeats: int = 1,
+    repeats: Optional[int] = 1,
     rungs: Optional[Sequence[Mapping[str, Any]]] = None,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
 
+    repeats: runs of each cell; None is REPEATS, or what a study has that is there.
     rungs: of a ladder, as plan_ladder has them.
     """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     if rungs:
         settings["rungs"] = [dict(rung) for rung in rungs]
     if not (folder / FILE).exists():
+        cells, repeats, seed = strategy.first(plan.cells), repeats or blocks.REPEATS, blocks.new_seed()
         return Store.create(
             folder,
-            settings=settings,
+            settings={**settings, "order_seed": seed},
             machine=host.describe(),
-            cells=strategy.first(plan.cells),
+            cells=cells,
             repeats=repeats,
+            orders=blocks.orders(len(cells), repeats, seed),
             prepare=lambda made: write_pictures(made, plan),
         )
     store = Store.open(folder, readonly=False)
     try:
-        check_same_plan(store, plan.cells, repeats, settings)
+        check_same_plan(store, plan.cells, store.repeats() if repeats is None else repeats, settings)
         check_same_machine(store, host.describe())
         write_pictures(store.folder, plan)
     except BaseException:

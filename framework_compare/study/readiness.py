@@ -6,7 +6,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Union
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
+from framework_compare.launch import staging
 from framework_compare.records import Cell, Run
+from framework_compare.registry import framework as find_framework
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.resumption import check_same_environment
@@ -61,13 +63,17 @@ class Readiness:
             if environment.status == "not-installed":
                 self._say(environment.reason)
             return environment
-        document = _describe(environment)
+        document = describe(environment)
         check_same_environment(self._store, framework, document, label=label)
-        self._store.environment(label, document)
+        # Runs of a resumed study may come from several states of the source.
+        before = (self._store.environments().get(label) or {}).get("sources") or []
+        sources = list(dict.fromkeys([*before, staging.checksum(find_framework(framework))]))
+        self._store.environment(label, {**document, "sources": sources})
         return environment
 
 
-def _describe(environment: Environment) -> Dict[str, Any]:
+def describe(environment: Environment) -> Dict[str, Any]:
+    """What a study stores of an environment, and compares when it is resumed."""
     return {
         "version": environment.version,
         "interpreter": environment.interpreter,

@@ -16,12 +16,13 @@ from framework_compare.environments.managed import Environment
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.launch.jobs import run_or_interrupted
+from framework_compare.launch.launcher import STEPS
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
-from framework_compare.results import verdicts
+from framework_compare.results import steadiness, verdicts
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
@@ -116,6 +117,7 @@ class Study:
             self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
+        run = dataclasses.replace(run, **steadiness.marked(run.epochs, self.folder / folder / STEPS))
         run = dataclasses.replace(
             run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
         )

@@ -179,17 +179,27 @@ class Runner:
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        self._keep_steps(start, ends)
         if infers:
             return event
         device = self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
         return event if device is None else {**event, **device._asdict()}
 
+    def _keep_steps(self, start: int, ends: "array[int]") -> None:
+        """Append the step times of an epoch to the job's file; without room for them the run goes on."""
+        if self.job.steps:
+            with contextlib.suppress(OSError), open(self.job.steps, "ab") as file:
+                file.write(_step_ns(start, ends).astype("<i8").tobytes())
+
+
+def _step_ns(start: int, ends: "array[int]") -> np.ndarray:
+    return np.diff(np.array(ends, dtype=np.int64), prepend=start)
+
 
 def _epoch_event(
     number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: Optional[float]
 ) -> Dict[str, Any]:
-    steps = np.diff(np.array(ends, dtype=np.int64), prepend=start)
-    p05, median, p95 = (int(v) for v in np.percentile(steps, [5, 50, 95]))
+    p05, median, p95 = (int(v) for v in np.percentile(_step_ns(start, ends), [5, 50, 95]))
     return {
         "number": number,
         "start_ns": start,

@@ -1,0 +1,81 @@
+"""The first lines of a table: what its times show of the frameworks, model by model."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from framework_compare.results import speed_verdicts
+from framework_compare.results.columns import Record
+from framework_compare.results.intervals import MIN_RUNS
+from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
+
+MAX_LINES = 8
+_ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
+
+
+def among(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[Verdict]:
+    """The verdicts on cells of one table; geometric means only where the table has all their models."""
+    conditions = {str(speed_verdicts.condition(cell)) for cell in cells}
+    models = {cell.model for cell in cells}
+    return [one for one in verdicts if str(one.condition) in conditions and models.issuperset(one.models)]
+
+
+def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
+    """One line per model and condition, then a line per geometric mean; none where nothing competes."""
+    if not verdicts:
+        return [_ONE_RUN] if _compete(cells) else []
+    varied = _varied([one.condition for one in verdicts])
+    groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
+    for one in verdicts:
+        groups.setdefault((one.model == GEOMETRIC_MEAN, one.model, one.models, str(one.condition)), []).append(one)
+    written = [_line(group, varied) for group in groups.values()]
+    if len(written) > MAX_LINES:
+        left = len(written) - MAX_LINES
+        written[MAX_LINES:] = [f"{left} more: `Comparison.verdicts()` has all."]
+    return [*written, _correction(verdicts)]
+
+
+def _compete(cells: Sequence[Record]) -> bool:
+    """Whether any two cells that worked differ in nothing but their framework."""
+    worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
+    return len(set(worked)) < len(worked)
+
+
+def _varied(conditions: Sequence[Mapping[str, Any]]) -> List[str]:
+    return [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
+
+
+def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
+    """What is shown of the leader beside each other, then the ranks where these say more."""
+    first = group[0]
+    names = list(dict.fromkeys(name for one in group for name in (one.faster, one.slower)))
+    leader = max(names, key=lambda name: sum(one.faster == name for one in group))
+    own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
+    shown = [one for one in own if one.shown]
+    parts = [f"{leader} is {_list(shown)}"] if shown else []
+    parts += [speed_verdicts.statement(one) for one in own if not one.shown]
+    if len(names) > 2 and any(one.shown for one in group):
+        parts.append(f"ranks {_ranks(names, group)}")
+    where = ", ".join(str(first.condition[name]) for name in varied)
+    return f"{speed_verdicts.subject(first)}{f', {where}' if where else ''}: {'; '.join(parts)}"
+
+
+def _list(shown: Sequence[Verdict]) -> str:
+    one, *others = shown
+    head = f"{speed_verdicts.times(one)} faster than {one.slower}"
+    return ", ".join([head, *(f"{speed_verdicts.times(other)} than {other.slower}" for other in others)])
+
+
+def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
+    by_rank: Dict[int, List[str]] = {}
+    for name, rank in speed_verdicts.ranks(names, group).items():
+        by_rank.setdefault(rank, []).append(name)
+    return ", ".join(f"{rank} {' = '.join(by_rank[rank])}" for rank in sorted(by_rank))
+
+
+def _correction(verdicts: Sequence[Verdict]) -> str:
+    counts = sorted({one.comparisons for one in verdicts if one.corrected})
+    if not counts:
+        return "Intervals are of 95 % over paired runs."
+    words = " and ".join(map(str, counts))
+    return f"Intervals are of 95 % each, over paired runs; what is shown is corrected for {words} comparisons (Holm)."

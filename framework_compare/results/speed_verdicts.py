@@ -1,0 +1,230 @@
+"""Which of two cells trains faster, by how much, and how sure that is: verdicts over paired blocks of runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.plan import settings
+from framework_compare.results import intervals, repeats
+from framework_compare.results.columns import SHARED, Record
+from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
+from framework_compare.results.parity import fails
+
+# Epoch seconds by block, by the place of the cell in the study's frame.
+Blocks = Mapping[int, Mapping[int, float]]
+GEOMETRIC_MEAN = "geometric mean"
+# What competitors may differ in.
+SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a study shows of two competitors under one condition.
+
+    model: its name, or "geometric mean" over `models`. condition: the other settings, which both share, by column;
+    with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more; low and high are its 95 %
+    interval, None without two blocks. shown: whether the difference is; `faster` and `slower` are an order of figures
+    only where it is not. corrected: whether `shown` allows for the number of `comparisons`; the interval never does.
+    p: of one comparison by itself. reason: why there is no verdict, "" where there is one.
+    """
+
+    model: str
+    condition: Mapping[str, Any]
+    faster: str
+    slower: str
+    ratio: float
+    low: Optional[float]
+    high: Optional[float]
+    shown: bool
+    corrected: bool
+    sentence: str
+    models: Tuple[str, ...] = ()
+    blocks: int = 0
+    p: Optional[float] = None
+    comparisons: int = 1
+    reason: str = ""
+
+
+class _Pair(NamedTuple):
+    """Two competitors, and the ratios of their blocks: seconds of the second over those of the first."""
+
+    model: str
+    models: Tuple[str, ...]
+    condition: Dict[str, Any]
+    names: Tuple[str, str]
+    ratio: Interval
+    reason: str
+
+
+def verdicts(cells: Sequence[Record], blocks: Blocks, of: str = "framework", correct: bool = True) -> List[Verdict]:
+    """A verdict on every two cells that differ in `of` only, models in turn, then geometric means over models.
+
+    correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
+    Cells without any epoch take no part. UnknownNameError for a setting that has no competitors.
+    """
+    if of not in SUBJECTS:
+        raise UnknownNameError("subject of verdicts", of, SUBJECTS)
+    conditions: Dict[str, List[Record]] = {}
+    for cell in cells:
+        if cell.status == "ok" and blocks.get(cell.Index):
+            conditions.setdefault(str(condition(cell, of)), []).append(cell)
+    singles, means = [], []
+    for alike in conditions.values():
+        pairs = _pairs(alike, blocks, of)
+        singles += pairs
+        means += _means(alike, blocks, of)
+    return [*_judged(singles, correct), *_judged(means, correct)]
+
+
+def condition(cell: Record, of: str = "framework") -> Dict[str, Any]:
+    """What a cell shares with its competitors, by column, its model apart."""
+    return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
+
+
+def _pairs(cells: Sequence[Record], blocks: Blocks, of: str) -> List[_Pair]:
+    pairs = []
+    for model in dict.fromkeys(cell.model for cell in cells):
+        rivals = [cell for cell in cells if cell.model == model]
+        for a, b in itertools.combinations(rivals, 2):
+            pairs.append(_pair(a, b, blocks, of))
+    return pairs
+
+
+def _pair(a: Record, b: Record, blocks: Blocks, of: str) -> _Pair:
+    ratio = intervals.paired_ratio(blocks[b.Index], blocks[a.Index])
+    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio or _alone(a, b, blocks), _bar(a, b))
+
+
+def _alone(a: Record, b: Record, blocks: Blocks) -> Interval:
+    """A figure without an interval, of cells that share no block."""
+    means = [intervals.geometric_mean(list(blocks[cell.Index].values())).value for cell in (a, b)]
+    return Interval(means[1] / means[0])
+
+
+def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
+    return str(getattr(a, of)), str(getattr(b, of))
+
+
+def _bar(*cells: Record) -> str:
+    """Why no verdict can stand on cells, whatever their times are; "" if it can."""
+    for cell in cells:
+        if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
+            return f"others took CPU time in every epoch of {cell.framework}"
+        if fails(cell.parity):
+            return f"{cell.framework} fails parity"
+    return ""
+
+
+def _means(cells: Sequence[Record], blocks: Blocks, of: str) -> List[_Pair]:
+    """Each two competitors over the models that both have, where these are two or more."""
+    by_name: Dict[str, Dict[str, Record]] = {}
+    for cell in cells:
+        by_name.setdefault(str(getattr(cell, of)), {})[cell.model] = cell
+    pairs = []
+    for first, second in itertools.combinations(by_name, 2):
+        models = tuple(model for model in by_name[first] if model in by_name[second])
+        if len(models) > 1:
+            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], blocks, of))
+    return pairs
+
+
+def _mean(models: Tuple[str, ...], both: Sequence[Tuple[Record, Record]], blocks: Blocks, of: str) -> _Pair:
+    """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
+    a, b = both[0]
+    shared = set.intersection(*({*blocks[x.Index]} & {*blocks[y.Index]} for x, y in both))
+    ratios = [
+        math.exp(sum(math.log(blocks[y.Index][block] / blocks[x.Index][block]) for x, y in both) / len(both))
+        for block in sorted(shared)
+    ]
+    if ratios:
+        ratio = intervals.geometric_mean(ratios)
+    else:
+        ratio = Interval(math.exp(sum(math.log(_alone(x, y, blocks).value) for x, y in both) / len(both)))
+    reason = next(filter(None, (_bar(*two) for two in both)), "")
+    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)
+
+
+def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
+    """The rank of each competitor under one condition: 1, and 1 more for each that is shown to be faster.
+
+    So competitors without a difference between them share a rank, unless a third one parts them.
+    """
+    return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names}
+
+
+def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
+    tested = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.reason]
+    p_values = [pairs[place].ratio.p or 0.0 for place in tested]
+    corrected = correct and len(tested) > 1
+    adjusted = dict(zip(tested, intervals.holm(p_values) if corrected else p_values))
+    return [_verdict(pair, adjusted.get(place), corrected, len(tested)) for place, pair in enumerate(pairs)]
+
+
+def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int) -> Verdict:
+    ratio, (faster, slower) = pair.ratio, pair.names
+    if ratio.value < 1:
+        faster, slower = slower, faster
+        ratio = Interval(1 / ratio.value, _inverse(ratio.high), _inverse(ratio.low), ratio.p, ratio.runs)
+    reason = pair.reason
+    if not reason and ratio.p is None:
+        reason = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
+    verdict = Verdict(
+        pair.model,
+        pair.condition,
+        faster,
+        slower,
+        ratio.value,
+        ratio.low,
+        ratio.high,
+        p is not None and p < 1 - LEVEL,
+        corrected,
+        "",
+        pair.models,
+        ratio.runs,
+        ratio.p,
+        comparisons,
+        reason,
+    )
+    return dataclasses.replace(verdict, sentence=sentence(verdict))
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else "is none" if not count else f"are {count}"
+
+
+def _inverse(value: Optional[float]) -> Optional[float]:
+    return None if value is None else 1 / value if value else math.inf
+
+
+def sentence(verdict: Verdict) -> str:
+    """A verdict in one sentence, headed by its model."""
+    return f"{subject(verdict)}: {statement(verdict)}"
+
+
+def subject(verdict: Verdict) -> str:
+    """What a verdict is about: a model, or how many of them."""
+    return verdict.model if len(verdict.models) < 2 else f"{verdict.model} of {len(verdict.models)} models"
+
+
+def statement(verdict: Verdict) -> str:
+    """What a verdict says, without what it is about."""
+    both = f"{verdict.faster} and {verdict.slower}"
+    if verdict.reason:
+        return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
+    if verdict.shown:
+        return f"{verdict.faster} is {times(verdict)} faster than {verdict.slower}"
+    apart = verdict.p is not None and verdict.p < 1 - LEVEL
+    why = f"; corrected for {verdict.comparisons} comparisons" if apart else ""
+    return f"no difference shown between {both} ({times(verdict)}{why})"
+
+
+def times(verdict: Verdict) -> str:
+    """The ratio and its interval, to two decimals, or as many as keep the nearer end apart from 1."""
+    low, high = verdict.low or 0.0, math.inf if verdict.high is None else verdict.high
+    places = next((n for n in (2, 3, 4) if not verdict.shown or round(low, n) > 1), 5)
+    ends = f"{low:.{places}f}, {high:.{places}f}" if high < 1000 else f"{low:.2g}, {high:.2g}"
+    return f"{verdict.ratio:.{places}f}x [{ends}]"

@@ -1,0 +1,165 @@
+"""Where the step times of a run become steady, found in the run itself: warm-up is cut off, not guessed.
+
+The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
+batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
+1974): the split with the least absolute deviations counts where its levels differ by LEAST_CHANGE and by LEAST_SCORE of
+their standard errors. Splits in the first half of a run end its warm-up. A later one, or a trend by rank (Mann 1945,
+Kendall 1975) of LEAST_CHANGE over what is left, and the run does not settle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.launch.regular_files import open_regular
+from framework_compare.records import Epoch
+
+KIND = np.dtype("<i8")
+MIN_STEPS = 20
+MOST_MEDIANS = 40
+LEAST_CHANGE = 0.05
+LEAST_SCORE = 4.5  # as the best of up to 40 splits is looked at, of neighbours that are alike
+RISK = 0.01  # of a trend in steps that have none
+# Columns of the cell frame.
+COLUMNS = ("runs_unsettled", "epochs_warming")
+Row = Mapping[str, Any]
+
+
+class Steadiness(NamedTuple):
+    """How many of a run's steps are warm-up, and by what share of itself a step still changes after them."""
+
+    warm_up: int
+    change: float
+
+    @property
+    def settled(self) -> bool:
+        return self.change == 0
+
+
+def read(path: Path, epochs: Sequence[Epoch]) -> Optional[List[np.ndarray]]:
+    """Nanoseconds of each step, an array per epoch; None where the file is not there or does not fit the epochs."""
+    counts = [epoch.steps for epoch in epochs]
+    try:
+        with open_regular(path) as file:
+            if not counts or os.fstat(file.fileno()).st_size != KIND.itemsize * sum(counts):
+                return None
+            steps = np.split(np.frombuffer(file.read(), KIND), np.cumsum(counts)[:-1])
+    except (OSError, ValueError):
+        return None
+    lengths = [epoch.end_ns - epoch.start_ns for epoch in epochs]
+    sound = all((part >= 0).all() and 0 <= part.sum() <= length for part, length in zip(steps, lengths))
+    return steps if sound else None
+
+
+def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
+    """The fields of a Run that say where it became steady; {} where nobody knows.
+
+    `steady` of an epoch is 0 if any of its steps is warm-up, else 1.
+    """
+    steps = read(path, epochs)
+    inner = [part[1:-1] for part in steps or ()]
+    found = steadiness(np.concatenate(inner)) if inner else None
+    if found is None:
+        return {}
+    first_steps = np.cumsum([0, *map(len, inner)])[:-1]
+    marks = [int(first >= found.warm_up) for first in first_steps]
+    return {
+        "epochs": tuple(dataclasses.replace(epoch, steady=mark) for epoch, mark in zip(epochs, marks)),
+        "warming_epochs": marks.count(0),
+        "settled": int(found.settled),
+    }
+
+
+def steadiness(steps: np.ndarray) -> Optional[Steadiness]:
+    """Where step times become steady, and whether they do; None for fewer than MIN_STEPS."""
+    if len(steps) < MIN_STEPS:
+        return None
+    size = -(-len(steps) // MOST_MEDIANS)
+    whole = len(steps) - len(steps) % size
+    logs = np.log(np.maximum(np.median(steps[:whole].reshape(-1, size), axis=1), 1))
+    cut = 0
+    while True:
+        split, change = _level_change(logs[cut:])
+        if not change:
+            return Steadiness(cut * size, _trend(logs[cut:]))
+        if cut + split > len(logs) // 2:
+            return Steadiness(cut * size, change)
+        cut += split
+
+
+def _level_change(logs: np.ndarray) -> Tuple[int, float]:
+    """Where values best split into two levels, and the share between these; (0, 0.0) where they have one level."""
+    least = max(len(logs) // 5, 3)  # of a later level: a few slow steps at the end are none
+    costs = [_spread(logs[:cut]) + _spread(logs[cut:]) for cut in range(1, len(logs) - least)]
+    if not costs:
+        return 0, 0.0
+    cut = int(np.argmin(costs)) + 1
+    head, rest = logs[:cut], logs[cut:]
+    levels = np.median(head), np.median(rest)
+    # 1.4826 times the median distance from the median is the deviation of normal values; a median has pi / 2 times the
+    # variance of a mean.
+    deviation = 1.4826 * np.median(np.abs(np.concatenate([head - levels[0], rest - levels[1]])))
+    error = deviation * np.sqrt(np.pi / 2 * (1 / len(head) + 1 / len(rest)))
+    change = float(np.expm1(levels[1] - levels[0]))
+    apart = abs(levels[1] - levels[0]) > LEAST_SCORE * error
+    return (cut, change) if apart and abs(change) > LEAST_CHANGE else (0, 0.0)
+
+
+def _spread(logs: np.ndarray) -> float:
+    return float(np.abs(logs - np.median(logs)).sum())
+
+
+def _trend(logs: np.ndarray) -> float:
+    """The share by which values change from their beginning to their end, 0.0 where they show no trend."""
+    from scipy.special import ndtr
+
+    count = len(logs)
+    later, earlier = np.tril_indices(count, -1)
+    differences = logs[later] - logs[earlier]
+    score = abs(np.sign(differences).sum()) - 1
+    slope = float(np.median(differences / (later - earlier)))  # of Theil and Sen
+    # Neighbours that are alike make trends by chance more frequent (Hamed and Rao 1998).
+    alike = _likeness(logs - slope * np.arange(count))
+    deviation = np.sqrt(count * (count - 1) * (2 * count + 5) / 18 * (1 + alike) / (1 - alike))
+    change = float(np.expm1(slope * (count - 1)))
+    return change if 2 * ndtr(-score / deviation) < RISK and abs(change) > LEAST_CHANGE else 0.0
+
+
+def _likeness(residuals: np.ndarray) -> float:
+    """Correlation of neighbours, 0 to 0.9."""
+    off = residuals - residuals.mean()
+    whole = float((off**2).sum())
+    return min(max(float((off[1:] * off[:-1]).sum()) / whole, 0.0), 0.9) if whole else 0.0
+
+
+def summary(runs: Sequence[Row]) -> Dict[str, Optional[int]]:
+    """COLUMNS of the runs of a cell that count; None where it is not known of any."""
+    known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
+    return {
+        "runs_unsettled": sum(not run["settled"] for run in known) if known else None,
+        "epochs_warming": sum(run["warming_epochs"] or 0 for run in known) if known else None,
+    }
+
+
+def sentences(runs: Sequence[Row]) -> List[str]:
+    """What to say of a cell whose figures include steps that are not steady."""
+    known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
+    unsettled = sum(not run["settled"] for run in known)
+    warming = sum(bool(run["warming_epochs"]) and run["warming_epochs"] >= run["epochs"] for run in known)
+    said = []
+    if unsettled:
+        said.append(
+            f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
+            " when they ended, so other lengths of run give other figures"
+        )
+    if warming:
+        said.append(
+            f"{warming} of {len(known)} runs were warming up in every epoch, which their figure includes: more epochs or "
+            "warmup_steps show the steady time"
+        )
+    return said

@@ -1,0 +1,80 @@
+"""Verdicts on parity for a study that has run: sought where what ran then is what would be asked now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+
+from framework_compare.environments import managed, support
+from framework_compare.environments.managed import Environment
+from framework_compare.errors import StudyError
+from framework_compare.launch import staging
+from framework_compare.parity import in_study
+from framework_compare.records import Cell, Run
+from framework_compare.registry import framework as find_framework
+from framework_compare.results.parity import Parity
+from framework_compare.samplers import host
+from framework_compare.store.study_file import Store
+from framework_compare.study.conditions import RunOptions
+from framework_compare.study.readiness import describe
+from framework_compare.study.resumption import check_same_environment, check_same_machine
+
+Say = Callable[[str], None]
+
+
+class Attached(NamedTuple):
+    """The verdicts that were sought and are in the study now, and why cells of a framework got none."""
+
+    verdicts: List[Parity]
+    left_out: Tuple[str, ...]
+
+
+def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attached:
+    """Check the cells of a study that worked, whose environment and source are those they ran with.
+
+    StudyError on another machine than the study's, or while another process writes the study.
+    """
+    with Store.open(folder, readonly=False) as store:
+        check_same_machine(store, host.describe())
+        worked = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
+        sought: List[Parity] = []
+        left_out: Dict[str, None] = {}
+        for device in dict.fromkeys(cell.device for cell in worked):
+            cells = [cell for cell in worked if cell.device == device]
+            ready, reasons = _ready(store, cells, device, options, say)
+            left_out.update(dict.fromkeys(reasons))
+            checked = [cell for cell in cells if cell.framework in ready]
+            sought += in_study.attach(store.folder, checked, ready, fresh, say)
+    return Attached(sought, tuple(left_out))
+
+
+def _ready(
+    store: Store, cells: List[Cell], device: str, options: RunOptions, say: Say
+) -> Tuple[Mapping[str, Environment], List[str]]:
+    """By framework the environment that its cells ran in; why there is none of the others."""
+    ready: Dict[str, Environment] = {}
+    reasons = []
+    for framework in dict.fromkeys(cell.framework for cell in cells):
+        try:
+            ready[framework] = _same(store, framework, device, options, say)
+        except StudyError as error:
+            reasons.append(f"{framework}: no verdict: {error}")
+    return ready, reasons
+
+
+def _same(store: Store, framework: str, device: str, options: RunOptions, say: Say) -> Environment:
+    python = options.python.get(framework)
+    label = managed.label(framework, device, python)
+    environment = support.ready(
+        framework, device, python=python, installer=options.installer, index=options.index.get(framework), say=say
+    )
+    if isinstance(environment, Run):
+        raise StudyError(environment.reason)
+    check_same_environment(store, framework, describe(environment), label=label)
+    stored: Dict[str, Any] = store.environments().get(label) or {}
+    if stored.get("sources") != [staging.checksum(find_framework(framework))]:
+        raise StudyError(
+            f"the source that its cells ran has {'changed since' if stored.get('sources') else 'no checksum in the study'}"
+            ", so a verdict on today's would not be on them; run the study again in another folder"
+        )
+    return environment

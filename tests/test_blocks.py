@@ -1,0 +1,97 @@
+"""Runs of different cells take turns in randomised blocks, whose order is stored and can be made again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from framework_compare import compare
+from framework_compare.store.study_file import Store
+from framework_compare.study import blocks
+
+QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
+
+
+def order_of(folder):
+    """(cell_id, block) of the runs, in the order in which they are run."""
+    with Store.open(folder) as store:
+        return store.select("SELECT cell_id, repeat FROM run ORDER BY run_id")[1], store.settings()
+
+
+def test_each_block_has_every_cell_once_in_an_order_of_its_own():
+    made = blocks.orders(6, 20, seed=1)
+    assert all(sorted(order) == list(range(6)) for order in made)
+    assert len(set(map(tuple, made))) == 20 and made == blocks.orders(6, 20, seed=1) != blocks.orders(6, 20, seed=2)
+
+
+def test_no_cell_is_first_more_often_than_chance_has_it():
+    firsts = [order[0] for order in blocks.orders(4, 4000, seed=7)]
+    assert all(850 < firsts.count(place) < 1150 for place in range(4))
+
+
+def test_one_run_of_each_cell_is_in_the_order_of_the_plan():
+    assert blocks.orders(3, 1, seed=5) == [[0, 1, 2]]
+
+
+def test_a_study_stores_its_order_and_the_seed_that_makes_it(tiny, pictures, own_cache, tmp_path):
+    asked = {**QUICK, "batch_size": [1, 2, 4, 13], "repeats": 3}
+    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **asked)
+    runs, settings = order_of(tmp_path / "s")
+    expected = blocks.orders(4, 3, settings["order_seed"])
+    assert runs == [(place + 1, block) for block, order in enumerate(expected, 1) for place in order]
+    assert result.frame.batch_size.tolist() == [1, 2, 4, 13] and result.frame.runs_ok.tolist() == [3] * 4
+    assert result.epochs.groupby("cell").block.apply(list).tolist() == [[1, 2, 3]] * 4
+    starts = [block for _, block in sorted(runs_by_start(tmp_path / "s"))]
+    assert starts == sorted(starts), "a block begins before the one before it has ended"
+
+
+def runs_by_start(folder):
+    with Store.open(folder) as store:
+        query = "SELECT min(start_ns), repeat FROM run JOIN phase USING (run_id) GROUP BY run_id"
+        return store.select(query)[1]
+
+
+def test_a_cell_is_run_as_often_as_a_verdict_needs_where_nobody_says(tiny, pictures, own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "REPEATS", 2)
+    ask = {"dataset": pictures, "out": tmp_path / "s", **QUICK}
+    assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2]
+    monkeypatch.setattr(blocks, "REPEATS", 5)
+    assert compare(tiny, "linear", **ask).frame.runs.tolist() == [2], "a study keeps the number it was planned with"
+
+
+def test_the_default_gives_verdicts_among_five_frameworks():
+    """Five cells with 3 % of noise, one of them 10 % slower: Holm's correction over ten comparisons leaves it shown."""
+    import numpy as np
+
+    from framework_compare.results.intervals import holm, paired_ratio
+
+    generator = np.random.default_rng(0)
+    shown = {runs: 0 for runs in (3, blocks_default())}
+    for runs, _ in itertools.product(shown, range(200)):
+        seconds = np.exp(generator.normal(0, 0.03 / np.sqrt(2), (5, runs)))
+        seconds[0] *= 1.1
+        pairs = list(itertools.combinations(range(5), 2))
+        ratios = [paired_ratio(dict(enumerate(seconds[b])), dict(enumerate(seconds[a]))) for a, b in pairs]
+        corrected = dict(zip(pairs, holm([one.p for one in ratios])))
+        shown[runs] += all(corrected[0, other] < 0.05 for other in range(1, 5))
+    few, default = shown.values()
+    assert few < 40 and default > 60
+
+
+def blocks_default():
+    """REPEATS as the package has it, which this suite sets to one."""
+    import ast
+    import inspect
+
+    tree = ast.parse(inspect.getsource(blocks))
+    return next(node.value.value for node in tree.body if isinstance(node, ast.Assign))
+
+
+@pytest.mark.parametrize("repeats", [0, "2", True])
+def test_a_number_of_runs_that_is_none_is_refused(repeats, tiny, pictures, tmp_path):
+    from framework_compare.errors import UsageError
+
+    with pytest.raises(UsageError, match="repeats is .*; allowed: a whole number of at least 1"):
+        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=repeats, **QUICK)
+    assert not (tmp_path / "s").exists()

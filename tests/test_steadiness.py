@@ -1,0 +1,157 @@
+"""Where a run becomes steady is found in its step times, which are kept whole."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from framework_compare import Comparison, compare
+from framework_compare.records import Epoch, Run
+from framework_compare.results.steadiness import KIND, MIN_STEPS, marked, read, sentences, steadiness
+from framework_compare.store.study_file import Store
+
+STEP_NS = 10_000_000
+SETTINGS = {"batch_size": 1, "epochs": 3, "threads": 1, "loader_workers": 0, "image_size": 32, "warmup_steps": 0}
+
+
+def noise(generator, count, correlation=0.0, deviation=0.03):
+    """Logarithms of step times around 1 whose neighbours are correlated, as a machine's are."""
+    values = generator.normal(0, deviation * np.sqrt(1 - correlation**2), count)
+    for place in range(1, count):
+        values[place] += correlation * values[place - 1]
+    return STEP_NS * np.exp(values)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5])
+@pytest.mark.parametrize("count", [30, 200, 2000])
+def test_steady_steps_are_seldom_said_to_warm_up_or_not_to_settle(count, correlation):
+    generator = np.random.default_rng([count, int(10 * correlation)])
+    found = [steadiness(noise(generator, count, correlation)) for _ in range(200)]
+    assert np.mean([one.warm_up > 0 for one in found]) <= 0.05
+    assert np.mean([not one.settled for one in found]) <= 0.05
+
+
+@pytest.mark.parametrize("warm_up", [1, 3, 20, 90])
+@pytest.mark.parametrize("slow", [0.7, 1.3, 3.0])
+def test_a_warm_up_is_cut_where_it_ends(warm_up, slow):
+    generator = np.random.default_rng(int(100 * slow) + warm_up)
+    count = max(40, 200 * (warm_up > 3))
+    right = 0
+    for _ in range(50):
+        steps = noise(generator, count)
+        steps[:warm_up] *= slow
+        found = steadiness(steps)
+        right += found.settled and warm_up <= found.warm_up <= warm_up + 10
+    assert right >= 45
+
+
+def test_a_slow_decay_is_cut_where_little_of_it_is_left():
+    steps = noise(np.random.default_rng(1), 400) * (1 + 2 * np.exp(-np.arange(400) / 30))
+    found = steadiness(steps)
+    assert found.settled and 60 <= found.warm_up <= 200
+
+
+@pytest.mark.parametrize("shape", ["trend", "late step", "warm-up of most of the run"])
+def test_steps_that_go_on_changing_do_not_settle(shape):
+    steps = noise(np.random.default_rng(2), 300)
+    if shape == "trend":
+        steps *= np.linspace(1, 1.2, 300)
+    else:
+        steps[slice(200, 300) if shape == "late step" else slice(0, 250)] *= 1.3
+    assert not steadiness(steps).settled
+
+
+def test_single_slow_steps_are_neither():
+    generator = np.random.default_rng(3)
+    steps = noise(generator, 400)
+    steps[generator.choice(np.arange(20, 400), 20)] *= 5
+    assert steadiness(steps) == (0, 0.0)
+
+
+def test_too_few_steps_tell_nothing():
+    assert steadiness(np.full(MIN_STEPS - 1, STEP_NS)) is None
+    assert steadiness(np.full(MIN_STEPS, STEP_NS)) == (0, 0.0)
+
+
+def epochs_of(*parts):
+    at, epochs = 0, []
+    for number, steps in enumerate(parts, 1):
+        end = at + int(sum(steps)) + 1000
+        epochs.append(Epoch(number, at, end, 0.0, len(steps), len(steps), 1.0, 0.1, 0.1, 0.1))
+        at = end
+    return epochs
+
+
+def test_epochs_with_steps_of_the_warm_up_are_marked(tmp_path):
+    parts = [noise(np.random.default_rng(n), 22).astype(int) for n in range(4)]
+    parts[0][:] *= 2
+    parts[1][:6] *= 2
+    path = tmp_path / "steps.i64"
+    path.write_bytes(np.concatenate(parts).astype(KIND).tobytes())
+    found = marked(epochs_of(*parts), path)
+    assert [epoch.steady for epoch in found["epochs"]] == [0, 0, 1, 1]
+    assert (found["warming_epochs"], found["settled"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "fault", ["absent", "short", "long", "a folder", "a pipe", "negative", "longer than the epoch"]
+)
+def test_a_file_that_does_not_fit_the_epochs_tells_nothing(tmp_path, fault):
+    import os
+
+    parts = [noise(np.random.default_rng(n), 22).astype(KIND) for n in range(2)]
+    epochs, path, content = epochs_of(*parts), tmp_path / "steps.i64", np.concatenate(parts)
+    if fault == "a folder":
+        path.mkdir()
+    elif fault == "a pipe":
+        os.mkfifo(path)
+    elif fault != "absent":
+        if fault in ("negative", "longer than the epoch"):
+            content[3] = -1 if fault == "negative" else 10**12
+        data = content.tobytes()
+        path.write_bytes({"short": data[:-8], "long": data + b"12345678"}.get(fault, data))
+    assert read(path, epochs) is None and marked(epochs, path) == {}
+
+
+def test_a_runs_step_times_are_kept_whole(paced, pictures, own_cache, tmp_path):
+    result = compare(paced("even"), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+    steps, epochs = result.steps, result.epochs
+    assert len(steps) == 3 * 13 and steps.groupby("epoch").step.apply(list).tolist() == 3 * [list(range(1, 14))]
+    assert (steps.step_s > 0.003).all() and (steps.groupby("epoch").step_s.sum().to_numpy() <= epochs.epoch_s).all()
+    medians = steps.groupby("epoch").step_s.median().to_numpy()
+    assert medians == pytest.approx(epochs.step_s_median.to_numpy(), abs=1e-9)
+    for path in (tmp_path / "s" / "runs").glob("*/steps.i64"):
+        path.unlink()
+    assert len(Comparison.load(tmp_path / "s").steps) == 0
+
+
+def test_a_warm_up_is_left_out_of_times_and_said(paced, pictures, own_cache, tmp_path):
+    name = paced("warming", slow=4.0, slow_steps=10)
+    result = compare(name, "linear", dataset=pictures, out=tmp_path / "s", **{**SETTINGS, "repeats": 2})
+    row = result.frame.iloc[0]
+    assert result.epochs.steady.tolist() == 2 * [0, 1, 1] and (row.epochs_warming, row.runs_unsettled) == (2, 0)
+    assert row.epoch_s_median < 0.9 * result.epochs.epoch_s.max() and row.epoch_s < 0.9 * result.epochs.epoch_s.mean()
+    text = result.table(style="markdown")
+    assert "Epochs left out as warm-up, where a run has others: warming linear 2 of 6." in text
+
+
+def test_a_cell_that_never_settles_says_so(paced, pictures, own_cache, tmp_path):
+    result = compare(paced("slower", growth=0.03), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+    assert result.frame.runs_unsettled.tolist() == [1]
+    assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")
+
+
+def test_a_run_that_is_all_warm_up_keeps_its_figure_and_says_so(tmp_path):
+    run = {"status": "ok", "settled": 1, "warming_epochs": 1, "epochs": 1}
+    (said,) = sentences([run, {**run, "warming_epochs": 0}])
+    assert said.startswith("1 of 2 runs were warming up in every epoch")
+    epochs = tuple(dataclasses.replace(epoch, steady=0) for epoch in epochs_of([STEP_NS] * 5))
+    from framework_compare.protocol import TrainConfig
+    from framework_compare.records import Cell
+
+    cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(epochs=1))]
+    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, Run("ok", epochs=epochs, warming_epochs=1, settled=1))
+    assert Comparison.load(tmp_path).frame.epoch_s_median[0] == pytest.approx(epochs[0].seconds)

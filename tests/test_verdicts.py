@@ -1,0 +1,163 @@
+"""Verdicts: what a study shows of its frameworks, in records, sentences and the first lines of tables."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from framework_compare import compare
+from framework_compare.comparison import Comparison
+from framework_compare.errors import UnknownNameError
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run
+from framework_compare.store.study_file import Store
+
+SECOND = 1_000_000_000
+
+
+def run_of(*seconds):
+    ends = np.cumsum([0, *seconds])
+    spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(ends, ends[1:])]
+    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
+
+
+def study(folder, times, **settings):
+    """`times` maps (framework, model) to seconds of its runs, None for one that crashed."""
+    cells = [Cell(name, model, "small", "cpu", TrainConfig(**settings)) for name, model in times]
+    repeats = max(map(len, times.values()))
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=repeats) as store:
+        for run_id, cell, repeat in store.plan():
+            seconds = times[cell.framework, cell.model][repeat - 1]
+            store.record(run_id, run_of(seconds) if seconds else Run("crashed", "SIGSEGV"))
+    return Comparison.load(folder)
+
+
+CLEAR = {
+    ("torch", "resnet50"): (1.00, 1.02, 0.99, 1.01),
+    ("mxnet", "resnet50"): (1.42, 1.43, 1.42, 1.44),
+    ("jax", "resnet50"): (1.01, 1.00, 1.01, 0.99),
+}
+
+
+def test_a_difference_that_runs_show_is_a_sentence_with_its_interval(tmp_path):
+    found = {(one.faster, one.slower): one for one in study(tmp_path, CLEAR).verdicts()}
+    one = found["torch", "mxnet"]
+    assert one.sentence == "resnet50: torch is 1.42x [1.40, 1.44] faster than mxnet"
+    assert (one.shown, one.corrected, one.comparisons, one.blocks, one.reason) == (True, True, 3, 4, "")
+    assert one.low < 1.42 < one.high and one.condition["batch_size"] == 16 and one.condition["dataset"] == "small"
+    close = found["jax", "torch"]
+    assert not close.shown and close.ratio >= 1 > close.low
+    assert close.sentence.startswith("resnet50: no difference shown between jax and torch (1.00x [0.97, 1.04])")
+
+
+def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path):
+    comparison = study(tmp_path, {key: seconds[:1] for key, seconds in CLEAR.items()})
+    assert {(one.shown, one.low, one.high, one.p) for one in comparison.verdicts()} == {(False, None, None, None)}
+    sentence = "resnet50: no verdict on torch and mxnet (1.42x; an interval needs 2 blocks of runs that both have"
+    assert comparison.verdicts()[0].sentence.startswith(sentence)
+    text = comparison.table(style="markdown")
+    assert text.startswith("No verdict: an interval needs 2 runs per cell or more")
+    assert "**" not in text and "±" not in text.partition("small")[2] and "fewer than 2 runs" in text
+
+
+def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path):
+    comparison = study(tmp_path, CLEAR)
+    for kind in ("time", "resources"):
+        first, second = comparison.table(kind, "markdown").splitlines()[:3:2]
+        assert first.startswith(r"resnet50: jax is 1.42x \[1.39, 1.46\] faster than mxnet; no difference shown between")
+        assert first.endswith("ranks 1 torch = jax, 3 mxnet") and "3 comparisons (Holm)" in second
+    assert "No fastest framework is marked (no difference shown)" in comparison.table()
+
+
+def test_runs_are_compared_with_those_of_their_own_block(tmp_path):
+    """The machine slows down threefold from block to block, and one cell is always 10 % slower."""
+    drift = (1.0, 1.5, 2.0, 3.0)
+    times = {("torch", "vgg16"): drift, ("mxnet", "vgg16"): [1.1 * s * e for s, e in zip(drift, (1, 1.01, 0.99, 1))]}
+    (one,) = study(tmp_path, times).verdicts()
+    assert one.shown and one.high / one.low < 1.06
+
+
+def test_a_run_that_is_missing_leaves_its_block_out(tmp_path):
+    times = {("torch", "vgg16"): (1.0, 1.01, 1.02), ("mxnet", "vgg16"): (2.0, None, 2.05)}
+    comparison = study(tmp_path, times)
+    assert comparison.verdicts() == [], "a cell with a run that crashed has no figure in the tables either"
+
+
+def test_the_mean_over_models_is_geometric_and_its_interval_is_over_runs(tmp_path):
+    generator = np.random.default_rng(0)
+    ratios = {"alexnet": 1.2, "resnet50": 1.5, "vgg16": 1.0}
+    times = {}
+    for model, ratio in ratios.items():
+        times["torch", model] = list(generator.normal(1, 0.01, 5))
+        times["mxnet", model] = list(generator.normal(ratio, 0.01, 5))
+    *singles, mean = study(tmp_path, times).verdicts()
+    assert [one.model for one in singles] == list(ratios) and mean.models == tuple(ratios)
+    assert mean.ratio == pytest.approx(1.8 ** (1 / 3), rel=0.02) and mean.high / mean.low < 1.05
+    assert mean.shown and not mean.corrected, "it is the only one of its kind"
+    assert mean.sentence.startswith("geometric mean of 3 models: torch is 1.2")
+
+
+def test_a_difference_that_only_one_comparison_by_itself_would_show_says_so(tmp_path):
+    times = {("torch", "vgg16"): (1, 1, 1, 1), ("jax", "vgg16"): (1.01, 1.03, 1.0, 1.03)}
+    times["paddle", "vgg16"] = (1.01, 0.98, 1.0, 1.02)
+    times["mxnet", "vgg16"] = (1.0, 1.03, 0.97, 1.02)
+    times["jax", "vgg16"] = (1.01, 1.03, 1.02, 1.03)
+    comparison = study(tmp_path, times)
+    one = next(one for one in comparison.verdicts() if {one.faster, one.slower} == {"torch", "jax"})
+    alone = next(one for one in comparison.verdicts(correct=False) if {one.faster, one.slower} == {"torch", "jax"})
+    assert one.low > 1 and one.p < 0.05 and not one.shown and one.corrected
+    assert alone.shown and not alone.corrected
+    assert one.sentence.endswith("; corrected for 6 comparisons)")
+
+
+def test_a_shown_difference_is_never_written_as_an_interval_from_one(tmp_path):
+    times = {("torch", "vgg16"): (1, 1, 1, 1), ("jax", "vgg16"): (1.0041, 1.0042, 1.0043, 1.004)}
+    (one,) = study(tmp_path, times).verdicts()
+    assert one.shown and one.sentence == "vgg16: torch is 1.004x [1.004, 1.004] faster than jax"
+
+
+def test_settings_compete_too_within_a_framework(tmp_path):
+    cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(execution=name)) for name in ("eager", "compiled")]
+    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=2) as store:
+        for run_id, cell, _ in store.plan():
+            store.record(run_id, run_of(1.0 if cell.config.execution == "compiled" else 2.0))
+    comparison = Comparison.load(tmp_path)
+    (one,) = comparison.verdicts("execution")
+    assert (one.faster, one.slower, one.condition["framework"]) == ("compiled", "eager", "torch")
+    assert comparison.verdicts() == []
+    with pytest.raises(UnknownNameError, match="subject of verdicts"):
+        comparison.verdicts("seed")
+
+
+@pytest.mark.parametrize("truth", [1.0, 1.1])
+def test_verdicts_on_simulated_cells_are_wrong_and_right_as_often_as_they_say(truth):
+    """A/A and A/B on five paired runs with 2.5 % of noise: wrong 1 time in 20, and 10 % is found 4 times in 5."""
+    from framework_compare.results.intervals import paired_ratio
+
+    generator = np.random.default_rng(int(100 * truth))
+    found = []
+    for _ in range(1000):
+        a, b = np.exp(generator.normal(0, 0.025, (2, 5)) + generator.normal(0, 0.1, 5))
+        found.append(paired_ratio(dict(enumerate(truth * b)), dict(enumerate(a))))
+    shown = np.mean([one.p < 0.05 for one in found])
+    assert np.mean([one.low <= truth <= one.high for one in found]) > 0.93
+    assert shown < 0.07 if truth == 1 else shown > 0.8
+    assert not any(math.isnan(one.value) for one in found)
+
+
+@pytest.mark.alone
+def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, pictures, own_cache, tmp_path):
+    """Three cells of a real study, in processes of their own; one takes 30 % longer a step, two are alike."""
+    names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.026)]
+    settings = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
+    result = compare(names, "linear", dataset=pictures, out=tmp_path / "s", repeats=4, **settings)
+    found = {frozenset((one.faster, one.slower)): one for one in result.verdicts()}
+    for name in ("even", "same"):
+        one = found[frozenset((name, "late"))]
+        assert one.shown and one.slower == "late" and one.corrected and one.blocks == 4
+        assert 1.1 < one.ratio < 1.35, "what a step takes besides its pace brings the ratio nearer to 1"
+    assert found[frozenset(("even", "same"))].ratio < 1.08
+    first = result.table(style="markdown").splitlines()[0]
+    assert first.startswith("linear: ") and "faster than late" in first

@@ -15,7 +15,19 @@ from typing import Any, Dict, Iterator
 from framework_compare.errors import ProtocolError
 
 VERSION = 2
-KINDS = ("hello", "framework", "phase", "memory", "progress", "epoch", "quality", "stopped", "profile", "warning", "outcome")
+KINDS = (
+    "hello",
+    "framework",
+    "phase",
+    "memory",
+    "progress",
+    "epoch",
+    "quality",
+    "stopped",
+    "profile",
+    "warning",
+    "outcome",
+)
 # A line longer than this is not an event of ours; it bounds what a broken worker can make the parent hold.
 MAX_LINE_BYTES = 1 << 20
 # What a field of text is cut to before it is sent: a traceback of a deep compiler can be megabytes.

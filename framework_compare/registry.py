@@ -114,9 +114,7 @@ WORKLOADS: Dict[str, Workload] = {
     "cifar_resnet50": Workload(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
     "tiny_cnn": Workload(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
     "guava_cnn": Workload(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
-    "vgg16_frozen": Workload(
-        _M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}
-    ),
+    "vgg16_frozen": Workload(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
     "quanv_fixed": Workload(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
     "quanv_trained": Workload(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
     "quanv_classical": Workload(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),

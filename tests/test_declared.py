@@ -27,7 +27,6 @@ from framework_compare.launch import staging
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.network import oracle
-from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.registry import Framework
@@ -120,8 +119,6 @@ class Events(list):
 
     def send(self, event: str, **fields: Any) -> None:
         self.append((event, fields))
-
-
 
 
 @pytest.mark.parametrize("field", UNDECLARED)

@@ -47,6 +47,7 @@ def attach(
     ready: Mapping[str, Any],
     fresh: bool = False,
     say: Callable[[str], None] = lambda message: None,
+    task_of: Callable[[Cell], Optional[Task]] = lambda cell: None,
 ) -> List[Parity]:
     """Check the cells of a finished study and write each verdict down as it comes; returns those that were sought.
 
@@ -60,7 +61,7 @@ def attach(
             name = verdicts.key(verdicts.row_of(cell))
             if name in sought or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
                 continue
-            verdict = _verdict(climb, cell, "require")
+            verdict = _verdict(climb, cell, "require", task_of(cell))
             if verdict is not None:
                 sought[name], known[name] = verdict, _shown(verdict)
                 verdicts.write(folder, known)

@@ -62,7 +62,9 @@ def plan(
         datasets = PICTURES if datasets == OWN else datasets
         return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress)
     if len(workloads) < len(names[1]):
-        raise UsageError(f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own")
+        raise UsageError(
+            f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own"
+        )
     if classes is not None:
         raise UsageError(f"{workloads[0]} takes no classes; they are for folders of images")
     return _plan_workloads(names[0], workloads, devices, datasets, settings, limit)
@@ -231,7 +233,9 @@ def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
     for config in configs:
         check_config(config)
         if config.patience and config.mode != "train":
-            raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
+            raise UsageError(
+                f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early"
+            )
     return configs
 
 
@@ -308,7 +312,9 @@ def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) ->
     """
     if model in registry.WORKLOADS:
         workload = registry.WORKLOADS[model]
-        return registry.load(workload.model)(task or _generated(workload.dataset, **workload.options).task, **workload.size)
+        return registry.load(workload.model)(
+            task or _generated(workload.dataset, **workload.options).task, **workload.size
+        )
     build = registry.load(registry.find("model", registry.MODELS, model))
     return build(num_classes=config.num_classes, image_size=config.image_size)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
@@ -16,7 +17,8 @@ FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
-_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
+_LATER = {"mode": "train", "optimizer": "sgd"}  # joined since, by what older studies had: that is left out
+_KEY = ("framework", "model", *(name for name in of_verdict(CODE_PATH, NETWORK, FEEDING) if name not in _LATER))
 
 
 def check_mode(mode: str) -> str:
@@ -28,7 +30,10 @@ def check_mode(mode: str) -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What a verdict depends on, as one text."""
-    return "|".join(str(row[name]) for name in _KEY)
+    later = [f"{name}={row[name]}" for name, before in _LATER.items() if row[name] != before]
+    if row["model"] in registry.WORKLOADS:  # whose task is its data set's
+        later.append(f"dataset={row['dataset']}")
+    return "|".join([*(str(row[name]) for name in _KEY), *later])
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:
@@ -42,7 +47,8 @@ def write(folder: Path, known: Mapping[str, Any]) -> None:
 
 def row_of(cell: Cell) -> Dict[str, Any]:
     """A cell as `key` takes it."""
-    return {**cell.config.to_dict(), "framework": cell.framework, "model": cell.model, "device": cell.device}
+    named = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset, "device": cell.device}
+    return {**cell.config.to_dict(), **named}
 
 
 def unknown(mode: str) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
@@ -16,6 +17,7 @@ from framework_compare.results.parity import Parity
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
+from framework_compare.study.picture_lists import task_of
 from framework_compare.study.readiness import describe
 from framework_compare.study.resumption import check_same_environment, check_same_machine
 
@@ -44,7 +46,9 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attached
             ready, reasons = _ready(store, cells, device, options, say)
             left_out.update(dict.fromkeys(reasons))
             checked = [cell for cell in cells if cell.framework in ready]
-            sought += in_study.attach(store.folder, checked, ready, fresh, say)
+            sought += in_study.attach(
+                store.folder, checked, ready, fresh, say, task_of=functools.partial(task_of, store)
+            )
     return Attached(sought, tuple(left_out))
 
 

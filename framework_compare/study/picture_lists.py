@@ -8,12 +8,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
+from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
-from framework_compare.errors import DataError, StudyError
+from framework_compare.errors import DataError, StudyError, UsageError
+from framework_compare.graph import Task
 from framework_compare.paths import file_name
 from framework_compare.protocol import Pictures
+from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.study_file import PICTURES
+from framework_compare.store.study_file import PICTURES, Store
 
 if TYPE_CHECKING:
     from framework_compare.plan.planning import Plan
@@ -159,3 +162,14 @@ def _read_checksums(path: Path) -> Dict[str, str]:
             f"{path}, the checksums of the images from when the study began, cannot be read: {error}; "
             "delete it if the images have not changed, or name another folder"
         ) from None
+
+
+def task_of(store: Store, cell: Cell) -> Optional[Task]:
+    """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
+    if cell.model not in registry.WORKLOADS:
+        return None
+    dataset = (store.settings().get("datasets") or {}).get(cell.dataset) or {}
+    try:
+        return Task.from_dict(dataset["task"])
+    except (KeyError, TypeError, UsageError) as error:
+        raise schema.damaged(store.path, f"the task of data set {cell.dataset}: {error!r}") from None

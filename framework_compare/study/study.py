@@ -13,7 +13,6 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.launch.launcher import STEPS
@@ -27,7 +26,7 @@ from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study.conditions import RunOptions
-from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, warm_page_cache
+from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.strategies import Product, Strategy
@@ -147,14 +146,7 @@ class Study:
         )
 
     def _task_of(self, cell: Cell) -> Optional[Task]:
-        """The task of a cell's data set, None of pictures."""
-        if cell.model not in registry.WORKLOADS:
-            return None
-        dataset = (self.store.settings().get("datasets") or {}).get(cell.dataset) or {}
-        try:
-            return Task.from_dict(dataset["task"])
-        except (KeyError, TypeError, UsageError) as error:
-            raise schema.damaged(self.store.path, f"the task of data set {cell.dataset}: {error!r}") from None
+        return task_of(self.store, cell)
 
     def _weights(self, graph: Graph, seed: int) -> Path:
         """File of the initial weights, float32, all frameworks' the same; made on first use, gone after the study."""

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "compare": "framework_compare.api",
     "Comparison": "framework_compare.comparison",
+    "ladder": "framework_compare.api",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
     "stability": "framework_compare.stability_sweep",

@@ -7,10 +7,12 @@ import os
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from framework_compare.comparison import Comparison
+from framework_compare.errors import UsageError
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
+from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
@@ -58,6 +60,8 @@ def compare(
     profile: bool = False,
     disturbance_threshold: float = THRESHOLD,
     retries_when_disturbed: int = RETRIES,
+    rungs: Optional[Rungs] = None,
+    one_at_a_time: bool = False,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Comparison:
@@ -89,6 +93,7 @@ def compare(
         its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts, and the others stay in the study, told as such.
+    rungs, one_at_a_time: as `ladder` has them.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
 
@@ -115,10 +120,37 @@ def compare(
         on_bad_picture=on_bad_picture,
         progress=watcher.count,
     )
+    stored = None
+    if rungs is not None:
+        plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
-    with open_or_create(folder, plan, options, Product(), repeats) as store, watcher:
+    with open_or_create(folder, plan, options, Product(), repeats, stored) as store, watcher:
         Study(store, options, watcher).run(retry)
     return Comparison.load(folder)
+
+
+def ladder(
+    frameworks: Names,
+    model: str,
+    rungs: Optional[Rungs] = None,
+    device: str = "cpu",
+    *,
+    one_at_a_time: bool = False,
+    **request: Any,
+) -> Comparison:
+    """Train one model in steps, each rung with settings changed, and see what each gains: `table("gains")`.
+
+    model: of `compare`, or a published ladder (`plan.ladders.LADDERS`), which has rungs of its own.
+    rungs: settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps the changes of those before.
+    one_at_a_time: each rung changes the base alone.
+    request: as `compare` takes it. A rung that a framework cannot do is a row that says so.
+    """
+    if model in LADDERS:
+        published = LADDERS[model]
+        model, rungs, request = published.model, rungs or published.rungs, {**published.base, **request}
+    if rungs is None:
+        raise UsageError(f"no rungs are given; name settings by rung, or a ladder as the model: {', '.join(LADDERS)}")
+    return compare(frameworks, model, device, rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
 @terminate_as_interrupt()

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
-from framework_compare.results import frames, pairing, profiles, speed_verdicts
+from framework_compare.results import frames, gains, learned, pairing, profiles, speed_verdicts
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
@@ -74,6 +74,16 @@ class Comparison:
         return self._read(profiles.profile_frame)
 
     @property
+    def quality(self) -> "pd.DataFrame":
+        """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
+        return learned.with_quality(self.frame, self.epochs, self.settings)
+
+    @property
+    def gains(self) -> "pd.DataFrame":
+        """`frame` of a ladder with each cell's rung, its seconds of training, and its gain; empty for other studies."""
+        return gains.gain_frame(self.frame, self.epochs, self.phases, self.settings)
+
+    @property
     def profiled(self) -> "pd.DataFrame":
         """`frame` joined with `profile`, the runs of a cell added up."""
         return profiles.with_profile(self.frame, self.profile)
@@ -120,8 +130,9 @@ class Comparison:
         """The results as text, in style "terminal", "markdown", "latex" or "csv".
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
-        fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy" or
-        "profile" (shares of time, for studies with profile=True). The first lines are verdicts on the frameworks.
+        fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy",
+        "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency) or "profile" (shares of
+        time, for studies with profile=True). The first lines are verdicts on the frameworks.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
         to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.

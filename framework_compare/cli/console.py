@@ -32,10 +32,10 @@ def watcher() -> Watcher:
     return RichWatcher() if sys.stderr.isatty() else PlainWatcher()
 
 
-def print_tables(result: Any, style: str) -> None:
-    """Print the tables of times and resources."""
+def print_tables(result: Any, style: str, *kinds: str) -> None:
+    """Print tables of these kinds, by default those of times and resources."""
     width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
-    for kind in ("time", "resources"):
+    for kind in kinds or ("time", "resources"):
         print(result.table(kind, style=style, **({"width": width} if width else {})))
     print_damage(result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, Optional
+from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
@@ -121,6 +121,43 @@ def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 @app.command()
+@takes(
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
+    *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "strict"),
+)
+def ladder(
+    context: typer.Context,
+    rung: Annotated[
+        Optional[List[str]],
+        typer.Option(help='A rung, "NAME: SETTING=VALUE, ..."; repeat it for more. A published ladder has its own.'),
+    ] = None,
+    one_at_a_time: Annotated[
+        bool, typer.Option("--one-at-a-time", help="Each rung changes the base alone, not the rung before.")
+    ] = False,
+    **request: Any,
+) -> None:
+    """Train one model in steps, each rung with settings changed, and print what each gains.
+
+    --models takes one model, or a published ladder: abidate2025-google, abidate2025-ibm, abidate2025-guava,
+    abidate2025-diabetes, tf-profiling. Example: framework-compare ladder --frameworks torch --models lstm_google
+    --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"
+    """
+    from framework_compare.plan.ladders import LADDERS, rungs_of_text
+
+    request = _stated(context, request)
+    if len(request["models"]) != 1:
+        raise UsageError(f"--models is {', '.join(request['models'])}; allowed: one model, or one published ladder")
+    (name,) = request["models"]
+    rungs: Any = rungs_of_text(rung) if rung else None
+    if name in LADDERS:
+        request = {**LADDERS[name].base, **request, "models": LADDERS[name].model}
+        rungs = rungs or LADDERS[name].rungs
+    if not rungs:
+        raise UsageError(f"no --rung is given; allowed: one or more, or a published ladder: {', '.join(LADDERS)}")
+    _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
+
+
+@app.command()
 @takes("frameworks", "out", *ENVIRONMENTS, frameworks=FRAMEWORKS)
 def quickstart(**request: Any) -> None:
     """Train four models with all five frameworks on a few rendered images: minutes, after some 5 GB of downloads.
@@ -130,7 +167,7 @@ def quickstart(**request: Any) -> None:
     _run_and_show(**QUICK, **request)
 
 
-def _run_and_show(strict: bool = False, **request: Any) -> None:
+def _run_and_show(strict: bool = False, kind: Optional[str] = None, **request: Any) -> None:
     from framework_compare.api import compare
     from framework_compare.study.opening import new_study_folder
 
@@ -138,7 +175,7 @@ def _run_and_show(strict: bool = False, **request: Any) -> None:
     watcher = console.watcher()
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, watcher=watcher, **request)
-    console.print_tables(result, "terminal")
+    console.print_tables(result, "terminal", *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Plan
-from framework_compare.plan.settings import SETTINGS
+from framework_compare.plan.settings import DEFAULTS, SETTINGS
 from framework_compare.records import Cell
 
 
@@ -82,6 +82,29 @@ def read_rungs(rungs: Rungs) -> List[Rung]:
     return read
 
 
+def rungs_of_text(texts: Sequence[str]) -> List[Rung]:
+    """Rungs of the command line, each "NAME: SETTING=VALUE, ..."; UsageError says what is allowed."""
+    rungs = []
+    for text in texts:
+        name, colon, changes = text.partition(":")
+        parts = [part.strip().partition("=") for part in changes.split(",")]
+        if not colon or not all(key and equals for key, equals, _ in parts):
+            raise UsageError(
+                f"--rung is {text!r}; allowed: 'NAME: SETTING=VALUE, ...', as in 'batch 64: batch_size=64'"
+            )
+        rungs.append(Rung(name.strip(), {key.strip(): _typed(key.strip(), value.strip()) for key, _, value in parts}))
+    return rungs
+
+
+def _typed(name: str, value: str) -> Any:
+    """A value as its setting has it; text that is no number stays, and the setting's own check refuses it."""
+    kind: Any = type(getattr(DEFAULTS, name, ""))
+    try:
+        return kind(value)
+    except ValueError:
+        return value
+
+
 def _check_rung(rung: Rung) -> None:
     if not rung.settings:
         raise UsageError(f"rung {rung.name!r} changes nothing; name one setting at least")
@@ -96,6 +119,9 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
 
     base: one cell per framework. UsageError where a rung makes no other cell.
     """
+    twice = {cell.framework for cell in base.cells if sum(c.framework == cell.framework for c in base.cells) > 1}
+    if twice:
+        raise UsageError(f"a ladder starts from one cell per framework; {min(twice)} has several: give single values")
     stored: List[Dict[str, Any]] = [{"name": BASE, "changes": {}}]
     for rung in rungs:
         before = {} if one_at_a_time else stored[-1]["changes"]

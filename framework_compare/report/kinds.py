@@ -8,7 +8,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UnknownNameError
-from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes
+from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes, task_tables
 from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
@@ -27,6 +27,7 @@ from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results import profiles, ratios, repeats, speed_verdicts
 from framework_compare.results.columns import SETTINGS, SHARED, Record
+from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.parity import fails
 from framework_compare.results.ratios import Blocks, Ratio
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 _NO_CELLS = "No cells in this study."
 _NOTHING = {
     "speedup": "No model was trained on the CPU and on another device with the same settings.",
+    "quality": "No model of this study was measured on a validation split.",
+    "gains": "This study is no ladder; run one with `framework-compare ladder`.",
+    "inference": "No cell of this study is of mode inference.",
     "profile": "No cell of this study was profiled; run it with profile=True (--profile).",
 }
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
@@ -211,6 +215,11 @@ KINDS: Dict[str, Kind] = {
     "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
     "startup": Kind(startup_table, STARTUP, ("execution",)),
     "energy": Kind(cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")),
+    "quality": Kind(task_tables.quality_table, ("epochs_run", "baseline"), frame="quality"),
+    "gains": Kind(
+        task_tables.gains_table, (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"), tuple(SHARED), frame="gains"
+    ),
+    "inference": Kind(task_tables.inference_table, task_tables.INFERENCE, ("batch_size",)),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
 

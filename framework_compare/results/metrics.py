@@ -107,6 +107,7 @@ METRICS: Dict[str, Metric] = {
         "images/s", "1/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
     ),
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
+    "step_s_p95": Metric("95th percentile of steps", "ms", "lower", lambda p: _median(p.epochs("step_s_p95")), 1e3),
     "data_wait_share": Metric(
         "data wait", "%", "lower", lambda p: _ratio(p.epochs("data_wait_s").sum(), p.all_seconds().sum()), 100
     ),

@@ -1,0 +1,111 @@
+"""Tables of workloads: what was learnt, what each rung of a ladder gains, how fast a model answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Sequence, Tuple
+
+from framework_compare.report.parts import Notes, Record, names_of, row_names, with_interval
+from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.results.gains import TOLERANCE
+from framework_compare.results.learned import PREFIX
+from framework_compare.results.metrics import METRICS, digits
+
+INFERENCE = ("step_s_median", "step_s_p95", "images_per_s")
+
+
+def quality_table(cells: Sequence[Record], caption: str) -> Table:
+    """One row per cell, one column per metric after the last epoch; a row more for what needs no model."""
+    judged = [cell for cell in cells if cell.metrics]
+    metrics = list(dict.fromkeys(name for cell in judged for name in ("loss", *cell.metrics)))
+    headings, notes, rows, told = row_names(judged), Notes(), [], set()
+    for cell in judged:
+        if (cell.model, cell.dataset) not in told:
+            told.add((cell.model, cell.dataset))
+            rows.append(_baseline(cell, headings, metrics))
+        values = [getattr(cell, PREFIX + name, math.nan) for name in metrics]
+        figures = [notes.first(cell, _number(cell.epochs_run)), *(Figure(_number(value)) for value in values)]
+        rows.append(Row(names_of(cell, headings), tuple(figures)))
+    return Table(
+        f"Quality on the validation split after the last epoch, mean over runs. {caption}",
+        headings,
+        (Group("", ("epochs", *(name.replace("_", " ") for name in metrics))),),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _baseline(cell: Record, headings: Sequence[str], metrics: Sequence[str]) -> Row:
+    """What needs no model, under the name of its way of answering."""
+    values = [getattr(cell, f"baseline_{name}", math.nan) for name in metrics]
+    names = [f"({cell.baseline})" if name == "framework" else str(getattr(cell, name)) for name in headings]
+    return Row(tuple(names), (Figure(NOTHING), *(Figure(_number(value)) for value in values)))
+
+
+def gains_table(cells: Sequence[Record], caption: str) -> Table:
+    """One row per framework and rung: seconds of training, epochs, quality, gain on the rung before and in all."""
+    notes, rows = Notes(), []
+    names = list(dict.fromkeys((cell.framework, cell.model) for cell in cells))
+    metric = next((cell.metric for cell in cells if cell.metric), None)
+    for cell in sorted(cells, key=lambda cell: names.index((cell.framework, cell.model))):
+        rows.append(Row((cell.framework, cell.rung), tuple(_gains(cell, notes))))
+    quality = (metric.replace("_", " "),) if metric else ()
+    return Table(
+        f"Training seconds (first step and epochs) by rung of the ladder; gain is the rung before over this one."
+        f" {caption}",
+        ("framework", "rung"),
+        (
+            Group("", ("total s", "epoch s", "samples/s", "epochs", *quality)),
+            Group("times faster", ("than before", "in all")),
+        ),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _gains(cell: Record, notes: Notes) -> List[Figure]:
+    worse = f"{cell.metric} is worse than the base's by more than {TOLERANCE:.0%}: no gain at equal quality"
+    mark = notes.number(worse) if cell.worse else 0
+    figures = [
+        notes.first(cell, _number(cell.total_s)),
+        Figure(_number(cell.epoch_s_median)),
+        Figure(_number(cell.images_per_s)),
+        Figure(_number(cell.epochs_run)),
+    ]
+    if cell.metric:
+        figures.append(Figure(_number(cell.value), mark))
+    gain = NOTHING if math.isnan(cell.gain) else with_interval(cell.gain, cell.gain_low, cell.gain_high)
+    return [*figures, Figure(gain, mark), Figure(_number(cell.gain_in_all))]
+
+
+def inference_table(cells: Sequence[Record], caption: str) -> Table:
+    """One row per framework and model, groups by batch size: latency of a step that is waited for, and throughput."""
+    answered = [cell for cell in cells if cell.mode == "inference"]
+    sizes = sorted({cell.batch_size for cell in answered})
+    headings, notes, rows = row_names(answered) if answered else ("framework",), Notes(), []
+    by_row: Any = {}
+    for cell in answered:
+        by_row.setdefault(names_of(cell, headings), {})[cell.batch_size] = cell
+    for names, by_size in by_row.items():
+        rows.append(Row(names, tuple(figure for size in sizes for figure in _latency(by_size.get(size), notes))))
+    return Table(
+        "Inference: latency of one step in milliseconds, median and 95th percentile, and images per second where steps"
+        f" follow without waiting; outputs stay on the device. {caption}",
+        headings,
+        tuple(Group(f"batch {size}", ("median ms", "p95 ms", "images/s")) for size in sizes),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _latency(cell: Any, notes: Notes) -> Tuple[Figure, ...]:
+    if cell is None:
+        return (Figure(NOTHING),) * 3
+    texts = [METRICS[name].show(getattr(cell, name)) for name in INFERENCE]
+    return (notes.first(cell, texts[0]), Figure(texts[1]), Figure(texts[2]))
+
+
+def _number(value: Any) -> str:
+    if value is None or math.isnan(value):
+        return NOTHING
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else digits(value)

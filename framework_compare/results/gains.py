@@ -1,0 +1,87 @@
+"""What each rung of a ladder gains: training seconds of a rung over those of the rung before, run by run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+
+import numpy as np
+
+from framework_compare.batches import quality
+from framework_compare.errors import StudyError
+from framework_compare.results import learned
+from framework_compare.results.intervals import Interval, geometric_mean, paired_ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# A gain is marked where the first metric is worse than the base's by more than this share of it.
+TOLERANCE = 0.02
+Seconds = Dict[int, float]  # of training, by block
+COLUMNS = ("rung", "total_s", "epochs_run", "gain", "gain_low", "gain_high", "gain_in_all", "metric", "value", "worse")
+
+
+def gain_frame(
+    cells: "pd.DataFrame", epochs: "pd.DataFrame", phases: "pd.DataFrame", settings: Mapping[str, Any]
+) -> "pd.DataFrame":
+    """The cell frame of a ladder with `COLUMNS`; no rows for a study that is none.
+
+    total_s: the first step, which may compile, and all epochs; geometric mean over runs. gain: total_s of the rung
+    before over that of this rung, with its 95 % interval over blocks; gain_in_all: of the base. value: `metric` after
+    the last epoch. worse: whether it is worse than the base's by more than TOLERANCE.
+    """
+    rungs = settings.get("rungs") or []
+    rows = learned.with_quality(cells, epochs, settings)
+    if not rungs:
+        return rows.iloc[:0].assign(**dict.fromkeys(COLUMNS, []))
+    if len(rows) % len(rungs):
+        raise StudyError(f"the study has {len(rows)} cells for {len(rungs)} rungs; it is damaged: name another folder")
+    subjects, seconds = len(rows) // len(rungs), _totals(epochs, phases)
+    found: Dict[str, List[Any]] = {name: [] for name in COLUMNS}
+    for place, row in enumerate(rows.to_dict("records")):
+        number = place // subjects
+        base, before = place % subjects, place - subjects
+        own = seconds.get(place, {})
+        gain = _gain(seconds.get(before, {}), own) if number else None
+        in_all = _gain(seconds.get(base, {}), own) if number else None
+        metric = next(iter(row["metrics"]), None)
+        value, first = _value(row, metric), _value(rows.iloc[base], metric)
+        one = {
+            "rung": rungs[number]["name"],
+            "total_s": geometric_mean(list(own.values())).value if own else np.nan,
+            "epochs_run": row["epochs_run"],
+            "gain": gain.value if gain else np.nan,
+            "gain_low": gain.low if gain and gain.low is not None else np.nan,
+            "gain_high": gain.high if gain and gain.high is not None else np.nan,
+            "gain_in_all": in_all.value if in_all else np.nan,
+            "metric": metric,
+            "value": value,
+            "worse": _is_worse(metric, value, first),
+        }
+        for name in COLUMNS:
+            found[name].append(one[name])
+    return rows.assign(**found)
+
+
+def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> Dict[int, Seconds]:
+    """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
+    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
+    totals: Dict[int, Seconds] = {}
+    for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
+        totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
+    return totals
+
+
+def _gain(before: Seconds, now: Seconds) -> Optional[Interval]:
+    return paired_ratio(before, now) if before and now else None
+
+
+def _value(row: Any, metric: Optional[str]) -> float:
+    return float(row.get(f"{learned.PREFIX}{metric}", np.nan)) if metric else np.nan
+
+
+def _is_worse(metric: Optional[str], value: float, base: float) -> bool:
+    if metric is None or np.isnan(value) or np.isnan(base):
+        return False
+    lost = base - value if quality.METRICS[metric].higher_is_better else value - base
+    return bool(lost > TOLERANCE * abs(base))

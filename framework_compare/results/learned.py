@@ -1,0 +1,44 @@
+"""What cells have learnt: metrics on the validation split after the last epoch, and what needs no model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Mapping
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PREFIX = "validation_"
+
+
+def metric_names(epochs: "pd.DataFrame") -> "list[str]":
+    """The metrics of an epoch frame, "loss" first, as `validation_<name>` has them."""
+    return [name[len(PREFIX) :] for name in epochs if name.startswith(PREFIX)]
+
+
+def last_epochs(epochs: "pd.DataFrame") -> "pd.DataFrame":
+    """The last epoch of each run that is ok and counts."""
+    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    return ok.sort_values("epoch").groupby("run_id", sort=True).tail(1)
+
+
+def with_quality(frame: "pd.DataFrame", epochs: "pd.DataFrame", settings: Mapping[str, Any]) -> "pd.DataFrame":
+    """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
+
+    Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name); none of a study without arrays.
+    """
+    names = [PREFIX + name for name in metric_names(epochs)]
+    last = last_epochs(epochs)
+    means = last.groupby("cell")[["epoch", *names]].mean().reindex(range(len(frame)))
+    columns: Dict[str, Any] = {"epochs_run": means["epoch"].to_numpy()}
+    columns.update({name: means[name].to_numpy() for name in names})
+    datasets = settings.get("datasets") or {}
+    told = [datasets.get(name) or {} for name in frame["dataset"]]
+    columns["baseline"] = [one.get("baseline") for one in told]
+    columns["metrics"] = [tuple((one.get("task") or {}).get("metrics") or ()) for one in told]
+    for name in names:
+        metric = name[len(PREFIX) :]
+        values = [(one.get("baseline_quality") or {}).get(metric, np.nan) for one in told]
+        columns[f"baseline_{metric}"] = np.array(values, dtype=float)
+    return frame.assign(**columns)

@@ -34,6 +34,7 @@ WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "ad
 WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 # Which packages may import a library that takes long to load or that not every user has.
 LIBRARIES = {
+    "scipy": {"results"},
     "pandas": {"comparison", "report", "results", "stability_sweep"},
     "matplotlib": {"report"},
     "rich": {"cli", "report", "study"},

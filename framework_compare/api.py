@@ -19,7 +19,7 @@ from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import attachment, strategies
-from framework_compare.study.attachment import Attached
+from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
@@ -191,10 +191,10 @@ def verify_study(
     index: Optional[Mapping[str, str]] = None,
     fresh: bool = False,
     say: Callable[[str], None] = lambda message: None,
-) -> Attached:
+) -> Attachment:
     """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
 
-    Only cells are checked whose environment and worker's source are still what they ran with; `left_out` says why the
+    Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
     others are not. Verdicts that the study has are not sought again, unless `fresh`.
     """
     folder = check_folder("study", study)

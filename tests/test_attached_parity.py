@@ -63,9 +63,9 @@ def test_a_verdict_that_is_known_is_not_sought_again_though_the_cache_is_gone(tr
 def test_another_source_than_the_studys_gets_no_verdict(train, register_mutated):
     study = train()
     register_mutated(CLASS + "    later = True\n")
-    verdicts_now, left_out = verify_study(study.folder)
-    assert verdicts_now == [] and len(left_out) == 1
-    assert left_out[0].startswith("mutated: no verdict: the source that its cells ran has changed since")
+    verdicts_now, reasons = verify_study(study.folder)
+    assert verdicts_now == [] and len(reasons) == 1
+    assert reasons[0].startswith("mutated: no verdict: the source that its cells ran has changed since")
     assert Comparison.load(study.folder).frame.parity.tolist() == ["unverified"]
 
 
@@ -76,7 +76,7 @@ def test_other_packages_and_older_studies_get_no_verdict(train, document, said):
     study = train()
     with Store.open(study.folder, readonly=False) as store:
         store.environment("mutated", {**store.environments()["mutated"], **document})
-    assert said in verify_study(study.folder).left_out[0]
+    assert said in verify_study(study.folder).reasons[0]
 
 
 def test_cells_that_did_not_work_are_not_checked(train, monkeypatch):

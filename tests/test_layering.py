@@ -15,6 +15,7 @@ PACKAGE = "framework_compare"
 FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
+    ("overhead",),
     ("api", "stability_sweep"),
     ("comparison",),
     ("report", "study", "conformance"),
@@ -34,6 +35,7 @@ WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "ad
 WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 # Which packages may import a library that takes long to load or that not every user has.
 LIBRARIES = {
+    "scipy": {"results"},
     "pandas": {"comparison", "report", "results", "stability_sweep"},
     "matplotlib": {"report"},
     "rich": {"cli", "report", "study"},

@@ -127,8 +127,9 @@ def test_a_runs_step_times_are_kept_whole(paced, pictures, own_cache, tmp_path):
     assert len(Comparison.load(tmp_path / "s").steps) == 0
 
 
+@pytest.mark.alone
 def test_a_warm_up_is_left_out_of_times_and_said(paced, pictures, own_cache, tmp_path):
-    name = paced("warming", slow=4.0, slow_steps=10)
+    name = paced("warming", pace_s=0.02, slow=4.0, slow_steps=10)
     result = compare(name, "linear", dataset=pictures, out=tmp_path / "s", **{**SETTINGS, "repeats": 2})
     row = result.frame.iloc[0]
     assert result.epochs.steady.tolist() == 2 * [0, 1, 1] and (row.epochs_warming, row.runs_unsettled) == (2, 0)
@@ -137,8 +138,11 @@ def test_a_warm_up_is_left_out_of_times_and_said(paced, pictures, own_cache, tmp
     assert "Epochs left out as warm-up, where a run has others: warming linear 2 of 6." in text
 
 
+@pytest.mark.alone
 def test_a_cell_that_never_settles_says_so(paced, pictures, own_cache, tmp_path):
-    result = compare(paced("slower", growth=0.03), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS)
+    result = compare(
+        paced("slower", pace_s=0.02, growth=0.03), "linear", dataset=pictures, out=tmp_path / "s", **SETTINGS
+    )
     assert result.frame.runs_unsettled.tolist() == [1]
     assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")
 

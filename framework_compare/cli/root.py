@@ -26,7 +26,7 @@ app = typer.Typer(
 app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
 app.command()(fairness.fairness)
-for _command in (studies.resume, studies.stability, studies.export):
+for _command in (studies.resume, studies.stability, studies.overhead, studies.export):
     app.command()(_command)
 
 QUICK: Dict[str, Any] = {

@@ -9,6 +9,9 @@ import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.options import LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.errors import UnknownNameError
+from framework_compare.plan.values import split
+from framework_compare.study.blocks import REPEATS
 
 
 @takes("retry", "index", *LIMITS, "verify", "strict", verify=None)
@@ -57,6 +60,35 @@ def stability(out: Optional[Path], style: str, **request: Any) -> None:
     watcher.say(f"study: {folder}")
 
 
+@takes("python", "index", "style", *(name for name in SETTINGS_OF_CELLS if name not in ("batch_size", "image_size")))
+def overhead(
+    style: str,
+    framework: Annotated[str, typer.Option(help="The framework to train with.")] = "torch",
+    model: Annotated[str, typer.Option(help="The model to train.")] = "mobilenet_v2",
+    rates: Annotated[
+        str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
+    ] = "0,1,10,100",
+    repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
+    dataset: Annotated[str, typer.Option(help="A folder of images, or a name that `list` shows.")] = "fire-smoke-tiny",
+    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 4,
+    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = 64,
+    **request: Any,
+) -> None:
+    """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios.
+
+    Example: framework-compare overhead --framework torch --rates 0,10 --repeats 8
+    """
+    from framework_compare import overhead as costs
+    from framework_compare.report import overhead_table, renderers
+
+    if style not in renderers.RENDERERS:
+        raise UnknownNameError("style", style, renderers.RENDERERS)
+    asked = {"dataset": dataset, "batch_size": batch_size, "image_size": image_size, **request}
+    say = console.watcher().say
+    rows = costs.overhead(framework, model, rates_hz=split(rates, float), repeats=repeats, say=say, **asked)
+    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{framework} {model}")))
+
+
 def export(
     study: Annotated[Path, typer.Argument(help="A study folder.")],
     out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
@@ -92,7 +124,6 @@ def show_sweep(study: Path, style: str) -> bool:
 def show_two(first: Path, second: Path, style: str) -> None:
     """Print two studies side by side."""
     from framework_compare.comparison import Comparison
-    from framework_compare.errors import UnknownNameError
     from framework_compare.report import renderers, side_by_side
 
     a, b = Comparison.load(first), Comparison.load(second)

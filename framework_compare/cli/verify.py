@@ -79,12 +79,12 @@ def _verify_study(study: Path, index: Dict[str, str], fresh: bool, style: str) -
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import all_hold
 
-    verdicts, left_out = api.verify_study(study, index=index, fresh=fresh, say=_say)
+    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, say=_say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
     else:
         _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
-    for reason in left_out:
+    for reason in reasons:
         _say(reason)
-    if left_out or (verdicts and not all_hold(verdicts)):
+    if reasons or (verdicts and not all_hold(verdicts)):
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import json
 import os
+import resource
 import selectors
 import time
 from pathlib import Path
@@ -173,7 +174,7 @@ class WorkerRun:
     def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
         self.spec, self.holder, self.temporary = spec, holder, temporary
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self.began = time.monotonic()
+        self.began, self.began_cpu_s = time.monotonic(), time.process_time()
         self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
         self.transcript = Transcript(time.monotonic_ns(), spec.job.config.epochs, may_stop=spec.job.config.patience > 0)
@@ -215,6 +216,7 @@ class WorkerRun:
         seen, told = self._evidence(), self.transcript
         final = self._judge(seen)
         code = seen.returncode
+        gauges = {"load": {"before": self.load}, "parent": self._parent()}
         epochs = marked(told.epochs, self.recorder.shares, self.spec.disturbance_threshold) if self.recorder else ()
         return Run(
             status=final.status,
@@ -230,7 +232,7 @@ class WorkerRun:
             settings=told.framework.get("settings", {}),
             peak_rss_bytes=seen.peak_bytes,
             warnings=(*told.warnings, *self._complaints(), *disturbance_warnings(epochs)),
-            gauges={**(self.recorder.gauges() if self.recorder else {}), "load": {"before": self.load}},
+            gauges={**(self.recorder.gauges() if self.recorder else {}), **gauges},
             **summary(epochs),
             limits={**self.spec.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
@@ -249,6 +251,12 @@ class WorkerRun:
         # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
         told.warnings.append(f"no profile: {final.status}: {final.reason}")
         return Verdict("ok", "")
+
+    def _parent(self) -> Dict[str, float]:
+        """What this process itself took: CPU of one core during the run, and its largest memory since it began."""
+        cpu_s, wall_s = time.process_time() - self.began_cpu_s, time.monotonic() - self.began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"cpu_percent": 100 * cpu_s / max(wall_s, 1e-9), "peak_rss_bytes": float(peak)}
 
     def _evidence(self) -> Evidence:
         worker, holder = self.worker, self.holder

@@ -54,18 +54,18 @@ def attach(
     A verdict that the study has already is not sought again, unless `fresh`.
     """
     known = verdicts.read(folder)
-    sought: Dict[str, Parity] = {}
+    checks: Dict[str, Parity] = {}
     with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as place:
         climb = Climb(Path(place), ready, fresh=fresh, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
-            if name in sought or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
+            if name in checks or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
                 continue
             verdict = _verdict(climb, cell, "require", task_of(cell))
             if verdict is not None:
-                sought[name], known[name] = verdict, _shown(verdict)
+                checks[name], known[name] = verdict, _shown(verdict)
                 verdicts.write(folder, known)
-    return list(sought.values())
+    return list(checks.values())
 
 
 def _is_refused(verdict: Optional[Parity]) -> bool:

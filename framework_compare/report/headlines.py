@@ -28,11 +28,11 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.model == GEOMETRIC_MEAN, one.model, one.models, str(one.condition)), []).append(one)
-    written = [_line(group, varied) for group in groups.values()]
-    if len(written) > MAX_LINES:
-        left = len(written) - MAX_LINES
-        written[MAX_LINES:] = [f"{left} more: `Comparison.verdicts()` has all."]
-    return [*written, _correction(verdicts)]
+    texts = [_line(group, varied) for group in groups.values()]
+    if len(texts) > MAX_LINES:
+        left = len(texts) - MAX_LINES
+        texts[MAX_LINES:] = [f"{left} more: `Comparison.verdicts()` has all."]
+    return [*texts, _correction(verdicts)]
 
 
 def _compete(cells: Sequence[Record]) -> bool:
@@ -51,8 +51,8 @@ def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
     names = list(dict.fromkeys(name for one in group for name in (one.faster, one.slower)))
     leader = max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
-    shown = [one for one in own if one.shown]
-    parts = [f"{leader} is {_list(shown)}"] if shown else []
+    differences = [one for one in own if one.shown]
+    parts = [f"{leader} is {_list(differences)}"] if differences else []
     parts += [speed_verdicts.statement(one) for one in own if not one.shown]
     if len(names) > 2 and any(one.shown for one in group):
         parts.append(f"ranks {_ranks(names, group)}")
@@ -60,8 +60,8 @@ def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
     return f"{speed_verdicts.subject(first)}{f', {where}' if where else ''}: {'; '.join(parts)}"
 
 
-def _list(shown: Sequence[Verdict]) -> str:
-    one, *others = shown
+def _list(differences: Sequence[Verdict]) -> str:
+    one, *others = differences
     head = f"{speed_verdicts.times(one)} faster than {one.slower}"
     return ", ".join([head, *(f"{speed_verdicts.times(other)} than {other.slower}" for other in others)])
 

@@ -135,8 +135,8 @@ def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> 
     unclear = [one for one in among if one.p is None]
     if unclear or not among:
         return None, "fewer than 2 runs" if not unclear or unclear[0].blocks < 2 else unclear[0].reason
-    beaten = {one.slower for one in among if one.shown and one.faster == first.framework}
-    return (first.framework, "") if rivals <= beaten else (None, "no difference shown")
+    slower = {one.slower for one in among if one.shown and one.faster == first.framework}
+    return (first.framework, "") if rivals <= slower else (None, "no difference shown")
 
 
 def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:

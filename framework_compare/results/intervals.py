@@ -90,8 +90,8 @@ def holm(p_values: Sequence[float]) -> Sequence[float]:
 
     Holm 1979, Scandinavian Journal of Statistics 6(2), 65-70.
     """
-    adjusted, highest = [0.0] * len(p_values), 0.0
+    corrections, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = highest
-    return adjusted
+        corrections[place] = highest
+    return corrections

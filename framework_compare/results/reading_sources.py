@@ -19,8 +19,10 @@ COLUMNS = (
     "gpu_reason",
     "host_energy_reason",
     "load_before",
+    "parent_cpu_percent",
+    "parent_peak_rss_bytes",
 )
-NUMBERS = ("gpu_utilization_period_s", "load_before")
+NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
 Row = Dict[str, Any]
 
 
@@ -33,6 +35,8 @@ def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
         "gpu_power_source": _power_source(columns["gpu_energy_source"], figures),
         "gpu_utilization_period_s": _first(gpus, "utilization_period_s", _seconds),
         "load_before": _first(_reports(runs, "load"), "before", _seconds),
+        "parent_cpu_percent": _largest(_reports(runs, "parent"), "cpu_percent"),
+        "parent_peak_rss_bytes": _largest(_reports(runs, "parent"), "peak_rss_bytes"),
         "host_energy_reason": _first(_reports(runs, "host_energy"), "reason", _text),
     }
 
@@ -52,6 +56,10 @@ def _reports(runs: Sequence[Row], sampler: str) -> List[Row]:
 def _first(documents: Sequence[Row], name: str, sound: Any) -> Any:
     """The first sound value; stored values are checked, since any program may have written them."""
     return next(filter(None, (sound(document.get(name)) for document in documents)), None)
+
+
+def _largest(documents: Sequence[Row], name: str) -> Optional[float]:
+    return max(filter(None, (_seconds(document.get(name)) for document in documents)), default=None)
 
 
 def _text(value: Any) -> Optional[str]:

@@ -157,11 +157,11 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
 
 
 def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
-    tested = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.reason]
-    p_values = [pairs[place].ratio.p or 0.0 for place in tested]
-    corrected = correct and len(tested) > 1
-    adjusted = dict(zip(tested, intervals.holm(p_values) if corrected else p_values))
-    return [_verdict(pair, adjusted.get(place), corrected, len(tested)) for place, pair in enumerate(pairs)]
+    places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.reason]
+    p_values = [pairs[place].ratio.p or 0.0 for place in places]
+    corrected = correct and len(places) > 1
+    p_of = dict(zip(places, intervals.holm(p_values) if corrected else p_values))
+    return [_verdict(pair, p_of.get(place), corrected, len(places)) for place, pair in enumerate(pairs)]
 
 
 def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int) -> Verdict:

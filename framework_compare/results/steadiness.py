@@ -1,4 +1,4 @@
-"""Where the step times of a run become steady, found in the run itself: warm-up is cut off, not guessed.
+"""Where the step times of a run become steady, read off the run itself: warm-up is cut off, not guessed.
 
 The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
 batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
@@ -63,15 +63,15 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
     """
     steps = read(path, epochs)
     inner = [part[1:-1] for part in steps or ()]
-    found = steadiness(np.concatenate(inner)) if inner else None
-    if found is None:
+    steady_state = steadiness(np.concatenate(inner)) if inner else None
+    if steady_state is None:
         return {}
     first_steps = np.cumsum([0, *map(len, inner)])[:-1]
-    marks = [int(first >= found.warm_up) for first in first_steps]
+    marks = [int(first >= steady_state.warm_up) for first in first_steps]
     return {
         "epochs": tuple(dataclasses.replace(epoch, steady=mark) for epoch, mark in zip(epochs, marks)),
         "warming_epochs": marks.count(0),
-        "settled": int(found.settled),
+        "settled": int(steady_state.settled),
     }
 
 
@@ -151,15 +151,15 @@ def sentences(runs: Sequence[Row]) -> List[str]:
     known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
     unsettled = sum(not run["settled"] for run in known)
     warming = sum(bool(run["warming_epochs"]) and run["warming_epochs"] >= run["epochs"] for run in known)
-    said = []
+    texts = []
     if unsettled:
-        said.append(
+        texts.append(
             f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
             " when they ended, so other lengths of run give other figures"
         )
     if warming:
-        said.append(
+        texts.append(
             f"{warming} of {len(known)} runs were warming up in every epoch, which their figure includes: more epochs or "
             "warmup_steps show the steady time"
         )
-    return said
+    return texts

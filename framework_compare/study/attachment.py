@@ -24,32 +24,31 @@ from framework_compare.study.resumption import check_same_environment, check_sam
 Say = Callable[[str], None]
 
 
-class Attached(NamedTuple):
-    """The verdicts that were sought and are in the study now, and why cells of a framework got none."""
+class Attachment(NamedTuple):
+    """The verdicts that were made now and are in the study, and why cells of a framework got none."""
 
     verdicts: List[Parity]
-    left_out: Tuple[str, ...]
+    reasons: Tuple[str, ...]
 
 
-def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attached:
-    """Check the cells of a study that worked, whose environment and source are those they ran with.
+def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachment:
+    """Check the cells of a study that ended well, whose environment and source are those they ran with.
 
     StudyError on another machine than the study's, or while another process writes the study.
     """
     with Store.open(folder, readonly=False) as store:
         check_same_machine(store, host.describe())
-        worked = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
-        sought: List[Parity] = []
-        left_out: Dict[str, None] = {}
-        for device in dict.fromkeys(cell.device for cell in worked):
-            cells = [cell for cell in worked if cell.device == device]
-            ready, reasons = _ready(store, cells, device, options, say)
-            left_out.update(dict.fromkeys(reasons))
-            checked = [cell for cell in cells if cell.framework in ready]
-            sought += in_study.attach(
-                store.folder, checked, ready, fresh, say, task_of=functools.partial(task_of, store)
-            )
-    return Attached(sought, tuple(left_out))
+        trained_cells = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
+        checks: List[Parity] = []
+        reasons: Dict[str, None] = {}
+        for device in dict.fromkeys(cell.device for cell in trained_cells):
+            cells = [cell for cell in trained_cells if cell.device == device]
+            ready, lacks = _ready(store, cells, device, options, say)
+            reasons.update(dict.fromkeys(lacks))
+            same = [cell for cell in cells if cell.framework in ready]
+            tasks = functools.partial(task_of, store)
+            checks += in_study.attach(store.folder, same, ready, fresh, say, task_of=tasks)
+    return Attachment(checks, tuple(reasons))
 
 
 def _ready(

@@ -1,0 +1,86 @@
+"""What reading CPU, memory and threads costs the cell that is read: the same cell at several rates, in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Union
+
+import numpy as np
+
+from framework_compare.api import compare
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.plan.planning import check_count
+from framework_compare.results import intervals
+from framework_compare.results.intervals import Interval
+from framework_compare.study import blocks
+
+RATES_HZ = (0.0, 1.0, 10.0, 100.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Overhead:
+    """One rate of reading. ratio: epoch time over that without any, of paired runs, with its 95 % interval.
+
+    epoch_s: over the runs. parent_cpu_percent: of one core, the median run; parent_peak_rss_bytes: the most.
+    """
+
+    sampling_hz: float
+    epoch_s: Interval
+    ratio: Interval
+    parent_cpu_percent: float
+    parent_peak_rss_bytes: float
+
+
+def overhead(
+    framework: str = "torch",
+    model: str = "mobilenet_v2",
+    *,
+    rates_hz: Sequence[float] = RATES_HZ,
+    repeats: int = blocks.REPEATS,
+    say: Callable[[str], None] = lambda message: None,
+    folder: Union[None, str, "os.PathLike[str]"] = None,
+    **settings: Any,
+) -> List[Overhead]:
+    """Run one cell at each rate, in `repeats` randomised blocks, each run a study of its own in `folder`.
+
+    settings: those of `compare`. UsageError where 0, which the others are compared with, is not among the rates;
+    StudyError where a run does not end well.
+    """
+    if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
+        raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
+    several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
+    if several:
+        raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
+    check_count("repeats", repeats, 1)
+    with tempfile.TemporaryDirectory(prefix="framework-compare-overhead-") as temporary:
+        place = Path(temporary if folder is None else folder)
+        rows: Dict[float, Dict[int, Any]] = {rate: {} for rate in rates_hz}
+        for block, order in enumerate(blocks.orders(len(rates_hz), repeats, blocks.new_seed()), 1):
+            for rate in (rates_hz[number] for number in order):
+                asked = {**settings, "sampling_hz": rate, "repeats": 1, "retries_when_disturbed": 0, "verify": "off"}
+                row = compare(framework, model, out=place / f"{block}-{rate:g}", **asked).frame.iloc[0]
+                if row["status"] != "ok":
+                    raise StudyError(
+                        f"the run at {rate:g} readings per second ended as {row['status']}: {row['reason']}"
+                    )
+                say(
+                    f"block {block} of {repeats}, {rate:g} readings per second: {row['epoch_s_median']:.3f} s per epoch"
+                )
+                rows[rate][block] = row
+    return [_overhead(rate, rows[rate], rows[0]) for rate in rates_hz]
+
+
+def _overhead(rate: float, rows: Dict[int, Any], without: Dict[int, Any]) -> Overhead:
+    now, before = ({block: float(row["epoch_s_median"]) for block, row in of.items()} for of in (rows, without))
+    ratio = intervals.paired_ratio(now, before)
+    assert ratio is not None, "each block has a run at every rate"
+    return Overhead(
+        rate,
+        intervals.geometric_mean(list(now.values())),
+        ratio,
+        float(np.median([row["parent_cpu_percent"] for row in rows.values()])),
+        max(float(row["parent_peak_rss_bytes"]) for row in rows.values()),
+    )

@@ -36,6 +36,9 @@ WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 LIBRARIES = {
     "pandas": {"comparison", "report", "results", "stability_sweep"},
     "matplotlib": {"report"},
+    "altair": {"report"},
+    "vl_convert": {"report"},
+    "jinja2": {"report"},
     "rich": {"cli", "report", "study"},
     "typer": {"cli"},
     "pytest": {"conformance", "pytest_plugin"},

@@ -179,5 +179,11 @@ class Comparison:
     def __str__(self) -> str:
         return self.table()
 
+    def _repr_html_(self) -> str:
+        """Verdicts, the table of times and their figure, for Jupyter."""
+        from framework_compare.report.page import notebook
+
+        return notebook.html(self)
+
     def __repr__(self) -> str:
         return f"Comparison({str(self.folder)!r})"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import console, environments, fairness, report, studies
+from framework_compare.cli import check, console, environments, fairness, report, studies
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
@@ -25,7 +25,7 @@ app = typer.Typer(
 app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
 app.command()(fairness.fairness)
-for _command in (studies.resume, studies.stability, studies.export, report.report, report.figure):
+for _command in (studies.resume, studies.stability, studies.export, report.report, report.figure, check.check):
     app.command()(_command)
 
 QUICK: Dict[str, Any] = {

@@ -103,7 +103,17 @@ def _count(value: Any) -> Any:
     return value if type(value) is int else None
 
 
-RUN_COLUMNS = ("reason", "started_at", "wall_s", "exit_code", "signal", "died_in", "log_path", "log_tail", "interpreter")
+RUN_COLUMNS = (
+    "reason",
+    "started_at",
+    "wall_s",
+    "exit_code",
+    "signal",
+    "died_in",
+    "log_path",
+    "log_tail",
+    "interpreter",
+)
 
 
 def run_frame(store: "Store") -> "pd.DataFrame":

@@ -60,7 +60,8 @@ FIGURES: Dict[str, Figure] = {
         "CPU, memory and threads over time",
         costs.resources,
         "One run of each framework, the first that counts. Line: mean; band: least to most of up to 160 stretches of "
-        "time. Shades: the phases of the run, one after the other.",
+        "time. Shades: the phases of the run, one after the other. Of a study of more than 40 cells it shows the first 40; "
+        "`framework-compare figure resources --models` draws others.",
         "no run has readings (sampling_hz 0)",
     ),
     "phases": Figure(
@@ -96,7 +97,7 @@ FIGURES: Dict[str, Figure] = {
         "Functions",
         learning.functions,
         "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval.",
-        "no cell was profiled (`--profile`)",
+        "no cell was profiled (--profile)",
     ),
     "gains": Figure(
         "F10",

@@ -12,7 +12,8 @@ from framework_compare.report.figures.times import _panel_width, colour, framewo
 
 GIB = 2**30
 BINS = 160
-MAX_CURVES = 64  # cells whose readings are drawn
+MAX_BINS = 3200  # in all
+MAX_CURVES = 40  # cells whose readings are drawn
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
 READINGS: Tuple[Tuple[str, str, float], ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
@@ -28,7 +29,9 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     """F3: images per second over the peak of memory; the line joins what nothing beats in both."""
     cells = subject.worked
     on_gpu = cells["gpu_process_memory_peak_bytes"].notna()
-    bytes_ = cells["gpu_process_memory_peak_bytes"].where(on_gpu, cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"]))
+    bytes_ = cells["gpu_process_memory_peak_bytes"].where(
+        on_gpu, cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"])
+    )
     rows = cells.assign(gib=bytes_ / GIB)[["who", "what", "gib", "images_per_s"]].dropna()
     if rows.empty:
         return {}
@@ -53,8 +56,11 @@ def _undominated(rows: Any) -> List[bool]:
     def beaten(cell: Any) -> bool:
         others = rows[rows["what"] == cell.what]
         return bool(
-            ((others["gib"] <= cell.gib) & (others["images_per_s"] >= cell.images_per_s)
-             & ((others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s))).any()
+            (
+                (others["gib"] <= cell.gib)
+                & (others["images_per_s"] >= cell.images_per_s)
+                & ((others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s))
+            ).any()
         )
 
     return [not beaten(cell) for cell in rows.itertuples()]
@@ -71,18 +77,19 @@ def resources(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         return {}
     phases = subject.of(subject.study.phases)
     phases = phases[phases["run_id"].isin(samples["run_id"])]
+    bins = max(40, min(BINS, MAX_BINS // len(chosen)))
     parts = {}
     for what in chosen["what"].drop_duplicates():
         mine = samples[samples["what"] == what]
         if len(mine):
-            parts[what] = _over_time(subject, mine, phases[phases["what"] == what], width)
+            parts[what] = _over_time(subject, mine, phases[phases["what"] == what], width, bins)
     return parts
 
 
-def _over_time(subject: Subject, samples: Any, phases: Any, width: float) -> Any:
+def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
     who = [name for name in subject.who if name in set(samples["who"])]
     drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
-    rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name)]
+    rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
     # One table for all layers: a facet splits no layer that has data of its own.
     table = alt.InlineData(values=[*rows, *rounded(_spans(phases))])
     panel = max(60.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
@@ -114,12 +121,12 @@ def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) 
     return alt.layer(shades, band, line)
 
 
-def _binned(samples: Any, drawn: Any, name: str) -> List[Mapping[str, Any]]:
-    """At most BINS bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
+def _binned(samples: Any, drawn: Any, name: str, bins: int) -> List[Mapping[str, Any]]:
+    """At most so many bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
     import pandas as pd
 
     length = max(float(samples["t_s"].max()), 0.1)
-    groups = samples.groupby((samples["t_s"] / (length / BINS)).astype(int).clip(upper=BINS - 1))
+    groups = samples.groupby((samples["t_s"] / (length / bins)).astype(int).clip(upper=bins - 1))
     columns = {"t": groups["t_s"].mean()}
     for place, (column, _, divisor) in enumerate(drawn):
         values = groups[column]
@@ -210,7 +217,9 @@ def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         .encode(
             x=alt.X("sum(j):Q", title="joules per image"),
             y=framework_axis(subject),
-            color=alt.Color("part:N", scale=alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"]), title=None),
+            color=alt.Color(
+                "part:N", scale=alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"]), title=None
+            ),
             tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
         )
         .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)

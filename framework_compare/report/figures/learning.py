@@ -38,22 +38,31 @@ def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 
 def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -> Any:
     table = rows.groupby(["who", "what", "epoch"], sort=False)[name].agg(["mean", "min", "max"]).reset_index()
-    dashes = alt.StrokeDash("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[2]), legend=None)
-    base = alt.Chart(alt.InlineData(values=rounded(table))).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d"))
+    legend = alt.Legend(symbolOpacity=1)
+    dashes = alt.StrokeDash(
+        "who:N", title=None, scale=alt.Scale(domain=subject.who, range=subject.marks()[2]), legend=legend
     )
-    tint = colour(subject, alt.Legend())
+    base = alt.Chart(alt.InlineData(values=rounded(table))).encode(
+        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
+    )
+    tint = colour(subject, legend)
     y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.2).encode(y=alt.Y("min:Q"), y2="max:Q", color=tint)
     line = base.mark_line(strokeWidth=1.6).encode(y=y, color=tint, strokeDash=dashes)
     points = base.mark_point(filled=True, size=45).encode(
         y=y,
         color=tint,
-        shape=shape(subject, alt.Legend()),
+        shape=shape(subject, legend),
         tooltip=["who:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")],
     )
     chart = alt.layer(band, line, points).properties(width=_panel_width(width, columns, 45) - 45, height=120)
     return panels(chart, subject, columns, y="independent", x="independent")
+
+
+def _ticks(epochs: Any) -> List[int]:
+    """At most eight whole numbers from the first epoch to the last."""
+    first, last = int(epochs.min()), int(epochs.max())
+    return list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))
 
 
 def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -117,8 +126,13 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
             x=alt.X("share:Q", title="share of time", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
             y=framework_axis(subject),
             order=alt.Order("place:Q"),
-            color=alt.Color("name:N", sort=order, scale=alt.Scale(domain=order, range=list(look.STACK)), title=None,
-                            legend=alt.Legend(columns=2)),
+            color=alt.Color(
+                "name:N",
+                sort=order,
+                scale=alt.Scale(domain=order, range=list(look.STACK)),
+                title=None,
+                legend=alt.Legend(columns=2),
+            ),
             tooltip=["who:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
         )
         .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
@@ -150,7 +164,9 @@ def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float,
     chart = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
     tint = alt.condition("datum.shown", colour(subject), alt.value("#BBBBBB"))
     bars = chart.mark_bar(size=12).encode(
-        x=alt.X("ratio:Q", title=f"times faster than {base}"), color=tint, tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"]
+        x=alt.X("ratio:Q", title=f"times faster than {base}"),
+        color=tint,
+        tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"],
     )
     ends = chart.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
     texts = chart.transform_calculate(end="max(datum.ratio, datum.high)").mark_text(align="left", dx=4)
@@ -176,12 +192,21 @@ def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     x = alt.X("published:Q", scale=scale, title="epoch time over PyTorch's, published")
     y = alt.Y("here:Q", scale=scale, title="epoch time over PyTorch's, here")
     line = alt.Chart(alt.InlineData(values=[{"published": end, "here": end} for end in domain]))
-    points = alt.Chart(alt.InlineData(values=rows)).mark_point(filled=True, size=80).encode(
-        x=x,
-        y=y,
-        color=colour(subject, alt.Legend()),
-        shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
-        tooltip=["who:N", "what:N", alt.Tooltip("published:Q", format=".3~g"), alt.Tooltip("here:Q", format=".3~g")],
+    points = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_point(filled=True, size=80)
+        .encode(
+            x=x,
+            y=y,
+            color=colour(subject, alt.Legend()),
+            shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
+            tooltip=[
+                "who:N",
+                "what:N",
+                alt.Tooltip("published:Q", format=".3~g"),
+                alt.Tooltip("here:Q", format=".3~g"),
+            ],
+        )
     )
     size = min(width - 80, 320)
     diagonal = line.mark_line(color="#999999", strokeDash=[4, 3]).encode(x=x, y=y)
@@ -193,7 +218,7 @@ def _published_pair(subject: Subject, cell: Any) -> Any:
     table = published_seconds(cell.device.partition(":")[0])
     dataset = SETS.get(cell.dataset)
     ours = subject.worked[(subject.worked["what"] == cell.what) & (subject.worked["framework"] == "torch")]
-    keys = [(name, cell.model, dataset) for name in (cell.framework, "torch")]
+    keys = [(name, cell.model, str(dataset)) for name in (cell.framework, "torch")]
     if cell.framework == "torch" or not len(ours) or not all(key in table for key in keys):
         return None
     return table[keys[0]] / table[keys[1]], cell.epoch_s_median / ours["epoch_s_median"].iloc[0]

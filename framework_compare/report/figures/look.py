@@ -10,6 +10,7 @@ from framework_compare import registry
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F", "#000000")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
 # From dark to light, so that neighbours in a stack differ in grey.
@@ -56,7 +57,7 @@ def config(font_size: float) -> Dict[str, Any]:
     """Vega-Lite's configuration, for a base size of text in points."""
     return {
         "aria": False,  # each picture has one text of its own, instead of one for each mark
-        "font": "Liberation Sans, Arial, Helvetica, sans-serif",
+        "font": FONT,
         "view": {"stroke": "#D0D0D0"},
         "axis": {
             "labelFontSize": font_size,

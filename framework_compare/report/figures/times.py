@@ -11,7 +11,7 @@ from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
 
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
-MAX_DOTS = 60  # of a cell
+MAX_DOTS = 500  # single epochs in a figure
 
 
 def framework_axis(subject: Subject, **options: Any) -> alt.Y:
@@ -45,13 +45,17 @@ def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     )
     scale = alt.Scale(type="log", domain=[1, 4], range=["#F3F8FC", "#6FA8D6"], clamp=True)
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
-    tiles = base.transform_filter("isValid(datum.ratio)").mark_rect(stroke="white", strokeWidth=2).encode(
-        color=alt.Color("ratio:Q", scale=scale, legend=None),
-        tooltip=[
-            alt.Tooltip("who:N", title="framework"),
-            alt.Tooltip("what:N", title="model"),
-            alt.Tooltip("full:N", title=" "),
-        ],
+    tiles = (
+        base.transform_filter("isValid(datum.ratio)")
+        .mark_rect(stroke="white", strokeWidth=2)
+        .encode(
+            color=alt.Color("ratio:Q", scale=scale, legend=None),
+            tooltip=[
+                alt.Tooltip("who:N", title="framework"),
+                alt.Tooltip("what:N", title="model"),
+                alt.Tooltip("full:N", title=" "),
+            ],
+        )
     )
     ratio = base.mark_text(dy=-5).encode(
         text="text:N", color=alt.condition("datum.bad", alt.value(look.WARNING), alt.value("#111111"))
@@ -109,7 +113,9 @@ def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.transform_filter("isValid(datum.s)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
     labels = base.transform_filter("isValid(datum.s)").mark_text(align="left", dx=8)
-    arrows = base.transform_filter("datum.cut").mark_point(shape="triangle-right", filled=True, size=60, color="#444444")
+    arrows = base.transform_filter("datum.cut").mark_point(
+        shape="triangle-right", filled=True, size=60, color="#444444"
+    )
     warned = base.transform_filter("datum.disturbed != ''").mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9)
     failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3, color=look.WARNING)
     layers = [
@@ -171,7 +177,7 @@ def _dots(subject: Subject, cells: Any) -> Any:
     """Single epochs, none beyond the axis that the cells set; offsets by their order, so that they are the same."""
     epochs = subject.of(subject.study.epochs).rename(columns={"epoch_s": "s"})
     epochs = epochs.join(cells.set_index("cell")[["most"]], on="cell")
-    epochs = epochs[epochs["s"] <= epochs["most"]].groupby("cell").head(MAX_DOTS)
+    epochs = epochs[epochs["s"] <= epochs["most"]].groupby("cell").head(max(4, MAX_DOTS // max(1, len(cells))))
     order = epochs.groupby("cell").cumcount()
     tint = epochs["disturbed"].eq(1).map({True: look.WARNING, False: "#555555"})
     dots = epochs.assign(kind="epoch", offset=((order * 0.618034) % 1 - 0.5) * 16, tint=tint)
@@ -183,13 +189,15 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     epochs = subject.of(subject.study.epochs)
     if epochs.empty:
         return {}
-    runs = subject.study.runs.set_index("run_id")["started_s"]
+    started = epochs["run_id"].map(subject.study.runs.set_index("run_id")["started_s"])
     median = epochs.groupby("cell")["epoch_s"].transform("median")
-    minutes = (epochs["run_id"].map(runs) - runs.min() + epochs["start_s"]) / 60
+    minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
-    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(subset="minute")
+    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
+        subset="minute"
+    )
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("minute:Q", title="minutes since the study began", scale=alt.Scale(domainMin=0))
+        x=alt.X("minute:Q", title="minutes since the first of these runs began", scale=alt.Scale(domainMin=0))
     )
     points = base.mark_point(size=35, filled=True).encode(
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
@@ -197,13 +205,17 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
     )
-    marked = base.transform_filter("datum.marked").mark_point(
-        shape="triangle-up", size=110, color=look.WARNING, strokeWidth=1.6
-    ).encode(y="relative:Q")
+    marked = (
+        base.transform_filter("datum.marked")
+        .mark_point(shape="triangle-up", size=110, color=look.WARNING, strokeWidth=1.6)
+        .encode(y="relative:Q")
+    )
     chart = alt.layer(points, marked).properties(width=width - 80, height=150)
     if not rows["disturbed_share"].notna().any():
         return {"": chart}
-    others = base.transform_filter("isValid(datum.disturbed_share)").mark_bar(size=3, color=look.GREY).encode(
-        y=alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4))
+    others = (
+        base.transform_filter("isValid(datum.disturbed_share)")
+        .mark_bar(size=3, color=look.GREY)
+        .encode(y=alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4)))
     )
     return {"": alt.vconcat(chart, others.properties(width=width - 80, height=60)).resolve_scale(x="shared")}

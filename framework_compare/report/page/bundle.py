@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import importlib.metadata
 import json
 import os
 from typing import Any
@@ -15,11 +16,11 @@ def javascript() -> str:
     """The bundle, which sets window.vegaEmbed, as `packed` gives it; made once per version (seconds), then cached."""
     import vl_convert
 
-    path = cache_dir() / "report" / f"vega-{vl_convert.__version__}.txt"
+    path = cache_dir() / "report" / f"vega-{importlib.metadata.version('vl-convert-python')}.txt"
     try:
         return path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):
-        text = _packed(vl_convert.javascript_bundle())
+        text = _packed(vl_convert.javascript_bundle())  # type: ignore[call-arg]
     half = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -45,14 +45,18 @@ def _quiet(cells: Any) -> Light:
     if not disturbed:
         return Light(GOOD, "Quiet machine", "no epoch was disturbed by other programs")
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
-    return Light(BAD if whole.any() else WARN, "Quiet machine", f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed")
+    return Light(
+        BAD if whole.any() else WARN, "Quiet machine", f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
+    )
 
 
 def _equal(cells: Any) -> Light:
     verdicts = list(cells.loc[cells["status"] == "ok", "parity"])
     failing, unknown = sum(map(fails, verdicts)), sum(bool(unproved(one)) or one is None for one in verdicts)
     if failing:
-        return Light(BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function")
+        return Light(
+            BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"
+        )
     if unknown or not verdicts:
         return Light(WARN, "Same function", f"not checked of {unknown} of {len(verdicts)} cells")
     return Light(GOOD, "Same function", "checked: all frameworks train the same function")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
@@ -18,9 +20,9 @@ from framework_compare.report.figures.subject import Study, Subject
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
 from framework_compare.report.tables import Table, clean
-from framework_compare.results import pairing
+from framework_compare.results import pairing, speed_verdicts
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
+from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 
 if TYPE_CHECKING:
@@ -70,23 +72,27 @@ def write(study: Study, path: Union[str, Path]) -> Path:
 
 def render(study: Study) -> str:
     """The report as text."""
+    return environment().get_template("report.html").render(**_content(study))
+
+
+def environment() -> Any:
+    """Where templates are looked up; what they print is escaped."""
     import jinja2
 
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(**_content(study))
 
 
 def _content(study: Study) -> Dict[str, Any]:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
-    verdicts = study.verdicts() if len(cells) <= MAX_ROWS else []
+    verdicts = [with_titles(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
     return {
         "title": clean(Path(study.folder).name),
@@ -128,12 +134,31 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
 
 
 def _part(title: str, drawn: files.Drawn) -> Part:
-    uri = "data:image/svg+xml," + quote(drawn.svg, safe=" =:/;,'()!*@&+$[]{}|^`\n")
-    return Part(title, uri, round(drawn.width), round(drawn.height), packed(drawn.spec))
+    return Part(title, uri_of(drawn.svg), round(drawn.width), round(drawn.height), packed(drawn.spec))
+
+
+def uri_of(svg: str) -> str:
+    """A picture within a page: it runs nothing and shares no name with it."""
+    return "data:image/svg+xml," + quote(svg, safe=" =:/;,'()!*@&+$[]{}|^`\n")
 
 
 def _sentences(cells: "pd.DataFrame", verdicts: Sequence[Verdict]) -> List[str]:
     return headlines.lines(list(cells.itertuples()), verdicts)
+
+
+def with_titles(verdict: Verdict) -> Verdict:
+    """A verdict with the names that people write."""
+    reason = verdict.reason
+    for name in (verdict.faster, verdict.slower):
+        reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: named(name), reason)  # type: ignore[misc]
+    changed = dataclasses.replace(
+        verdict,
+        model=named(verdict.model),
+        faster=named(verdict.faster),
+        slower=named(verdict.slower),
+        reason=reason,
+    )
+    return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
 
 
 def _facts(study: Study) -> List[Tuple[str, str]]:
@@ -145,11 +170,19 @@ def _facts(study: Study) -> List[Tuple[str, str]]:
         ("Machine", _machine(machine)),
         ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
         ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
-        ("Measured", f"{started[0]} to {started[-1]}" if started else "not yet"),
+        ("Measured", _period(started)),
         ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
         ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
     ]
     return [(name, clean(text)) for name, text in facts if text]
+
+
+def _period(started: Sequence[str]) -> str:
+    """The days on which runs began, from the first to the last; times are UTC."""
+    if not started:
+        return "not yet"
+    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
 def _text(machine: Dict[str, Any], name: str) -> str:
@@ -296,4 +329,3 @@ def _number(value: Any) -> Any:
 def _most(runs: "pd.DataFrame") -> int:
     first = runs["repeat"] if len(runs) else None
     return int(first.max()) if first is not None else 1
-

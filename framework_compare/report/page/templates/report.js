@@ -23,7 +23,7 @@
       // ast: expressions are interpreted, as the page's policy allows no eval.
       embed = embed || load();
       const spec = JSON.parse(await unpacked(plot.dataset.spec));
-      await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false });
+      await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
     } catch (error) {
       console.error(error);
       return;

@@ -14,6 +14,8 @@ from framework_compare.store.study_file import Store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from framework_compare.report.figures.plot import Plot
+
 
 class Comparison:
     """The results of a study folder. Each frame is read on first use and cached.
@@ -39,6 +41,11 @@ class Comparison:
         per cell, epoch figures are over all epochs of the runs that are ok, and the status is the worst one.
         """
         return self._read(frames.cell_frame)
+
+    @functools.cached_property
+    def runs(self) -> "pd.DataFrame":
+        """One row per run of any cell: status, reason, started_at (UTC), started_s, wall_s, log_tail, interpreter, ..."""
+        return self._read(frames.run_frame)
 
     @functools.cached_property
     def epochs(self) -> "pd.DataFrame":
@@ -155,6 +162,21 @@ class Comparison:
         cells = list(self.frame.itertuples())
         return speed_verdicts.verdicts(cells, pairing.block_seconds(self.epochs), of, correct)
 
+    def report(self, path: Union[str, Path] = "report.html") -> Path:
+        """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path."""
+        from framework_compare.report.page import report
+
+        return report.write(self, path)
+
+    def plot(self, name: str, **only: Any) -> "Plot":
+        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F13"; only=frameworks and models to draw.
+
+        Jupyter shows it; `save` writes it. Raises UnknownNameError for another name, UsageError without data for it.
+        """
+        from framework_compare.report.figures.plot import Plot
+
+        return Plot(self, name, **only)
+
     def to_csv(self, path: Union[str, Path]) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""
         from framework_compare.report import renderers
@@ -173,6 +195,12 @@ class Comparison:
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """Verdicts, the table of times and their figure, for Jupyter."""
+        from framework_compare.report.page import notebook
+
+        return notebook.html(self)
 
     def __repr__(self) -> str:
         return f"Comparison({str(self.folder)!r})"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Dict, List, Optional
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import console, environments, fairness, studies
+from framework_compare.cli import check, console, environments, fairness, report, studies
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
@@ -26,7 +26,10 @@ app = typer.Typer(
 app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
 app.command()(fairness.fairness)
-for _command in (studies.resume, studies.stability, studies.overhead, studies.export):
+for _command in (
+    *(studies.resume, studies.stability, studies.overhead, studies.export),
+    *(report.report, report.figure, check.check),
+):
     app.command()(_command)
 
 QUICK: Dict[str, Any] = {
@@ -185,21 +188,23 @@ def _run_and_show(strict: bool = False, kind: Optional[str] = None, **request: A
 @takes("style")
 def show(
     style: str,
-    study: Annotated[Path, typer.Argument(help="A study folder.")],
-    other: Annotated[Optional[Path], typer.Argument(help="Another study, to compare side by side.")] = None,
+    study: Annotated[str, report.STUDY] = "latest",
+    other: Annotated[Optional[str], typer.Argument(help="Another study, to compare side by side.")] = None,
     table: Annotated[
         Optional[str], typer.Option(help="Kind of table: time, resources, profile, ...; default: the first two.")
     ] = None,
 ) -> None:
     """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have."""
     from framework_compare.comparison import Comparison
+    from framework_compare.study import names
 
+    folder = names.find(study)
     if other is not None:
-        studies.show_two(study, other, style)
+        studies.show_two(folder, names.find(other), style)
         return
-    if table is None and studies.show_sweep(study, style):
+    if table is None and studies.show_sweep(folder, style):
         return
-    result = Comparison.load(study)
+    result = Comparison.load(folder)
     if table is None:
         console.print_tables(result, style)
     else:

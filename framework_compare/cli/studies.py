@@ -9,6 +9,7 @@ import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.options import LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan.values import split
 from framework_compare.study.blocks import REPEATS
@@ -16,7 +17,7 @@ from framework_compare.study.blocks import REPEATS
 
 @takes("retry", "index", *LIMITS, "verify", "strict", verify=None)
 def resume(
-    study: Annotated[Path, typer.Argument(help="A study folder.")],
+    study: Annotated[str, STUDY],
     strict: bool,
     **request: Any,
 ) -> None:
@@ -27,10 +28,11 @@ def resume(
     Example: framework-compare resume STUDY --retry failed,timed-out --timeout 3600
     """
     from framework_compare import api
+    from framework_compare.study import names
 
-    watcher = console.watcher()
-    with console.kept_on_interrupt(study, watcher):
-        result = api.resume(study, watcher=watcher, **request)
+    folder, watcher = names.find(study), console.watcher()
+    with console.kept_on_interrupt(folder, watcher):
+        result = api.resume(folder, watcher=watcher, **request)
     console.print_tables(result, "terminal")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
@@ -90,7 +92,7 @@ def overhead(
 
 
 def export(
-    study: Annotated[Path, typer.Argument(help="A study folder.")],
+    study: Annotated[str, STUDY],
     out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
     kind: Annotated[str, typer.Option("--format", help="Format of the files: parquet, csv or json.")] = "parquet",
 ) -> None:
@@ -99,8 +101,9 @@ def export(
     Example: framework-compare export STUDY --format csv --out FOLDER
     """
     from framework_compare.report.exports import export as write
+    from framework_compare.study import names
 
-    done = write(study, out, kind)
+    done = write(names.find(study), out, kind)
     for path in done.files:
         print(path)
     if done.damage:

@@ -120,6 +120,31 @@ def _count(value: Any) -> Any:
     return value if type(value) is int else None
 
 
+RUN_COLUMNS = (
+    "reason",
+    "started_at",
+    "wall_s",
+    "exit_code",
+    "signal",
+    "died_in",
+    "log_path",
+    "log_tail",
+    "interpreter",
+)
+
+
+def run_frame(store: "Store") -> "pd.DataFrame":
+    """One row per run, whatever became of it; started_s counts from the start of the first run of the study."""
+    import pandas as pd
+
+    runs = read_runs(store)
+    places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
+    rows = [{**run, "cell": places[run["cell_id"]]} for run in runs]
+    frame = pd.DataFrame(rows, columns=[*RUN_KEYS, "cell", *RUN_COLUMNS])
+    started = pd.to_datetime(frame["started_at"], errors="coerce", utc=True, format="ISO8601")
+    return frame.assign(started_s=(started - started.min()).dt.total_seconds())
+
+
 def epoch_frame(store: "Store") -> "pd.DataFrame":
     """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame."""
 

@@ -1,0 +1,69 @@
+"""`framework-compare check`: a study against a baseline, for CI."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, List
+
+import typer
+
+from framework_compare.cli import console
+from framework_compare.cli.report import STUDY
+from framework_compare.errors import UsageError
+
+
+def check(
+    baseline: Annotated[str, typer.Option(help="The study to compare with: a folder, a name, or latest.")],
+    study: Annotated[str, STUDY] = "latest",
+    max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
+) -> None:
+    """Compare a study with a baseline; exit code 1 if a cell is slower than allowed or no longer works.
+
+    A cell counts as slower if its ratio exceeds the limit and the 95 % interval lies above 1.
+
+    Example: framework-compare check latest --baseline STUDY --max-slowdown 5%
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.results import gates
+    from framework_compare.study import names
+
+    limit = share(max_slowdown)
+    before, after = (Comparison.load(names.find(name)) for name in (baseline, study))
+    beside = before.beside(after)
+    if beside.empty:
+        raise UsageError(
+            f"{after.folder} and {before.folder} have no cell in common; run the study with the baseline's settings"
+        )
+    judged = gates.judge(beside, limit)
+    _print(beside, judged, gates.names(beside), limit)
+    for result in (before, after):
+        console.print_damage(result)
+    if any(one.fails for one in judged):
+        raise typer.Exit(1)
+    if all(one.outcome == gates.UNJUDGED for one in judged):
+        console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
+
+
+def share(text: str) -> float:
+    """0.05 from "5%" or "0.05"; UsageError for another text."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
+    if not match:
+        raise UsageError(f"--max-slowdown is {text!r}; allowed: a share such as 5% or 0.05")
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) -> None:
+    from framework_compare.report import renderers
+    from framework_compare.report.tables import Figure, Group, Row, Table
+
+    rows = []
+    for one, row in zip(judged, beside.to_dict("records")):
+        ratio = "-" if row["ratio"] != row["ratio"] else f"{row['ratio']:.3f}"
+        known = row["ratio_ci_low"] == row["ratio_ci_low"]
+        interval = f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}" if known else "-"
+        figures = (ratio, interval, one.outcome + (f" ({one.reason})" if one.reason else ""))
+        rows.append(Row(tuple(str(row[name]) for name in headings), tuple(map(Figure, figures))))
+    failing = sum(one.fails for one in judged)
+    caption = f"{failing} of {len(judged)} cells fail. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
+    group = Group("", ("ratio", "95 % interval", "outcome"))
+    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows))), end="")

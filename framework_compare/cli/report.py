@@ -1,0 +1,53 @@
+"""`framework-compare report` and `figure`: a study as one HTML file, a figure of it for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from framework_compare.cli import console
+from framework_compare.plan.values import split
+
+STUDY = typer.Argument(help="A study: a folder, the name of one in the cache folder, or latest.")
+_ONLY = "Only these, comma-separated."
+
+
+def report(
+    study: Annotated[str, STUDY] = "latest",
+    out: Annotated[Path, typer.Option(help="The HTML file; an existing one is replaced.")] = Path("report.html"),
+) -> None:
+    """Write a study as one HTML file: answers, figures, tables, failures, method.
+
+    It opens in any browser, offline, without JavaScript too.
+
+    Example: framework-compare report latest --out report.html
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.study import names
+
+    result = Comparison.load(names.find(study))
+    print(result.report(out))
+    console.print_damage(result)
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="The figure: overview, epoch-time, ... or its number, F1 to F13.")],
+    study: Annotated[str, STUDY] = "latest",
+    out: Annotated[Path, typer.Option(help="The file; its suffix is .svg, .pdf or .png.")] = Path("figure.pdf"),
+    width: Annotated[str, typer.Option(help="Width with its unit: mm, cm, in, pt or px.")] = "84mm",
+    frameworks: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
+    models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
+) -> None:
+    """Write one figure of a study for a paper, with its caption beside it as a text file.
+
+    Example: framework-compare figure F2 latest --out epoch-time.pdf --width 174mm
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.study import names
+
+    result = Comparison.load(names.find(study))
+    only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
+    print(result.plot(name, **only).save(out, width))
+    console.print_damage(result)

@@ -1,0 +1,227 @@
+"""Figures of what a run costs: memory (F3), resources over time (F4), phases (F5), waiting (F6), energy (F11)."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import altair as alt
+
+from framework_compare.report.figures import look
+from framework_compare.report.figures.subject import Subject, known, rounded
+from framework_compare.report.figures.times import _panel_width, colour, framework_axis, panels, shape
+
+GIB = 2**30
+BINS = 160
+MAX_BINS = 3200  # in all
+MAX_CURVES = 40  # cells whose readings are drawn
+# Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
+READINGS: Tuple[Tuple[str, str, float], ...] = (
+    ("cpu_percent", "CPU, % of a core", 1),
+    ("rss_bytes", "RAM, GiB", GIB),
+    ("threads", "threads", 1),
+    ("gpu_percent", "GPU, %", 1),
+    ("gpu_process_memory_bytes", "GPU memory, GiB", GIB),
+    ("gpu_power_w", "GPU power, W", 1),
+)
+
+
+def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F3: images per second over the peak of memory; the line joins what nothing beats in both."""
+    cells = subject.worked
+    on_gpu = cells["gpu_process_memory_peak_bytes"].notna()
+    bytes_ = cells["gpu_process_memory_peak_bytes"].where(
+        on_gpu, cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"])
+    )
+    rows = cells.assign(gib=bytes_ / GIB)[["who", "what", "gib", "images_per_s"]].dropna()
+    if rows.empty:
+        return {}
+    rows = rows.assign(front=_undominated(rows))
+    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+        x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True)),
+        y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
+    )
+    front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
+    points = base.mark_point(filled=True, size=80).encode(
+        color=colour(subject, alt.Legend()),
+        shape=shape(subject, alt.Legend()),
+        tooltip=["who:N", alt.Tooltip("gib:Q", format=".3~g"), alt.Tooltip("images_per_s:Q", format=".4~g")],
+    )
+    chart = alt.layer(front, points).properties(width=_panel_width(width, columns, 40) - 40, height=130)
+    return {"": panels(chart, subject, columns, x="independent", y="independent")}
+
+
+def _undominated(rows: Any) -> List[bool]:
+    """Whether no other cell of the same panel is as fast with as little memory."""
+
+    def beaten(cell: Any) -> bool:
+        others = rows[rows["what"] == cell.what]
+        return bool(
+            (
+                (others["gib"] <= cell.gib)
+                & (others["images_per_s"] >= cell.images_per_s)
+                & ((others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s))
+            ).any()
+        )
+
+    return [not beaten(cell) for cell in rows.itertuples()]
+
+
+def resources(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F4: CPU, RAM, threads and what a GPU reads over the time of a run; one part per model, one column per framework."""
+    chosen = subject.worked.head(MAX_CURVES)
+    samples = subject.of(subject.study.samples)
+    samples = samples[samples["cell"].isin(chosen["cell"])]
+    first = samples.groupby("cell")["run_id"].transform("min")
+    samples = samples[samples["run_id"] == first]
+    if samples.empty:
+        return {}
+    phases = subject.of(subject.study.phases)
+    phases = phases[phases["run_id"].isin(samples["run_id"])]
+    bins = max(40, min(BINS, MAX_BINS // len(chosen)))
+    parts = {}
+    for what in chosen["what"].drop_duplicates():
+        mine = samples[samples["what"] == what]
+        if len(mine):
+            parts[what] = _over_time(subject, mine, phases[phases["what"] == what], width, bins)
+    return parts
+
+
+def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
+    who = [name for name in subject.who if name in set(samples["who"])]
+    drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
+    rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
+    # One table for all layers: a facet splits no layer that has data of its own.
+    table = alt.InlineData(values=[*rows, *rounded(_spans(phases))])
+    panel = max(60.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
+    charts = []
+    for place, (_, title, _) in enumerate(drawn):
+        curve = _curve(subject, table, place, title, last=place == len(drawn) - 1).properties(width=panel, height=80)
+        header = alt.Header(labels=place == 0)
+        faceted = curve.facet(column=alt.Column("who:N", sort=who, title=None, header=header), spacing=14)
+        charts.append(faceted.resolve_scale(x="independent"))
+    return alt.vconcat(*charts, spacing=4)
+
+
+def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) -> Any:
+    field = f"y{place}"
+    base = alt.Chart(table)
+    x = alt.X("t:Q", title="s since the run began" if last else None, axis=alt.Axis(labels=last, tickCount=4))
+    shade = base.transform_filter("isValid(datum.shade)").mark_rect(opacity=0.5)
+    bins = base.transform_filter("isValid(datum.t)")
+    band = bins.mark_area(opacity=0.35).encode(x=x, y=f"{field}l:Q", y2=f"{field}h:Q", color=colour(subject))
+    line = bins.mark_line(strokeWidth=1.3).encode(
+        x=x,
+        y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=3)),
+        color=colour(subject),
+        tooltip=[alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")],
+    )
+    shades = shade.encode(
+        x="start:Q", x2="end:Q", color=alt.Color("shade:N", scale=None), tooltip=["phase:N", "start:Q", "end:Q"]
+    )
+    return alt.layer(shades, band, line)
+
+
+def _binned(samples: Any, drawn: Any, name: str, bins: int) -> List[Mapping[str, Any]]:
+    """At most so many bins of the time of a run: mean, least and most of each reading, as y0, y0l, y0h, y1, ..."""
+    import pandas as pd
+
+    length = max(float(samples["t_s"].max()), 0.1)
+    groups = samples.groupby((samples["t_s"] / (length / bins)).astype(int).clip(upper=bins - 1))
+    columns = {"t": groups["t_s"].mean()}
+    for place, (column, _, divisor) in enumerate(drawn):
+        values = groups[column]
+        for end, value in (("", values.mean()), ("l", values.min()), ("h", values.max())):
+            columns[f"y{place}{end}"] = value / divisor
+    return rounded(pd.DataFrame(columns).assign(who=name), 4)
+
+
+def _spans(phases: Any) -> Any:
+    """Phases as stretches of time, every second one shaded."""
+    spans = phases.sort_values(["who", "start_s"])[["who", "phase", "start_s", "seconds"]]
+    shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("who").cumcount()]
+    return spans.assign(start=spans["start_s"], end=spans["start_s"] + spans["seconds"], shade=shade)[
+        ["who", "phase", "start", "end", "shade"]
+    ]
+
+
+def phases(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F5: the seconds of a run by phase, mean over runs; the line is from the shortest to the longest run."""
+    rows = subject.of(subject.study.phases)
+    if rows.empty:
+        return {}
+    order = list(rows.sort_values("start_s")["phase"].drop_duplicates())
+    per_run = rows.groupby(["who", "what", "run_id", "phase"], sort=False)["seconds"].sum().reset_index()
+    runs = per_run.groupby(["who", "what"])["run_id"].transform("nunique")
+    mean = per_run.assign(seconds=per_run["seconds"] / runs)
+    mean = mean.groupby(["who", "what", "phase"], sort=False)["seconds"].sum().reset_index()
+    mean["place"] = mean["phase"].map(order.index)
+    totals = per_run.groupby(["who", "what", "run_id"])["seconds"].sum().groupby(["who", "what"]).agg(["min", "max"])
+    mean = mean.merge(totals.reset_index(), on=["who", "what"])
+    base = alt.Chart(alt.InlineData(values=rounded(mean))).encode(y=framework_axis(subject))
+    scale = alt.Scale(domain=order, range=[look.STACK[n % len(look.STACK)] for n in range(len(order))])
+    bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
+        x=alt.X("sum(seconds):Q", title="seconds of a run"),
+        color=alt.Color("phase:N", sort=order, scale=scale, title="phase"),
+        order=alt.Order("place:Q"),
+        tooltip=["who:N", "phase:N", alt.Tooltip("seconds:Q", format=".3~g")],
+    )
+    ends = base.mark_rule(strokeWidth=2, color="black").encode(x="min(min):Q", x2="max(max):Q")
+    height = 20 * len(subject.who) + 6
+    chart = alt.layer(bars, ends).properties(width=_panel_width(width, columns, 90), height=height)
+    return {"": panels(chart, subject, columns, x="independent")}
+
+
+def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
+    rows = []
+    for cell in subject.worked.itertuples():
+        if not (known(cell.images_per_s) and known(cell.data_wait_share)) or not cell.images_per_s:
+            continue
+        ms = 1000 / cell.images_per_s
+        ends = [ms * end / cell.epoch_s_median for end in (cell.epoch_s_ci_low, cell.epoch_s_ci_high)]
+        for part, share in (("computing", 1 - cell.data_wait_share), ("waiting for data", cell.data_wait_share)):
+            rows.append(
+                {"who": cell.who, "what": cell.what, "part": part, "ms": ms * share, "low": ends[0], "high": ends[1]}
+            )
+    if not rows:
+        return {}
+    most = max(row["ms"] for row in rows) * 2.5
+    values = [{**row, **{name: row[name] if known(row[name]) else None for name in ("low", "high")}} for row in rows]
+    base = alt.Chart(alt.InlineData(values=[{**v, "high": v["high"] and min(v["high"], most)} for v in values]))
+    base = base.encode(y=framework_axis(subject))
+    scale = alt.Scale(domain=["computing", "waiting for data"], range=["#4C78A8", "#F1C27D"])
+    bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
+        x=alt.X("sum(ms):Q", title="ms per image"),
+        color=alt.Color("part:N", scale=scale, title=None),
+        tooltip=["who:N", "part:N", alt.Tooltip("ms:Q", format=".3~g")],
+    )
+    ends_ = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
+    chart = alt.layer(bars, ends_.encode(x="min(low):Q", x2="max(high):Q"))
+    chart = chart.properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    return {"": panels(chart, subject, columns, x="independent")}
+
+
+def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F11: joules per image, of the GPU and of the host's processors."""
+    rows = [
+        {"who": cell.who, "what": cell.what, "part": part, "j": float(value)}
+        for cell in subject.worked.itertuples()
+        for part, value in (("GPU", cell.gpu_j_per_image), ("host", cell.host_j_per_image))
+        if known(value)
+    ]
+    if not rows:
+        return {}
+    bars = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(stroke="white", strokeWidth=0.5)
+        .encode(
+            x=alt.X("sum(j):Q", title="joules per image"),
+            y=framework_axis(subject),
+            color=alt.Color(
+                "part:N", scale=alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"]), title=None
+            ),
+            tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
+        )
+        .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    )
+    return {"": panels(bars, subject, columns, x="independent")}

@@ -1,0 +1,126 @@
+"""A figure as a file: SVG, PDF or PNG of a given width, and the specification that a browser draws."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, NamedTuple
+
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.report.figures import look
+from framework_compare.report.figures.catalogue import FIGURES
+from framework_compare.report.figures.subject import Subject
+
+SUFFIXES = (".svg", ".pdf", ".png")
+UNITS = {"mm": 72 / 25.4, "cm": 720 / 25.4, "in": 72.0, "pt": 1.0, "px": 0.75}  # points
+PAGE_WIDTH = 980.0  # of a figure in the report, in pixels
+COLUMN = "84mm"  # one column of a journal's page
+FONT = 11.0
+PAPER_FONT = 8.0  # points, so that no text is below 7
+PNG_PPI = 300
+LEAST_PANEL = 130.0  # points that a panel takes at least
+_TAG = re.compile(r"<[^<>]*>")
+_WASTE = re.compile(r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"| opacity="1"')
+_LONG = re.compile(r"\d+\.\d{2,}")
+_COORDINATES = re.compile(r' (d|transform|x|y|x1|y1|x2|y2|width|height)="[^"<>]*"')
+
+
+class Drawn(NamedTuple):
+    """A chart as a Vega-Lite specification and as SVG, with its size in points."""
+
+    spec: Dict[str, Any]
+    svg: str
+    width: float
+    height: float
+
+
+def draw(subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT) -> Dict[str, Drawn]:
+    """The parts of a figure by title, empty where the study has no data for it; about `width` points wide."""
+    columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
+    parts = FIGURES[name].draw(subject, width, columns)
+    return {title: _drawn(chart, font) for title, chart in parts.items()}
+
+
+def _drawn(chart: Any, font: float) -> Drawn:
+    import vl_convert
+
+    spec = chart.configure(**look.config(font)).to_dict()
+    svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
+    found = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
+    width, height = (float(size) for size in found.groups()) if found else (0.0, 0.0)
+    return Drawn(spec, svg, width, height)
+
+
+def _short(svg: str) -> str:
+    """The picture without what only a browser's script or reader asks for, coordinates to a tenth of a pixel: 60 % less.
+
+    Texts stay as they are.
+    """
+    plain = _TAG.sub(lambda tag: _WASTE.sub("", tag[0]), svg).replace('<path d="" display="none"/>', "")
+    rounded = _COORDINATES.sub(lambda place: _LONG.sub(lambda one: f"{float(one[0]):.1f}", place[0]), plain)
+    return rounded.replace("<svg ", f'<svg font-family="{look.FONT}" ', 1)
+
+
+def save(subject: Subject, name: str, path: Path, width: str = COLUMN) -> None:
+    """Write a figure as .svg, .pdf or .png, exactly `width` wide ("84mm"), with its caption beside it as .txt.
+
+    Text is 7 points or more. UsageError for another suffix, a width without unit, or a figure without data.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UnknownNameError("kind of file", path.suffix or path.name, SUFFIXES)
+    target = points(width)
+    drawn = fitted(subject, name, target)
+    scale = target / drawn.width
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_converted(drawn, suffix, scale))
+    path.with_suffix(".txt").write_text(caption(subject, name) + "\n", encoding="utf-8")
+
+
+def _converted(drawn: Drawn, suffix: str, scale: float) -> bytes:
+    import vl_convert
+
+    # In PDF a pixel becomes a point.
+    unit = "" if suffix == ".pdf" else "pt"
+    size = f'width="{drawn.width * scale:.2f}{unit}" height="{drawn.height * scale:.2f}{unit}"'
+    svg = re.sub(r'width="[\d.]+" height="[\d.]+"', size, drawn.svg, count=1)
+    if suffix == ".svg":
+        return svg.encode()
+    if suffix == ".pdf":
+        return vl_convert.svg_to_pdf(svg)
+    return vl_convert.svg_to_png(drawn.svg, scale=scale, ppi=PNG_PPI)
+
+
+def fitted(subject: Subject, name: str, target: float) -> Drawn:
+    """A figure whose panels are as wide as makes it about `target` points wide in all, its parts one below the other."""
+    import altair as alt
+
+    width = target
+    for _ in range(3):
+        columns = max(1, min(len(subject.what), int(target / LEAST_PANEL)))
+        parts = FIGURES[name].draw(subject, width, columns)
+        if not parts:
+            raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
+        charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
+        drawn = _drawn(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT)
+        if abs(drawn.width - target) < 0.02 * target:
+            break
+        width = max(40.0, width + target - drawn.width)
+    return drawn
+
+
+def points(width: str) -> float:
+    """A length in points, from "84mm", "3.3in", "240pt"; UsageError for another text."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(mm|cm|in|pt|px)", width.strip())
+    if not match or float(match[1]) * UNITS[match[2]] < 60:
+        raise UsageError(f"the width is {width!r}; allowed: a number and a unit of {', '.join(UNITS)}, such as 84mm")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def caption(subject: Subject, name: str) -> str:
+    """What a paper says below the figure: how to read it, and the settings of its cells."""
+    from framework_compare.report.parts import caption as settings
+
+    cells = list(subject.cells.itertuples())
+    return f"{FIGURES[name].title}. {FIGURES[name].caption} Settings: {settings(cells, ())}"

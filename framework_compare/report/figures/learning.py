@@ -1,0 +1,236 @@
+"""Figures of training and of settings: loss (F7), batch sizes (F8), functions (F9), gains (F10), published ratios (F13)."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import math
+from typing import Any, Dict, List, Tuple
+
+import altair as alt
+
+from framework_compare.report.figures import look
+from framework_compare.report.figures.subject import Subject, known, rounded
+from framework_compare.report.figures.times import _panel_width, colour, framework_axis, panels, shape
+from framework_compare.results import pairing, ratios
+
+GIB = 2**30
+LEAST = 0.01  # of the time, for a function to have a name in the figure
+MOST_NAMES = 9
+QUALITIES = ("train_", "validation_", "test_")
+BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
+# The published tables: mean epoch seconds on a CPU and on a GPU (Lerat 2021, tables 1 and 2).
+PUBLISHED = {"cpu": "lerat_table1_cpu.csv", "cuda": "lerat_table2_gpu.csv"}
+SETS = {"fire-smoke-small": "small", "fire-smoke-big": "big"}
+
+
+def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F7: the loss after each epoch, and every quality that the study has; the band is from run to run."""
+    epochs = subject.of(subject.study.epochs)
+    names = ["loss", *(name for name in epochs.columns if name.startswith(QUALITIES))]
+    parts = {}
+    for name in names:
+        rows = epochs[epochs[name].notna()]
+        if rows["epoch"].nunique() > 1:
+            parts[name.replace("_", " ")] = _curve(subject, rows, name, width, columns)
+    return parts
+
+
+def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -> Any:
+    table = rows.groupby(["who", "what", "epoch"], sort=False)[name].agg(["mean", "min", "max"]).reset_index()
+    legend = alt.Legend(symbolOpacity=1)
+    dashes = alt.StrokeDash(
+        "who:N", title=None, scale=alt.Scale(domain=subject.who, range=subject.marks()[2]), legend=legend
+    )
+    base = alt.Chart(alt.InlineData(values=rounded(table))).encode(
+        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
+    )
+    tint = colour(subject, legend)
+    y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False))
+    band = base.mark_area(opacity=0.2).encode(y=alt.Y("min:Q"), y2="max:Q", color=tint)
+    line = base.mark_line(strokeWidth=1.6).encode(y=y, color=tint, strokeDash=dashes)
+    points = base.mark_point(filled=True, size=45).encode(
+        y=y,
+        color=tint,
+        shape=shape(subject, legend),
+        tooltip=["who:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")],
+    )
+    chart = alt.layer(band, line, points).properties(width=_panel_width(width, columns, 45) - 45, height=120)
+    return panels(chart, subject, columns, y="independent", x="independent")
+
+
+def _ticks(epochs: Any) -> List[int]:
+    """At most eight whole numbers from the first epoch to the last."""
+    first, last = int(epochs.min()), int(epochs.max())
+    return list(range(first, last + 1, max(1, math.ceil((last - first) / 7))))
+
+
+def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F8: images per second and peak memory over the batch size; a size that failed has its status."""
+    cells = subject.cells
+    if cells["batch_size"].nunique() < 2:
+        return {}
+    own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
+    rows = cells.assign(gib=own / GIB, model=[look.title(name) for name in cells["model"]])
+    rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib"]]
+    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+        x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2))
+    )
+    parts = []
+    for field, title in (("images_per_s", "images/s"), ("gib", "peak memory, GiB")):
+        drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})").encode(
+            y=alt.Y(f"{field}:Q", title=title), color=colour(subject, alt.Legend())
+        )
+        marks = drawn.mark_point(filled=True, size=45).encode(
+            shape=shape(subject, alt.Legend()), tooltip=["who:N", "batch_size:Q", f"{field}:Q"]
+        )
+        failed = base.transform_filter("!datum.worked").mark_text(color=look.WARNING, angle=270, align="left")
+        layers = [drawn.mark_line(strokeWidth=1.3), marks, failed.encode(text="status:N", y=alt.YDatum(0))]
+        chart = alt.layer(*layers).properties(width=_panel_width(width, columns, 45) - 45, height=120)
+        facet = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
+        parts.append(chart.facet(facet=facet, columns=columns).resolve_scale(y="independent"))
+    return {"": alt.vconcat(*parts)}
+
+
+def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F9: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
+    from framework_compare.report.profile_table import TITLES
+
+    profile = subject.study.profiled
+    if profile.empty or "name" not in profile:
+        return {}
+    keys = ["framework", "model", "dataset", "kind"]
+    named = profile[profile["name"].notna() & profile["share"].notna()]
+    named = named.merge(subject.cells[[*keys[:3], "who", "what"]].drop_duplicates(keys[:3]), on=keys[:3])
+    parts = {}
+    for kind, (_, title) in TITLES.items():
+        rows = named[named["kind"] == kind]
+        if len(rows):
+            parts[title] = _shares(subject, rows, kind, width, columns)
+    return parts
+
+
+def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) -> Any:
+    rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
+    shares = rows.groupby(["who", "what", "name"], sort=False)["share"].sum().reset_index()
+    largest = shares.groupby("name")["share"].max()
+    names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
+    shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
+    shares = shares.groupby(["who", "what", "name"], sort=False)["share"].sum().reset_index()
+    order = [*names, "other"]
+    shares["place"] = shares["name"].map(order.index)
+    bars = (
+        alt.Chart(alt.InlineData(values=rounded(shares)))
+        .mark_bar(stroke="white", strokeWidth=0.5)
+        .encode(
+            x=alt.X("share:Q", title="share of time", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+            y=framework_axis(subject),
+            order=alt.Order("place:Q"),
+            color=alt.Color(
+                "name:N",
+                sort=order,
+                scale=alt.Scale(domain=order, range=list(look.STACK)),
+                title=None,
+                legend=alt.Legend(columns=2),
+            ),
+            tooltip=["who:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
+        )
+        .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    )
+    return panels(bars, subject, columns)
+
+
+def gains(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F10: how many times faster a device is than the CPU, a precision or execution than fp32 eager; grey: not shown."""
+    cells = list(subject.study.frame.itertuples())
+    blocks = pairing.block_seconds(subject.study.epochs)
+    names = subject.cells.set_index("cell")[["who", "what"]]
+    parts = {}
+    for base, compute in BASELINES.items():
+        rows = []
+        for place, ratio in compute(cells, blocks).items():
+            if ratio.base.Index == place or not known(ratio.ratio) or place not in names.index:
+                continue
+            low, high = (end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high))
+            who, what = names.loc[place]
+            shown = low is not None and high is not None and (low > 1 or high < 1)
+            rows.append({"who": who, "what": what, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
+        if rows:
+            parts[f"times faster than {base}"] = _gain(subject, rows, base, width, columns)
+    return parts
+
+
+def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float, columns: int) -> Any:
+    chart = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
+    tint = alt.condition("datum.shown", colour(subject), alt.value("#BBBBBB"))
+    bars = chart.mark_bar(size=12).encode(
+        x=alt.X("ratio:Q", title=f"times faster than {base}"),
+        color=tint,
+        tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"],
+    )
+    ends = chart.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
+    texts = chart.transform_calculate(end="max(datum.ratio, datum.high)").mark_text(align="left", dx=4)
+    one = chart.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
+    layers = [bars, ends, one, texts.encode(x="end:Q", text=alt.Text("ratio:Q", format=".2f"))]
+    layered = alt.layer(*layers)
+    layered = layered.properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    return panels(layered, subject, columns, x="independent")
+
+
+def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F13: the ratio to PyTorch in the published tables, and in this study; on the line both are equal."""
+    rows = []
+    for cell in subject.worked.itertuples():
+        pair = _published_pair(subject, cell)
+        if pair:
+            rows.append({"who": cell.who, "what": cell.what, "published": pair[0], "here": pair[1]})
+    if not rows:
+        return {}
+    ends = [f(row[name] for row in rows for name in ("published", "here")) for f in (min, max)]
+    domain = [min(ends[0] * 0.8, 0.8), max(ends[1] * 1.25, 1.25)]
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    x = alt.X("published:Q", scale=scale, title="epoch time over PyTorch's, published")
+    y = alt.Y("here:Q", scale=scale, title="epoch time over PyTorch's, here")
+    line = alt.Chart(alt.InlineData(values=[{"published": end, "here": end} for end in domain]))
+    points = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_point(filled=True, size=80)
+        .encode(
+            x=x,
+            y=y,
+            color=colour(subject, alt.Legend()),
+            shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
+            tooltip=[
+                "who:N",
+                "what:N",
+                alt.Tooltip("published:Q", format=".3~g"),
+                alt.Tooltip("here:Q", format=".3~g"),
+            ],
+        )
+    )
+    size = min(width - 80, 320)
+    diagonal = line.mark_line(color="#999999", strokeDash=[4, 3]).encode(x=x, y=y)
+    return {"": alt.layer(diagonal, points).properties(width=size, height=size)}
+
+
+def _published_pair(subject: Subject, cell: Any) -> Any:
+    """(published, here): the epoch time of a cell over that of PyTorch, where both are known of both."""
+    table = published_seconds(cell.device.partition(":")[0])
+    dataset = SETS.get(cell.dataset)
+    ours = subject.worked[(subject.worked["what"] == cell.what) & (subject.worked["framework"] == "torch")]
+    keys = [(name, cell.model, str(dataset)) for name in (cell.framework, "torch")]
+    if cell.framework == "torch" or not len(ours) or not all(key in table for key in keys):
+        return None
+    return table[keys[0]] / table[keys[1]], cell.epoch_s_median / ours["epoch_s_median"].iloc[0]
+
+
+def published_seconds(device: str) -> Dict[Tuple[str, str, str], float]:
+    """Published mean epoch seconds by framework, model and data set; empty for another device."""
+    import pandas as pd
+
+    if device not in PUBLISHED:
+        return {}
+    text = importlib.resources.files("framework_compare.report").joinpath("published", PUBLISHED[device]).read_text()
+    table = pd.read_csv(io.StringIO(text))
+    seconds = {(row.framework, row.model, row.dataset): float(row.mean_epoch_s) for row in table.itertuples()}
+    return {key: value for key, value in seconds.items() if math.isfinite(value)}

@@ -1,0 +1,86 @@
+"""How figures look: one colour and one shape per framework, in print and in grey too; names as people write them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from framework_compare import registry
+
+# Okabe and Ito 2008: told apart with any colour vision, and their greys differ. Frameworks take them in order.
+COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F", "#000000")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+WARNING = "#B00020"
+GREY = "#6B6B6B"
+# From dark to light, so that neighbours in a stack differ in grey.
+STACK = ("#08306B", "#6BAED6", "#2171B5", "#C6DBEF", "#4A1486", "#BCBDDC", "#6A51A3", "#9E9AC8", "#969696", "#D9D9D9")
+
+TITLES: Dict[str, str] = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "mxnet": "MXNet",
+    "paddle": "PaddlePaddle",
+    "jax": "JAX",
+    "singa": "SINGA",
+    "alexnet": "AlexNet",
+    "mobilenet_v2": "MobileNetV2",
+    "resnet50": "ResNet-50",
+    "resnet50_v1_5": "ResNet-50 v1.5",
+    "vgg16": "VGG-16",
+    "cuda": "GPU",
+    "cpu": "CPU",
+}
+
+
+def title(name: object) -> str:
+    """A name as people write it; one that is not known stays."""
+    return TITLES.get(str(name), str(name))
+
+
+def in_order(names: Sequence[str]) -> List[str]:
+    """Frameworks in the order of the registry, others after them."""
+    known = [name for name in registry.FRAMEWORKS if name in names]
+    return [*known, *(name for name in dict.fromkeys(names) if name not in known)]
+
+
+def place(name: str, names: Sequence[str]) -> int:
+    """The number of a framework's colour and shape, the same in every study for those of the registry."""
+    known = list(registry.FRAMEWORKS)
+    if name in known:
+        return known.index(name) % len(COLOURS)
+    others = [other for other in names if other not in known]
+    return (len(known) + others.index(name)) % len(COLOURS)
+
+
+def config(font_size: float) -> Dict[str, Any]:
+    """Vega-Lite's configuration, for a base size of text in points."""
+    return {
+        "aria": False,  # each picture has one text of its own, instead of one for each mark
+        "font": FONT,
+        "view": {"stroke": "#D0D0D0"},
+        "axis": {
+            "labelFontSize": font_size,
+            "titleFontSize": font_size,
+            "titleFontWeight": "normal",
+            "gridColor": "#EBEBEB",
+            "domainColor": "#8A8A8A",
+            "tickColor": "#8A8A8A",
+            "labelColor": "#222222",
+            "titleColor": "#222222",
+            "labelLimit": 220,
+        },
+        "header": {"labelFontSize": font_size + 1, "labelFontWeight": "bold", "titleFontSize": font_size},
+        "legend": {
+            "labelFontSize": font_size,
+            "titleFontSize": font_size,
+            "titleFontWeight": "normal",
+            "symbolSize": 60,
+            "orient": "bottom",
+            "columns": 6,
+            "labelLimit": 300,
+        },
+        "title": {"fontSize": font_size + 1, "anchor": "start", "fontWeight": "bold"},
+        "text": {"fontSize": font_size - 0.5, "color": "#222222"},
+        "background": "white",
+    }

@@ -1,0 +1,58 @@
+"""A figure as an object: shown by Jupyter, saved as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from framework_compare.errors import UsageError
+from framework_compare.report.figures import files
+from framework_compare.report.figures.catalogue import FIGURES, find
+from framework_compare.report.figures.subject import Study, Subject
+
+
+class Plot:
+    """A figure of a study, by name or number; frameworks and models are those to draw, None is all."""
+
+    def __init__(
+        self,
+        study: Study,
+        name: str,
+        *,
+        frameworks: Optional[Sequence[str]] = None,
+        models: Optional[Sequence[str]] = None,
+    ) -> None:
+        self.name = find(name)
+        self._subject = Subject(study, frameworks, models)
+        self._parts: Optional[Dict[str, files.Drawn]] = None
+
+    @property
+    def parts(self) -> Dict[str, files.Drawn]:
+        """The drawn parts by title; UsageError where the study has no data for the figure."""
+        if self._parts is None:
+            self._parts = files.draw(self._subject, self.name)
+        if not self._parts:
+            raise UsageError(f"the study has no figure {self.name}: {FIGURES[self.name].absent}")
+        return self._parts
+
+    @property
+    def specifications(self) -> List[Dict[str, Any]]:
+        """The Vega-Lite specification of each part."""
+        return [part.spec for part in self.parts.values()]
+
+    @property
+    def caption(self) -> str:
+        """How to read the figure, and the settings of its cells."""
+        return files.caption(self._subject, self.name)
+
+    def save(self, path: Union[str, Path], width: str = files.COLUMN) -> Path:
+        """Write .svg, .pdf or .png, `width` wide ("84mm"), and the caption beside it as .txt; return the path."""
+        target = Path(path).absolute()
+        files.save(self._subject, self.name, target, width)
+        return target
+
+    def _repr_html_(self) -> str:
+        return "".join(part.svg for part in self.parts.values())
+
+    def __repr__(self) -> str:
+        return f"Plot({self.name!r})"

@@ -1,0 +1,191 @@
+"""What figures are drawn from: a study's frames, narrowed and named for people."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+from framework_compare.errors import UsageError
+from framework_compare.plan import settings
+from framework_compare.report.figures import look
+from framework_compare.report.tables import clean
+from framework_compare.results import speed_verdicts
+from framework_compare.results.columns import SHARED
+from framework_compare.results.repeats import disturbed_throughout
+from framework_compare.results.speed_verdicts import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_NAME = 60
+
+
+class Study(Protocol):
+    """What `Comparison` offers to figures and to the report."""
+
+    folder: Any
+
+    @property
+    def frame(self) -> "pd.DataFrame": ...
+    @property
+    def epochs(self) -> "pd.DataFrame": ...
+    @property
+    def runs(self) -> "pd.DataFrame": ...
+    @property
+    def samples(self) -> "pd.DataFrame": ...
+    @property
+    def phases(self) -> "pd.DataFrame": ...
+    @property
+    def profiled(self) -> "pd.DataFrame": ...
+    @property
+    def settings(self) -> Dict[str, Any]: ...
+    @property
+    def machine(self) -> Dict[str, Any]: ...
+    @property
+    def environments(self) -> Dict[str, Dict[str, Any]]: ...
+    def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]: ...
+
+
+class Subject:
+    """A study as figures see it: its cells with names for people, and the parts of its frames that belong to them.
+
+    frameworks, models: only these; None is all. UsageError for a name that the study has not.
+    """
+
+    def __init__(
+        self, study: Study, frameworks: Optional[Sequence[str]] = None, models: Optional[Sequence[str]] = None
+    ) -> None:
+        self.study = study
+        self._whats: Optional[Sequence[str]] = None
+        self._only = {"framework": frameworks, "model": models}
+        for column, names in self._only.items():
+            _check_names(column, names, study.frame[column])
+
+    @functools.cached_property
+    def cells(self) -> "pd.DataFrame":
+        """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
+        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`."""
+        frame = self.study.frame
+        cells = frame.assign(cell=range(len(frame)))
+        for column, names in self._only.items():
+            cells = cells if names is None else cells[cells[column].isin(list(names))]
+        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
+        cells = cells.assign(
+            who=[_short(look.title(name)) for name in cells["framework"]],
+            what=[_what(cell, varied) for cell in cells.itertuples()],
+            worked=(cells["status"] == "ok") & cells["epoch_s_median"].gt(0),
+            disturbed=[_disturbed(cell) for cell in cells.itertuples()],
+        )
+        cells = cells if self._whats is None else cells[cells["what"].isin(list(self._whats))]
+        best = cells["epoch_s_median"].where(cells["worked"]).groupby(cells["what"]).transform("min")
+        return cells.assign(best=cells["epoch_s_median"].where(cells["worked"]) / best)
+
+    def narrowed(self, what: Sequence[str]) -> "Subject":
+        """The same study with only these of `what`."""
+        narrowed = Subject(self.study, self._only["framework"], self._only["model"])
+        narrowed._whats = what
+        return narrowed
+
+    @functools.cached_property
+    def worked(self) -> "pd.DataFrame":
+        """The cells that have an epoch time."""
+        return self.cells[self.cells["worked"]]
+
+    @functools.cached_property
+    def who(self) -> List[str]:
+        """Names of the frameworks, in their order."""
+        return [_short(look.title(name)) for name in look.in_order(list(self.cells["framework"]))]
+
+    @functools.cached_property
+    def what(self) -> List[str]:
+        """Names of what frameworks compete in, in the study's order."""
+        return list(dict.fromkeys(self.cells["what"]))
+
+    def marks(self) -> Tuple[List[str], List[str], List[Tuple[int, ...]]]:
+        """Colours, shapes and dashes of `who`."""
+        names = look.in_order(list(self.cells["framework"]))
+        places = [look.place(name, names) for name in names]
+        return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
+
+    def of(self, frame: "pd.DataFrame", *, only_ok: bool = True) -> "pd.DataFrame":
+        """The rows of another frame that belong to these cells and to runs that count, with `who` and `what`."""
+        rows = frame[frame["counts"].astype(bool)]
+        rows = rows[rows["status"] == "ok"] if only_ok else rows
+        names = self.cells.set_index("cell")[["who", "what"]]
+        if "cell" not in rows:
+            rows = rows.join(self.study.runs.set_index("run_id")["cell"], on="run_id")
+        return rows[rows["cell"].isin(names.index)].join(names, on="cell")
+
+    @functools.cached_property
+    def verdicts(self) -> Dict[Tuple[str, str, str, str], Verdict]:
+        """Verdicts by model, condition, faster and slower framework."""
+        return {(one.model, str(one.condition), one.faster, one.slower): one for one in self.study.verdicts()}
+
+    def against_best(self, cell: Any) -> Optional[Verdict]:
+        """The verdict between a cell and the fastest of the same `what`, if there is one."""
+        rivals = self.worked[self.worked["what"] == cell.what]
+        best = rivals.loc[rivals["epoch_s_median"].idxmin(), "framework"]
+        return self.verdicts.get((cell.model, str(speed_verdicts.condition(cell)), best, cell.framework))
+
+    def shown_fastest(self, cell: Any) -> bool:
+        """Whether a cell is shown to be faster than each other of the same `what`."""
+        rivals = self.worked[(self.worked["what"] == cell.what) & (self.worked["framework"] != cell.framework)]
+        key = cell.model, str(speed_verdicts.condition(cell)), cell.framework
+        verdicts = [self.verdicts.get((*key, name)) for name in rivals["framework"]]
+        return bool(verdicts) and all(one is not None and one.shown for one in verdicts)
+
+
+def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series") -> None:
+    allowed = list(dict.fromkeys(map(str, known)))
+    for name in names or ():
+        if name not in allowed:
+            raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
+
+
+def _what(cell: Any, varied: Sequence[str]) -> str:
+    values = [value_words(name, getattr(cell, name)) for name in varied]
+    return _short(", ".join([look.title(cell.model), *values]))
+
+
+def value_words(name: str, value: Any) -> str:
+    """A value of a setting, said so that it is understood alone."""
+    known = {settings.column(field): setting for field, setting in settings.SETTINGS.items()}
+    if name in ("dataset", "execution", "precision"):
+        return str(value)
+    if name not in known or not known[name].caption:
+        return f"{name.replace('_', ' ')} {value}"
+    return look.title(value) if name == "device" else known[name].caption.format(value)
+
+
+def _short(text: str) -> str:
+    line = clean(text)
+    return line if len(line) <= MAX_NAME else line[: MAX_NAME - 1] + "…"
+
+
+def _disturbed(cell: Any) -> str:
+    if not cell.epochs_disturbed > 0:
+        return ""
+    return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"
+
+
+def known(value: Any) -> bool:
+    """Whether a figure is there."""
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def rounded(frame: "pd.DataFrame", digits: int = 5) -> List[Mapping[str, Any]]:
+    """Rows for a specification: numbers to so many significant digits, what is missing as None."""
+    return [{name: _plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _plain(value: Any, digits: int) -> Any:
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.{digits}g}")

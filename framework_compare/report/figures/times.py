@@ -1,0 +1,221 @@
+"""Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F12)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List
+
+import altair as alt
+
+from framework_compare.report.figures import look
+from framework_compare.report.figures.subject import Subject, known, rounded
+
+CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
+MAX_DOTS = 500  # single epochs in a figure
+
+
+def framework_axis(subject: Subject, **options: Any) -> alt.Y:
+    return alt.Y("who:N", sort=subject.who, title=None, **options)
+
+
+def colour(subject: Subject, legend: Any = None) -> alt.Color:
+    return alt.Color("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[0]), legend=legend, title=None)
+
+
+def shape(subject: Subject, legend: Any = None) -> alt.Shape:
+    return alt.Shape("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[1]), legend=legend, title=None)
+
+
+def panels(chart: Any, subject: Subject, columns: int, **independent: Any) -> Any:
+    """One panel for each `what`, in the study's order."""
+    header = alt.Facet("what:N", sort=subject.what, title=None, header=alt.Header(labelLimit=280))
+    faceted = chart.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
+    return faceted.resolve_scale(**independent) if independent else faceted
+
+
+def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F1: the ratio of each cell to the fastest of its column, with its interval."""
+    rows = [_overview_row(subject, cell) for cell in subject.cells.itertuples()] + _geometric_means(subject)
+    what = [*subject.what, *(["geometric mean"] if len(subject.what) > 1 else [])]
+    step = max(60.0, min(130.0, (width - 90) / len(what)))
+    axis = alt.Axis(orient="top", labelAngle=0 if step > 85 else -30)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("what:N", sort=what, title=None, axis=axis),
+        y=alt.Y("who:N", sort=_by_mean(rows, subject.who), title=None),
+    )
+    scale = alt.Scale(type="log", domain=[1, 4], range=["#F3F8FC", "#6FA8D6"], clamp=True)
+    empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
+    tiles = (
+        base.transform_filter("isValid(datum.ratio)")
+        .mark_rect(stroke="white", strokeWidth=2)
+        .encode(
+            color=alt.Color("ratio:Q", scale=scale, legend=None),
+            tooltip=[
+                alt.Tooltip("who:N", title="framework"),
+                alt.Tooltip("what:N", title="model"),
+                alt.Tooltip("full:N", title=" "),
+            ],
+        )
+    )
+    ratio = base.mark_text(dy=-5).encode(
+        text="text:N", color=alt.condition("datum.bad", alt.value(look.WARNING), alt.value("#111111"))
+    )
+    first = ratio.transform_filter("datum.fastest").mark_text(dy=-5, fontWeight="bold")
+    interval = base.mark_text(dy=8, color="#444444").encode(text="interval:N")
+    chart = alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
+    return {"": chart.properties(width=step * len(what), height=36 * len(subject.who))}
+
+
+def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
+    row = {"who": cell.who, "what": cell.what, "interval": "", "fastest": False, "bad": False, "ratio": None}
+    if not cell.worked:
+        return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in ("planned", "running")}
+    verdict = subject.against_best(cell)
+    shown = verdict is None or verdict.shown or cell.best == 1
+    text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
+    interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"
+    full = f"{cell.epoch_s_median:.3g} s, {text} {interval}"
+    fastest = cell.best == 1 and subject.shown_fastest(cell)
+    return {**row, "ratio": float(cell.best), "text": text, "interval": interval, "full": full, "fastest": fastest}
+
+
+def _geometric_means(subject: Subject) -> List[Dict[str, Any]]:
+    """The geometric mean of the ratios, of frameworks that have all the columns that any of them has."""
+    if len(subject.what) < 2:
+        return []
+    rows = []
+    for who in subject.who:
+        ratios = subject.worked[subject.worked["who"] == who]["best"]
+        mean = math.exp(ratios.map(math.log).mean()) if len(ratios) else None
+        count = f"{len(ratios)} of {len(subject.what)}"
+        whole = len(ratios) == len(subject.what)
+        text = f"{mean:.2f}x" if mean and whole else "-"
+        row = {"who": who, "what": "geometric mean", "ratio": mean if whole else None, "text": text}
+        rows.append({**row, "interval": f"{count} cells", "full": text, "fastest": False, "bad": False})
+    return rows
+
+
+def _by_mean(rows: List[Dict[str, Any]], who: List[str]) -> List[str]:
+    means = {row["who"]: row["ratio"] for row in rows if row["what"] == "geometric mean" and row["ratio"]}
+    return sorted(who, key=lambda name: means.get(name, math.inf))
+
+
+def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F2: the epoch time of each framework with its interval over runs, and the single epochs as dots."""
+    cells = _clipped(subject)
+    # One table for all layers: a facet splits no layer that has data of its own.
+    rows = [*rounded(cells.assign(kind="cell")), *rounded(_dots(subject, cells))]
+    every = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
+    base = every.transform_filter("datum.kind == 'cell'")
+    tint = colour(subject)
+    dots = every.transform_filter("datum.kind == 'epoch'").mark_circle(size=9, opacity=0.55)
+    offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-12, 12], range=[4, 20]))
+    interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
+    points = base.transform_filter("isValid(datum.s)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
+    labels = base.transform_filter("isValid(datum.s)").mark_text(align="left", dx=8)
+    arrows = base.transform_filter("datum.cut").mark_point(
+        shape="triangle-right", filled=True, size=60, color="#444444"
+    )
+    warned = base.transform_filter("datum.disturbed != ''").mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9)
+    failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3, color=look.WARNING)
+    layers = [
+        dots.encode(x="s:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
+        base.mark_point(opacity=0).encode(x="room:Q"),
+        interval.encode(x="low:Q", x2="high:Q", color=tint),
+        points.encode(
+            x=alt.X("s:Q", title="seconds per epoch", scale=alt.Scale(zero=True)),
+            stroke=tint,
+            shape=shape(subject),
+            fill=alt.condition("datum.runs_ok > 1", tint, alt.value("white")),
+            tooltip=_epoch_tooltip(),
+        ),
+        arrows.encode(x="high:Q"),
+        warned.encode(x="s:Q"),
+        labels.encode(x="end:Q", text="label:N"),
+        failed.encode(x=alt.XDatum(0), text="status:N"),
+    ]
+    panel = _panel_width(width, columns, 90)
+    chart = alt.layer(*layers).properties(width=panel, height=alt.Step(24))
+    return {"": panels(chart, subject, columns, x="independent")}
+
+
+def _panel_width(width: float, columns: int, left: float) -> float:
+    return max(70.0, (width - left - 16 * (columns - 1)) / columns)
+
+
+def _epoch_tooltip() -> List[alt.Tooltip]:
+    return [
+        alt.Tooltip("who:N", title="framework"),
+        alt.Tooltip("s:Q", title="s per epoch", format=".4~g"),
+        alt.Tooltip("interval:N", title="95 % interval"),
+        alt.Tooltip("label:N", title="ratio to the fastest"),
+        alt.Tooltip("images_per_s:Q", title="images/s", format=".4~g"),
+        alt.Tooltip("runs_ok:Q", title="runs"),
+        alt.Tooltip("disturbed:N", title="disturbed"),
+    ]
+
+
+def _clipped(subject: Subject) -> Any:
+    """Cells with low, high and the right end of each, cut where one interval would set the axis of all."""
+    columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best"]
+    cells = subject.cells[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
+    cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
+    cells["s"] = cells["s"].where(cells["worked"])
+    most = CLIP * cells.groupby("what")["s"].transform("max")
+    cells["interval"] = [
+        f"{low:.4g} to {high:.4g} s" if known(low) else "one run" for low, high in zip(cells["low"], cells["high"])
+    ]
+    cells["cut"] = cells["high"].gt(most)
+    cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
+    cells["end"] = cells[["s", "high"]].max(axis=1)
+    cells["room"] = cells["end"] * 1.2  # for the label
+    cells["label"] = [f"{ratio:.2f}x" if known(ratio) else "" for ratio in cells["best"]]
+    return cells
+
+
+def _dots(subject: Subject, cells: Any) -> Any:
+    """Single epochs, none beyond the axis that the cells set; offsets by their order, so that they are the same."""
+    epochs = subject.of(subject.study.epochs).rename(columns={"epoch_s": "s"})
+    epochs = epochs.join(cells.set_index("cell")[["most"]], on="cell")
+    epochs = epochs[epochs["s"] <= epochs["most"]].groupby("cell").head(max(4, MAX_DOTS // max(1, len(cells))))
+    order = epochs.groupby("cell").cumcount()
+    tint = epochs["disturbed"].eq(1).map({True: look.WARNING, False: "#555555"})
+    dots = epochs.assign(kind="epoch", offset=((order * 0.618034) % 1 - 0.5) * 16, tint=tint)
+    return dots[["kind", "who", "what", "s", "offset", "tint"]]
+
+
+def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F12: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
+    epochs = subject.of(subject.study.epochs)
+    if epochs.empty:
+        return {}
+    started = epochs["run_id"].map(subject.study.runs.set_index("run_id")["started_s"])
+    median = epochs.groupby("cell")["epoch_s"].transform("median")
+    minutes = (started - started.min() + epochs["start_s"]) / 60
+    rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
+    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
+        subset="minute"
+    )
+    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+        x=alt.X("minute:Q", title="minutes since the first of these runs began", scale=alt.Scale(domainMin=0))
+    )
+    points = base.mark_point(size=35, filled=True).encode(
+        y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
+        color=colour(subject, alt.Legend()),
+        shape=shape(subject, alt.Legend()),
+        tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
+    )
+    marked = (
+        base.transform_filter("datum.marked")
+        .mark_point(shape="triangle-up", size=110, color=look.WARNING, strokeWidth=1.6)
+        .encode(y="relative:Q")
+    )
+    chart = alt.layer(points, marked).properties(width=width - 80, height=150)
+    if not rows["disturbed_share"].notna().any():
+        return {"": chart}
+    others = (
+        base.transform_filter("isValid(datum.disturbed_share)")
+        .mark_bar(size=3, color=look.GREY)
+        .encode(y=alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4)))
+    )
+    return {"": alt.vconcat(chart, others.properties(width=width - 80, height=60)).resolve_scale(x="shared")}

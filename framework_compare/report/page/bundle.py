@@ -1,0 +1,40 @@
+"""The JavaScript that draws figures in the browser: Vega, Vega-Lite and vega-embed, as one text from vl-convert."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import importlib.metadata
+import json
+import os
+from typing import Any
+
+from framework_compare.paths import cache_dir
+
+
+def javascript() -> str:
+    """The bundle, which sets window.vegaEmbed, as `packed` gives it; made once per version (seconds), then cached."""
+    import vl_convert
+
+    path = cache_dir() / "report" / f"vega-{importlib.metadata.version('vl-convert-python')}.txt"
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        text = _packed(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+    half = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(text, encoding="ascii")
+        half.replace(path)
+    except OSError:
+        pass  # a cache that cannot be written costs seconds, not the report
+    return text
+
+
+def packed(document: Any) -> str:
+    """A document as JSON, in gzip, in base64: what the page's script unpacks, and no text that a page could misread."""
+    return _packed(json.dumps(document, separators=(",", ":")))
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

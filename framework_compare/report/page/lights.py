@@ -1,0 +1,69 @@
+"""The five questions that decide whether a study's figures can be trusted, each with its answer."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple
+
+from framework_compare.report.parts import unproved
+from framework_compare.results.intervals import MIN_RUNS
+from framework_compare.results.parity import fails
+
+GOOD, WARN, BAD = "good", "warn", "bad"
+
+
+class Light(NamedTuple):
+    """An answer: its state (GOOD, WARN, BAD), what it is about, and the sentence."""
+
+    state: str
+    title: str
+    sentence: str
+
+
+def lights(cells: Any) -> List[Light]:
+    """Of a study's cell frame: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
+    return [_worked(cells), _repeated(cells), _quiet(cells), _equal(cells), *_clocks(cells)]
+
+
+def _worked(cells: Any) -> Light:
+    done = (cells["status"] == "ok").sum()
+    state = GOOD if done == len(cells) else BAD if not done else WARN
+    return Light(state, "Cells", f"{done} of {len(cells)} cells worked")
+
+
+def _repeated(cells: Any) -> Light:
+    ok = cells[cells["status"] == "ok"]
+    least = int(ok["runs_ok"].min()) if len(ok) else 0
+    state = GOOD if least > MIN_RUNS else WARN if least >= MIN_RUNS else BAD
+    few = f"; verdicts need {MIN_RUNS}" if least < MIN_RUNS else ""
+    return Light(state, "Runs", f"{least} {'run' if least == 1 else 'runs'} per cell at least{few}")
+
+
+def _quiet(cells: Any) -> Light:
+    if not cells["epochs_disturbed"].notna().any():
+        return Light(WARN, "Quiet machine", "not known: nothing was sampled")
+    epochs, disturbed = cells["epochs_measured"].sum(), cells["epochs_disturbed"].sum()
+    if not disturbed:
+        return Light(GOOD, "Quiet machine", "no epoch was disturbed by other programs")
+    whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
+    return Light(
+        BAD if whole.any() else WARN, "Quiet machine", f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
+    )
+
+
+def _equal(cells: Any) -> Light:
+    verdicts = list(cells.loc[cells["status"] == "ok", "parity"])
+    failing, unknown = sum(map(fails, verdicts)), sum(bool(unproved(one)) or one is None for one in verdicts)
+    if failing:
+        return Light(
+            BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"
+        )
+    if unknown or not verdicts:
+        return Light(WARN, "Same function", f"not checked of {unknown} of {len(verdicts)} cells")
+    return Light(GOOD, "Same function", "checked: all frameworks train the same function")
+
+
+def _clocks(cells: Any) -> List[Light]:
+    share = cells["gpu_throttled_share"].max()
+    if not share >= 0:
+        return []
+    return [Light(WARN if share > 0.01 else GOOD, "GPU clocks", f"slowed in {share:.0%} of the time at most")]

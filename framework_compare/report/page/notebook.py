@@ -1,0 +1,18 @@
+"""A study as Jupyter shows it: verdicts, tables of times, and their figure."""
+
+from __future__ import annotations
+
+from framework_compare.report import kinds
+from framework_compare.report.figures import files
+from framework_compare.report.figures.subject import Study, Subject
+from framework_compare.report.page.report import environment, uri_of
+from framework_compare.results import pairing
+
+
+def html(study: Study) -> str:
+    """A fragment of HTML without scripts."""
+    tables = kinds.build(study.frame, "time", lambda: pairing.block_seconds(study.epochs))
+    subject = Subject(study)
+    parts = files.draw(subject, "epoch-time") if len(subject.worked) else {}
+    pictures = [uri_of(part.svg) for part in parts.values()]
+    return environment().get_template("notebook.html").render(tables=tables, pictures=pictures)

@@ -1,0 +1,331 @@
+"""A study as one HTML file: answers, figures as SVG that scripts replace by interactive ones, tables, evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from urllib.parse import quote
+
+from framework_compare import __version__
+from framework_compare.plan import settings
+from framework_compare.report import headlines, kinds, renderers
+from framework_compare.report.figures import files
+from framework_compare.report.figures.catalogue import FIGURES, Figure
+from framework_compare.report.figures.look import title as named
+from framework_compare.report.figures.subject import Study, Subject
+from framework_compare.report.page.bundle import javascript, packed
+from framework_compare.report.page.lights import lights
+from framework_compare.report.tables import Table, clean
+from framework_compare.results import pairing, speed_verdicts
+from framework_compare.results.metrics import METRICS
+from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.store import schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# In the order of the page.
+ORDER = (
+    *("overview", "epoch-time", "memory", "phases", "waiting", "learning", "resources", "batch-sizes"),
+    *("gains", "energy", "functions", "published", "machine"),
+)
+MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
+MAX_ROWS = 1000  # of the table of cells
+MAX_CSV = 1_000_000  # characters of CSV within the page
+MAX_VERDICTS = 100
+CELL_METRICS = (
+    *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "peak_rss_bytes"),
+    *("cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes", "gpu_j_per_image"),
+    *("first_step_s", "loss_last", "wall_s"),
+)
+
+
+class Part(NamedTuple):
+    """A drawn part of a figure: its title, the SVG as a data URI, its size in pixels, and the packed specification."""
+
+    title: str
+    uri: str
+    width: int
+    height: int
+    spec: str
+
+
+class Section(NamedTuple):
+    name: str
+    figure: Figure
+    parts: Sequence[Part]
+
+
+def write(study: Study, path: Union[str, Path]) -> Path:
+    """Write the report of a study as one HTML file; StudyError where the file cannot be written."""
+    target = Path(path).absolute()
+    text = render(study)
+    with schema.study_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    return target
+
+
+def render(study: Study) -> str:
+    """The report as text."""
+    return environment().get_template("report.html").render(**_content(study))
+
+
+def environment() -> Any:
+    """Where templates are looked up; what they print is escaped."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _content(study: Study) -> Dict[str, Any]:
+    cells = study.frame
+    subject = Subject(study)
+    sections, absent, left = _sections(subject)
+    verdicts = [with_titles(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
+    text = renderers.csv(cells)
+    return {
+        "title": clean(Path(study.folder).name),
+        "facts": _facts(study),
+        "lights": lights(cells),
+        "verdicts": _sentences(cells, verdicts),
+        "judged": verdicts[:MAX_VERDICTS],
+        "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
+        "sections": sections,
+        "absent": absent,
+        "left": left,
+        "what_shown": MAX_PANELS,
+        "tables": _tables(study),
+        "cells": _cells(subject),
+        "more_cells": max(0, len(cells) - MAX_ROWS),
+        "failures": _failures(study),
+        "warnings": sorted({clean(text) for text in cells["warnings"] if text}),
+        "settings": _settings(cells),
+        "environments": _packages(study),
+        "command": command(study),
+        "csv": quote(text) if len(text) <= MAX_CSV else "",
+        "script": javascript() if sections else "",
+        "version": __version__,
+        "made": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
+    """The figures with data, those without, and how many panels are left out of all of them."""
+    shown = subject.what[:MAX_PANELS]
+    left = len(subject.what) - len(shown)
+    if left:
+        subject = subject.narrowed(shown)
+    if not len(subject.worked):
+        return [], [FIGURES[name] for name in ORDER], left
+    drawn = {name: files.draw(subject, name) for name in ORDER}
+    sections = [Section(name, FIGURES[name], [_part(*one) for one in parts.items()]) for name, parts in drawn.items()]
+    return [one for one in sections if one.parts], [one.figure for one in sections if not one.parts], left
+
+
+def _part(title: str, drawn: files.Drawn) -> Part:
+    return Part(title, uri_of(drawn.svg), round(drawn.width), round(drawn.height), packed(drawn.spec))
+
+
+def uri_of(svg: str) -> str:
+    """A picture within a page: it runs nothing and shares no name with it."""
+    return "data:image/svg+xml," + quote(svg, safe=" =:/;,'()!*@&+$[]{}|^`\n")
+
+
+def _sentences(cells: "pd.DataFrame", verdicts: Sequence[Verdict]) -> List[str]:
+    return headlines.lines(list(cells.itertuples()), verdicts)
+
+
+def with_titles(verdict: Verdict) -> Verdict:
+    """A verdict with the names that people write."""
+    reason = verdict.reason
+    for name in (verdict.faster, verdict.slower):
+        reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: named(name), reason)  # type: ignore[misc]
+    changed = dataclasses.replace(
+        verdict,
+        model=named(verdict.model),
+        faster=named(verdict.faster),
+        slower=named(verdict.slower),
+        reason=reason,
+    )
+    return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
+
+
+def _facts(study: Study) -> List[Tuple[str, str]]:
+    """Where and when: machine, versions, date, data."""
+    machine, runs = study.machine, study.runs
+    versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
+    started = sorted(text for text in runs["started_at"] if text)
+    facts = [
+        ("Machine", _machine(machine)),
+        ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
+        ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
+        ("Measured", _period(started)),
+        ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
+        ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
+    ]
+    return [(name, clean(text)) for name, text in facts if text]
+
+
+def _period(started: Sequence[str]) -> str:
+    """The days on which runs began, from the first to the last; times are UTC."""
+    if not started:
+        return "not yet"
+    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
+
+
+def _text(machine: Dict[str, Any], name: str) -> str:
+    return str(machine[name]) if machine.get(name) else ""
+
+
+def _container(machine: Dict[str, Any]) -> str:
+    return "in a container" if machine.get("container") else ""
+
+
+def _machine(machine: Dict[str, Any]) -> str:
+    memory = machine.get("memory_bytes")
+    gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
+    parts = [
+        _text(machine, "cpu"),
+        f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
+        f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
+        *gpus,
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _dataset(name: str, facts: Any) -> str:
+    pictures = facts.get("pictures") if isinstance(facts, dict) else None
+    return f"{name} ({pictures} images)" if isinstance(pictures, int) else str(name)
+
+
+class Shown(NamedTuple):
+    """A table with the texts that a reader may copy."""
+
+    kind: str
+    table: Table
+    markdown: str
+    latex: str
+
+
+def _tables(study: Study) -> List[Shown]:
+    """The tables of time and resources, and the others that the study has figures for."""
+    if len(study.frame) > MAX_ROWS:
+        return []
+
+    def blocks() -> Any:
+        return pairing.block_seconds(study.epochs)
+
+    shown = []
+    for kind in ("time", "resources", "speedup"):
+        for table in kinds.build(study.frame, kind, blocks)[:12]:
+            shown.append(Shown(kind, table, renderers.markdown(table), renderers.latex(table)))
+    return shown
+
+
+def _cells(subject: Subject) -> Dict[str, Any]:
+    """The table of cells: headings with units, and rows of names and of (shown, stored) figures."""
+    names = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
+    headings = [f"{METRICS[name].label}{', ' + METRICS[name].unit if METRICS[name].unit else ''}" for name in names]
+    rows = []
+    for cell in subject.cells.head(MAX_ROWS).itertuples():
+        figures = [(name, METRICS[name].show(getattr(cell, name)), getattr(cell, name)) for name in names]
+        rows.append({"cell": cell.cell, "who": cell.who, "what": cell.what, "status": cell.status, "figures": figures})
+    return {"headings": headings, "rows": rows}
+
+
+def _failures(study: Study) -> List[Dict[str, Any]]:
+    """Runs that did not end well, each with its reason and the last lines of its log."""
+    runs = study.runs
+    bad = runs[~runs["status"].isin(("ok", "planned", "running"))].head(MAX_VERDICTS)
+    return [
+        {
+            "name": f"{named(run.framework)}, {named(run.model)}, run {run.repeat}",
+            "status": run.status,
+            "reason": clean(run.reason or "no reason given"),
+            "died_in": run.died_in if isinstance(run.died_in, str) else "",
+            "log": _lines(run.log_tail),
+        }
+        for run in bad.itertuples()
+    ]
+
+
+def _lines(text: Any) -> str:
+    return "\n".join(clean_line(line) for line in text.splitlines()[-30:]) if isinstance(text, str) else ""
+
+
+def clean_line(line: str) -> str:
+    """A line of a log, printable, with its indent."""
+    indent = len(line) - len(line.lstrip(" "))
+    return " " * indent + clean(line)
+
+
+def _settings(cells: "pd.DataFrame") -> List[Tuple[str, str, str]]:
+    """(name, values, meaning) of every setting of a cell."""
+    rows = []
+    for name, setting in settings.SETTINGS.items():
+        column = settings.column(name)
+        if column in cells:
+            values = dict.fromkeys(clean(value) for value in cells[column].dropna().head(10_000))
+            rows.append((column, ", ".join(list(values)[:20]), setting.meaning))
+    return rows
+
+
+def _packages(study: Study) -> List[Tuple[str, List[str]]]:
+    found = []
+    for framework, facts in study.environments.items():
+        packages = facts.get("packages") if isinstance(facts, dict) else None
+        if isinstance(packages, dict):
+            found.append((named(framework), [clean(f"{name} {version}") for name, version in packages.items()]))
+        elif isinstance(packages, list):
+            found.append((named(framework), [clean(one) for one in packages]))
+    return found
+
+
+def command(study: Study) -> str:
+    """The command that runs the study's plan again; settings at their defaults are left out."""
+    cells = study.frame
+    words = ["framework-compare", "run"]
+    for flag, column in (("--frameworks", "framework"), ("--models", "model")):
+        words += [flag, ",".join(_values(cells[column]))]
+    for name in _values(cells["dataset"]):
+        words += ["--dataset", name]
+    for name, setting in settings.SETTINGS.items():
+        words += _option(cells, name, setting)
+    repeats = _most(study.runs)
+    return shlex.join([*words, *(["--repeats", str(repeats)] if repeats > 1 else [])])
+
+
+def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List[str]:
+    column = settings.column(name)
+    if column not in cells or setting.role == settings.OF_DATASET:
+        return []
+    values = _values(cells[column])
+    default = getattr(settings.DEFAULTS, name)
+    if values == [clean(default)] and not setting.all_cores:
+        return []
+    return [f"--{name.replace('_', '-')}", ",".join(values)]
+
+
+def _values(column: "pd.Series") -> List[str]:
+    return list(dict.fromkeys(clean(_number(value)) for value in column.dropna()))
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _most(runs: "pd.DataFrame") -> int:
+    first = runs["repeat"] if len(runs) else None
+    return int(first.max()) if first is not None else 1

@@ -1,0 +1,90 @@
+"use strict";
+// The page is whole without this script: it makes figures interactive, tables sortable and texts copyable.
+(function () {
+  const text = (id) => JSON.parse(document.getElementById(id).textContent);
+  function unpacked(id) {
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (one) => one.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+
+  // A figure is drawn when it comes near the window, so that a long report opens at once.
+  let embed = null;
+  async function load() {
+    const script = document.createElement("script");
+    // The bundle's top-level names stay inside a function of their own.
+    script.textContent = "(function () {" + (await unpacked("vega")) + "\n})();";
+    document.head.append(script);
+    return window.vegaEmbed;
+  }
+  async function draw(plot) {
+    const image = plot.querySelector("img");
+    const live = document.createElement("div");
+    try {
+      // ast: expressions are interpreted, as the page's policy allows no eval.
+      embed = embed || load();
+      const spec = JSON.parse(await unpacked(plot.dataset.spec));
+      await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
+    } catch (error) {
+      console.error(error);
+      return;
+    }
+    const drawn = live.querySelector("svg");
+    drawn.setAttribute("role", "img");
+    drawn.setAttribute("aria-label", image.alt);
+    for (const inner of drawn.querySelectorAll("[role], [aria-label], [aria-roledescription]")) {
+      for (const name of ["role", "aria-label", "aria-roledescription"]) inner.removeAttribute(name);
+    }
+    live.firstElementChild && image.replaceWith(live);
+    plot.dataset.live = "yes";
+  }
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
+    }
+  }, { rootMargin: "200px" });
+  window.addEventListener("load", () => {
+    for (const plot of document.querySelectorAll(".plot")) seen.observe(plot);
+  });
+
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.parentElement.hidden = false;
+    button.addEventListener("click", async () => {
+      const area = document.createElement("textarea");
+      area.value = text(button.dataset.copy);
+      document.body.append(area);
+      area.select();
+      const copied = document.execCommand("copy");
+      area.remove();
+      const before = button.textContent;
+      button.textContent = copied ? "Copied" : "Cannot copy here";
+      setTimeout(() => { button.textContent = before; }, 1500);
+    });
+  }
+
+  function sort(table, column, heading) {
+    const down = heading.getAttribute("aria-sort") === "ascending";
+    for (const other of table.querySelectorAll("thead th")) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const body = table.tBodies[0];
+    const key = (row) => {
+      const cell = row.cells[column];
+      return cell.classList.contains("num") ? (cell.dataset.value === undefined ? NaN : Number(cell.dataset.value)) : cell.textContent;
+    };
+    const rows = Array.from(body.rows).map((row) => [key(row), row]);
+    const sign = down ? -1 : 1;
+    rows.sort(([a], [b]) => {
+      if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
+      return sign * (typeof a === "number" ? a - b : a.localeCompare(b));
+    });
+    body.append(...rows.map(([, row]) => row));
+  }
+  for (const table of document.querySelectorAll(".sortable")) {
+    Array.from(table.querySelectorAll("thead th")).forEach((heading, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = heading.textContent;
+      button.addEventListener("click", () => sort(table, column, heading));
+      heading.replaceChildren(button);
+    });
+  }
+})();

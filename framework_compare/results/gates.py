@@ -1,0 +1,60 @@
+"""Whether a study is slower than a baseline, cell by cell: what a gate in CI asks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, List
+
+from framework_compare.results.columns import IDENTITY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
+FAILS = (SLOWER, LOST)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What became of a cell: its place in `Comparison.beside`, the outcome, the reason in words."""
+
+    place: int
+    outcome: str
+    reason: str
+
+    @property
+    def fails(self) -> bool:
+        return self.outcome in FAILS
+
+
+def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
+    """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
+
+    A cell is slower if its ratio is more than 1 + max_slowdown and its interval lies above 1; without an interval (one
+    run) the ratio alone decides. A cell that worked in the baseline and does not in the study fails, too.
+    """
+    return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
+
+
+def _outcome(row: Any, most: float) -> "tuple[str, str]":
+    if row["status_a"] != "ok":
+        return UNJUDGED, f"the baseline is {row['status_a']}"
+    if row["status_b"] != "ok":
+        return LOST, f"it is {row['status_b']}"
+    ratio, low, high = row["ratio"], row["ratio_ci_low"], row["ratio_ci_high"]
+    if math.isnan(ratio):
+        return UNJUDGED, "no epoch time"
+    if not math.isnan(low) and not row["verdict"]:
+        return UNJUDGED, "others took CPU time in every epoch"
+    sure = "" if not math.isnan(low) else "one run: no interval"
+    if ratio > most and (math.isnan(low) or low > 1):
+        return SLOWER, sure
+    if not math.isnan(high) and high < 1:
+        return FASTER, sure
+    return SAME, sure
+
+
+def names(beside: "pd.DataFrame") -> List[str]:
+    """The columns that name a row: framework, model, and the settings that differ between rows."""
+    return [name for name in IDENTITY if name in ("framework", "model") or beside[name].astype(str).nunique() > 1]

@@ -32,6 +32,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")
 FLIPS = ("horizontal", "vertical", "none")
 CROPS = ("random", "none")
+INTERNALS = ("public", "private")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,7 @@ class TrainConfig:
     crop: str = "random"  # "none": the whole image, stretched to image_size x image_size
     optimizer: str = "sgd"
     loss: str = "cross_entropy"
+    internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)

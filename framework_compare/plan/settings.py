@@ -7,7 +7,7 @@ import math
 import re
 from typing import Dict, Tuple
 
-from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, INTERNALS, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
 
 DEFAULTS = TrainConfig()
 
@@ -71,6 +71,9 @@ _WORKERS = "processes (or threads) that only read images"
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
+_INTERNALS = (
+    "public: a framework's public calls alone; private: singa's convolutions in groups by a corrected private field"
+)
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -101,6 +104,7 @@ SETTINGS: Dict[str, Setting] = {
     "crop": Setting(_CROP, choices=CROPS),
     "optimizer": Setting("what updates the weights", choices=("sgd",)),
     "loss": Setting("what is minimised", choices=("cross_entropy",), column="loss_function"),
+    "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
 }
 
 

@@ -7,6 +7,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import cost_tables, ratio_tables, renderers
 from framework_compare.report.parts import (
@@ -222,7 +223,8 @@ def build(frame: "pd.DataFrame", kind: str, runs: Callable[[], Runs] = dict) -> 
     for cells in groups.values():
         more = (made.ratios(cells, seconds),) if made.ratios else ()
         table = made.make(cells, caption(cells, varied), *more)
-        tables.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells))))
+        said = registry.labels(cell.framework for cell in cells)
+        tables.append(dataclasses.replace(table, remarks=(*table.remarks, *warned(cells), *said)))
     return [table for table in tables if table.rows]
 
 

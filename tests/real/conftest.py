@@ -24,7 +24,7 @@ from framework_compare.launch.launcher import worker_environment
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
-FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax", "singa")
 HERE = Path(__file__).parent
 THREADS = 1  # of each of the processes that run side by side
 SCRIPT_TIMEOUT_S = 300.0

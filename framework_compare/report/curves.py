@@ -41,8 +41,8 @@ def table(curves: Sequence[Curves]) -> Table:
         "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
         "loss, and between the two frameworks that are furthest apart.",
     )
-    remarks = (*remarks, *registry.labels(names))
-    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), remarks)
+    said = (*remarks, *registry.labels(names))
+    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), said)
 
 
 def _kinds(one: Curves) -> List[Any]:

@@ -157,7 +157,7 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
 
 def _failure(one: FrameworkCheck, spec: registry.Framework, run: Run) -> tuple[str, str]:
     """Why a worker did not get as far as to be asked, and what to do."""
-    why = _import_failure(one.python, spec.imports) if one.python and spec.imports else ""
+    why = _import_failure(one.python, spec.imports) if one.python and spec.imports and not spec.foreign else ""
     if why:
         return f"import {spec.imports} failed: {why}", f"see what `{one.python} -c 'import {spec.imports}'` prints"
     return f"its adapter does not start there: {run.status}: {run.reason}", "run one of its cells and read the log"
@@ -183,7 +183,7 @@ def _check_given(spec: registry.Framework, python: str | Path | None) -> Framewo
 def _usable(state: str, environment: Environment) -> FrameworkCheck:
     return FrameworkCheck(
         environment.framework, True, state, environment.version, environment.interpreter, environment.python,
-        environment.size_bytes, notes=environment.notes,
+        environment.size_bytes, notes=(*registry.labels([environment.framework]), *environment.notes),
     )  # fmt: skip
 
 

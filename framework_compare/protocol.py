@@ -33,6 +33,7 @@ TUNINGS = ("recommended", "none")
 FLIPS = ("horizontal", "vertical", "none")
 CROPS = ("random", "none")
 MODES = ("train", "inference")
+INTERNALS = ("public", "private")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,7 @@ class TrainConfig:
     mode: str = "train"  # "inference": epochs of forward passes alone, with the initial weights
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
     epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
+    internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)

@@ -8,9 +8,18 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from framework_compare.errors import UnknownNameError, UsageError
+
+
+class ForeignWheels(NamedTuple):
+    """Wheels that are named after a Python other than the one that is to run them; no installer would take them."""
+
+    requirements: str  # file in the adapter's folder, with checksums: what is installed without a check must be known
+    python: str  # "3.6"
+    abi: str  # "cp36m"
+    platform: str  # "manylinux2014_x86_64"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +34,8 @@ class Framework:
     cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
     # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read images.
     whole_batches_from: int = 0
+    foreign: Optional[ForeignWheels] = None
+    label: str = ""  # what tables must say of it, where its name and version do not tell what runs
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -47,6 +58,16 @@ FRAMEWORKS: Dict[str, Framework] = {
     "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", _PINS, "mxnet", ((3, 11), (3, 11)), _CUDA_PINS, 1),
     "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", _PINS, "paddle", _PYTHONS, _CUDA_PINS, 1),
     "jax": Framework("jax", _A + "jax:JaxTrainer", _PINS, "jax", _PYTHONS, _CUDA_PINS, 3),
+    "singa": Framework(
+        "singa",
+        _A + "singa:SingaTrainer",
+        _PINS,
+        "singa",
+        ((3, 8), (3, 12)),
+        whole_batches_from=1,
+        foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
+        label="SINGA 3.0.0.dev1 (2020), repaired at run time",
+    ),
 }
 
 _M = "framework_compare.models."
@@ -152,6 +173,12 @@ def unit(model: str) -> str:
 
 def framework(name: str) -> Framework:
     return find("framework", FRAMEWORKS, name)
+
+
+def labels(names: Iterable[str]) -> Tuple[str, ...]:
+    """What is to be said of frameworks wherever they are named, in sentences; nothing of most."""
+    known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
+    return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 
 
 def adapter_path(spec: Framework) -> Path:

@@ -99,7 +99,7 @@ def test_list_names_what_can_be_given(own_cache):
 def test_doctor_has_a_line_a_framework_and_device_and_the_machine(own_cache):
     lines = run("doctor", "--device", "cpu,cuda:99").stdout.splitlines()
     heads = [line.split("  ")[0].split(" not ")[0] for line in lines if not line.startswith(" ")]
-    frameworks = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+    frameworks = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
     each = [title for name in frameworks for title in (name, f"{name} (cuda:99)")]
     assert heads == [*each, "machine", "cache", "load"]
 

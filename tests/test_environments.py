@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
 import re
 import shutil
@@ -22,18 +24,20 @@ from framework_compare.registry import Framework
 ANY_PYTHON = ((3, 10), (3, 99))
 
 
-def write_wheel(folder: Path) -> None:
+def write_wheel(folder: Path, tag: str = "py3-none-any") -> Path:
     """tinyfw 1.0, a framework of one line."""
     meta = "tinyfw-1.0.dist-info/"
     files = {
         "tinyfw/__init__.py": "__version__ = '1.0'\n",
         meta + "METADATA": "Metadata-Version: 2.1\nName: tinyfw\nVersion: 1.0\n",
-        meta + "WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        meta + "WHEEL": f"Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     record = "".join(f"{name},,\n" for name in [*files, meta + "RECORD"])
-    with zipfile.ZipFile(folder / "tinyfw-1.0-py3-none-any.whl", "w") as wheel:
+    path = folder / f"tinyfw-1.0-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
         for name, text in {**files, meta + "RECORD": record}.items():
             wheel.writestr(name, text)
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -332,6 +336,50 @@ def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_pat
     assert "--extra-index-url https://me:secret@host.invalid/cpu" in told
     kept = (environment.folder / venvs.MARKER).read_text() + venvs.log_of(environment.folder).read_text()
     assert "https://host.invalid/cpu" in kept and "secret" not in kept
+
+
+@pytest.fixture
+def foreign(framework, tmp_path, monkeypatch):
+    """Registers tinyfw, whose only wheel is named after CPython 3.6, with the checksum that is given, or its own."""
+
+    def register(checksum: str = "") -> str:
+        folder = tmp_path / "foreign"
+        folder.mkdir()
+        wheel = write_wheel(folder, "cp36-cp36m-manylinux2014_x86_64")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+        digest = checksum or hashlib.sha256(wheel.read_bytes()).hexdigest()
+        pins = tmp_path / "cp36.txt"
+        pins.write_text(f"tinyfw==1.0 --hash=sha256:{digest}\n")
+        wheels = registry.ForeignWheels(str(pins), "3.6", "cp36m", "manylinux2014_x86_64")
+        entry = dataclasses.replace(registry.FRAMEWORKS[framework("")], foreign=wheels)
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+        return "tiny"
+
+    return register
+
+
+def test_a_wheel_of_another_python_is_installed(foreign):
+    made = managed.ensure(foreign())
+    assert (made.version, made.packages["tinyfw"]) == ("1.0", "1.0")
+    assert subprocess.run([made.python, "-c", "import tinyfw"], check=False).returncode == 0
+
+
+def test_a_wheel_of_another_python_with_another_checksum_is_not(foreign, tmp_path):
+    with pytest.raises(EnvironmentUnavailable, match="(?i)hash"):
+        managed.ensure(foreign("0" * 64))
+    assert leftovers(tmp_path) == []
+
+
+def test_uv_is_told_the_python_that_a_wheel_is_named_after(foreign, tmp_path, monkeypatch):
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    made = managed.ensure(foreign(), installer="uv")
+    told = (tmp_path / "told").read_text().splitlines()[1]
+    assert f"--target {venvs.site_packages(made.folder)}" in told and f"-r {tmp_path / 'cp36.txt'}" in told
+    assert "--python-version 3.6 --python-platform x86_64-manylinux2014" in told and "--require-hashes" in told
 
 
 @pytest.mark.parametrize(

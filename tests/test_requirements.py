@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from pathlib import Path
 
 import pytest
 
 from framework_compare import registry
 from framework_compare.environments import venvs
 
+PIN = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)={2,3}(?P<version>[0-9][A-Za-z0-9.]*)"
+    r"( --hash=sha256:[0-9a-f]{64})?( ; python_version (?P<relation>>=|==|<) \"(?P<python>3\.\d+)\")?"
+)
+RELATIONS = {">=": operator.ge, "==": operator.eq, "<": operator.lt}
+BUILDS = [(entry.name, device) for entry in registry.FRAMEWORKS.values() for device in ("cpu", "cuda")]
+BUILDS = [(name, device) for name, device in BUILDS if registry.framework(name).requirements_on(device)]
 
-def pins_of(name: str, device: str = "cpu") -> "dict[str, str]":
-    """Version by normalised name, of requirements that are all pins."""
-    pins = venvs.read_pins(venvs.requirements_path(registry.framework(name), device))
-    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+={2,3}[0-9][A-Za-z0-9.]*", pin) for pin in pins), pins
-    found = {venvs.normal_name(pin.partition("=")[0]): pin.rpartition("=")[2] for pin in pins}
-    assert len(found) == len(pins)
+
+def pins_of(name: str, device: str = "cpu", python: "tuple[int, int] | None" = None) -> "dict[str, str]":
+    """Version by normalised name, of requirements that are all pins, for the framework's newest Python or another."""
+    spec, found = registry.framework(name), {}
+    for pin in venvs.pins_of(spec, device):
+        match = PIN.fullmatch(pin)
+        assert match, pin
+        minor = tuple(map(int, match["python"].split("."))) if match["python"] else None
+        if minor is None or RELATIONS[match["relation"]](python or spec.python[1], minor):
+            assert venvs.normal_name(match["name"]) not in found, pin
+            found[venvs.normal_name(match["name"])] = match["version"]
     return found
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", sorted(registry.FRAMEWORKS))
+@pytest.mark.parametrize("name, device", BUILDS)
 def test_shipped_requirements_are_pinned_with_what_every_adapter_needs(name, device):
     assert {"numpy", "pillow", "simplejpeg"} <= pins_of(name, device).keys()
 
 
-@pytest.mark.parametrize("name", sorted(registry.FRAMEWORKS))
+@pytest.mark.parametrize("minor", range(8, 13))
+def test_singa_has_one_version_of_each_package_for_every_python(minor):
+    assert pins_of("singa", python=(3, minor)).keys() == pins_of("singa").keys()
+
+
+@pytest.mark.parametrize("name", [name for name, device in BUILDS if device == "cuda"])
 def test_both_devices_have_the_same_versions_of_what_both_have(name):
     cpu, cuda = pins_of(name), pins_of(name, "cuda")
     assert {package: version for package, version in cuda.items() if package in cpu} == {
@@ -36,4 +54,9 @@ def test_both_devices_have_the_same_versions_of_what_both_have(name):
 
 @pytest.mark.parametrize("package", ["pillow", "simplejpeg"])
 def test_all_frameworks_decode_pictures_with_the_same_code(package):
-    assert len({pins_of(name, device)[package] for name in registry.FRAMEWORKS for device in ("cpu", "cuda")}) == 1
+    assert len({pins_of(name, device)[package] for name, device in BUILDS}) == 1
+
+
+def test_the_wheel_of_another_python_is_pinned_by_its_checksum():
+    pins = venvs.read_pins(Path(venvs.plan(registry.framework("singa"), Path()).foreign.requirements))
+    assert len(pins) == 1 and re.fullmatch(r"singa==3\.0\.0\.dev1 --hash=sha256:[0-9a-f]{64}", pins[0])

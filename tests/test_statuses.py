@@ -131,8 +131,9 @@ def test_what_libraries_of_a_gpu_say_is_out_of_memory(said):
     [
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
         "RuntimeError: Worker process was terminated unexpectedly with exit code -9. Search the logs above",
+        "BrokenProcessPool: A process in the process pool was terminated abruptly while the future was running or pending.",
     ],
-    ids=["torch", "grain"],
+    ids=["torch", "grain", "pool"],
 )
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(said):
     told = Verdict("failed", said)
@@ -157,6 +158,24 @@ def test_a_segfault_is_told_by_where_it_was(tmp_path):
     assert "Extension modules" not in tail and tail.startswith("made 3 batches")
     assert judge(None, Evidence(-11, "build", tail)).reason.endswith(
         'the log ends: Fatal Python error: Segmentation fault; File "ctypes/__init__.py", line 519 in string_at'
+    )
+
+
+CHECK = """W1122 12:00:00.000001    17 logging.cc:10] slow
+F1122 12:00:00.123456    17 tensor.cc:1293] Check failed: A.shape(1) == B.shape(0) (3 vs. 4)
+*** Check failure stack trace: ***
+Fatal Python error: Aborted
+
+Current thread 0x00007f08a91fbb80 (most recent call first):
+  File "singa/autograd.py", line 603 in forward
+"""
+
+
+def test_a_failed_check_of_a_library_is_told_in_its_words(tmp_path):
+    (tmp_path / "log.txt").write_text(CHECK)
+    assert judge(None, Evidence(-6, "epochs", log_tail(tmp_path / "log.txt"))).reason == (
+        "killed by SIGABRT in phase epochs; the log ends: tensor.cc:1293] Check failed: A.shape(1) == B.shape(0)"
+        ' (3 vs. 4); Fatal Python error: Aborted; File "singa/autograd.py", line 603 in forward'
     )
 
 

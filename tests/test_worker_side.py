@@ -16,6 +16,7 @@ OWN = {
     "mxnet": {"mxnet"},
     "paddle": {"paddle"},
     "jax": {"jax", "optax", "grain"},
+    "singa": {"singa"},
 }
 
 

@@ -1,4 +1,4 @@
-"""torchvision's ImageNet recipe, for frameworks that have a data set to index and transforms after torchvision's."""
+"""torchvision's ImageNet recipe: by a framework's transforms after torchvision's, or by Pillow and numpy where it has none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Callable, Mapping, Optional
 
 import numpy as np
 
+from framework_compare.batches import preprocess
 from framework_compare.protocol import Pictures, TrainConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -23,6 +24,22 @@ def open_rgb(path: str) -> Any:
 def read_rgb(path: str) -> np.ndarray:
     """The pixels of a picture, uint8 (height, width, 3), decoded by Pillow."""
     return np.asarray(open_rgb(path))
+
+
+def read_normalised(out: np.ndarray, path: str, state: np.random.RandomState, config: TrainConfig, layout: str) -> None:
+    """Write a picture into float32 `out` (3, S, S), or (S, S, 3) if `layout` is "NHWC": cropped, flipped, normalised."""
+    from PIL import Image
+
+    size = config.image_size
+    with Image.open(path) as image:
+        crop = preprocess.draw_crop(state, *image.size, flip=config.flip)
+        if config.crop == "none":
+            crop = preprocess.whole(*image.size)._replace(flip=crop.flip)
+        box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
+        pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box))
+    if crop.flip != "none":
+        pixels = pixels[:, ::-1] if crop.flip == "horizontal" else pixels[::-1]
+    preprocess.normalise_into(out, pixels, layout)
 
 
 class PictureDataset:

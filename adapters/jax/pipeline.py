@@ -14,7 +14,7 @@ from typing import Any, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
-from framework_compare.batches import preprocess
+from framework_compare.adapters.common.pipeline import read_normalised
 from framework_compare.errors import Unsupported
 from framework_compare.protocol import Pictures, TrainConfig
 
@@ -152,27 +152,13 @@ def import_grain() -> Any:
 
 def make_pictures(grain: Any, pictures: Pictures, config: TrainConfig, layout: str) -> Any:
     """Shuffled and drawn anew in each epoch by Grain's own rule."""
+    size = config.image_size
 
     def read(index: int, rng: Any) -> Tuple[np.ndarray, np.int64]:
-        return _read_picture(pictures.paths[index], rng, config, layout), np.int64(pictures.labels[index])
+        out = np.empty((size, size, 3) if layout == "NHWC" else (3, size, size), np.float32)
+        state = np.random.RandomState(rng.integers(2**32))
+        read_normalised(out, pictures.paths[index], state, config, layout)
+        return out, np.int64(pictures.labels[index])
 
     order = grain.MapDataset.range(len(pictures)).seed(config.seed & 0xFFFFFFFF).shuffle()
     return order.random_map(read)
-
-
-def _read_picture(path: str, rng: Any, config: TrainConfig, layout: str) -> np.ndarray:
-    """torchvision's ImageNet recipe with Pillow and numpy."""
-    from PIL import Image
-
-    size = config.image_size
-    with Image.open(path) as image:
-        crop = preprocess.draw_crop(np.random.RandomState(rng.integers(2**32)), *image.size, flip=config.flip)
-        if config.crop == "none":
-            crop = preprocess.whole(*image.size)._replace(flip=crop.flip)
-        box = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
-        pixels = np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR, box=box))
-    if crop.flip != "none":
-        pixels = pixels[:, ::-1] if crop.flip == "horizontal" else pixels[::-1]
-    out = np.empty((size, size, 3) if layout == "NHWC" else (3, size, size), np.float32)
-    preprocess.normalise_into(out, pixels, layout)
-    return out

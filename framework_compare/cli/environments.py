@@ -49,6 +49,8 @@ def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> 
         _say(str(error))
         return False
     print(f"{_titled(made.framework, made.device)} {made.version}: {made.python} ({_gigabytes(made.size_bytes)})")
+    for sentence in registry.labels([made.framework]):
+        print(sentence)
     return True
 
 
@@ -59,6 +61,8 @@ def list_environments() -> None:
     for made in environments:
         name, size = _titled(made.framework, made.device), _gigabytes(made.size_bytes)
         print(f"{name:21} {made.version or '-':10} {size:>8}  {made.folder}")
+    for sentence in registry.labels(made.framework for made in environments):
+        print(sentence)
     if not environments:
         print("no environments; they are made at first use, or by `framework-compare env create`")
 

@@ -221,6 +221,8 @@ def list_names() -> None:
     from framework_compare.study.opening import studies_dir
 
     print("frameworks:", ", ".join(registry.FRAMEWORKS))
+    for sentence in registry.labels(registry.FRAMEWORKS):
+        print(f"  {sentence}")
     print("models:")
     for name in registry.MODELS:
         graph = build_graph(name, TrainConfig())

@@ -15,6 +15,7 @@ from typing import TextIO
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.errors import UsageError
 from framework_compare.paths import CACHE_VARIABLE
+from framework_compare.registry import ForeignWheels
 
 INSTALLERS = ("pip", "uv")
 
@@ -44,6 +45,8 @@ class Order:
     index: str | None = None
     own_index: str = ""
     say: Callable[[str], None] = lambda message: None
+    foreign: ForeignWheels | None = None
+    site_packages: Path = Path()  # where foreign wheels go
 
 
 class _Failed(Exception):
@@ -82,10 +85,21 @@ def public_url(url: str | None) -> str | None:
 def _pip_commands(order: Order) -> list[list[str]]:
     python = str(order.folder / "bin/python")
     install = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    return [
+    commands = [
         [str(order.interpreter), "-I", "-m", "venv", str(order.folder)],
         [*install, "-r", str(order.requirements), *_index_options(order)],
     ]
+    if order.foreign:
+        wheels = order.foreign
+        tags = ["--python-version", wheels.python, "--abi", wheels.abi, "--platform", wheels.platform]
+        commands.append([*install, *_foreign_options(order, wheels), "--implementation", "cp", *tags])
+    return commands
+
+
+def _foreign_options(order: Order, wheels: ForeignWheels) -> list[str]:
+    """Into the folder from which the environment imports, and nothing but the wheels themselves, by their checksums."""
+    only = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", wheels.requirements]
+    return ["--target", str(order.site_packages), *only, *_index_options(order)]
 
 
 def _uv_commands(order: Order) -> list[list[str]]:
@@ -101,10 +115,16 @@ def _uv_commands(order: Order) -> list[list[str]]:
     if options:
         # uv stops at the first index that knows a name; PyTorch's also has old versions of numpy and others
         options += ["--index-strategy", "unsafe-best-match"]
-    return [
+    install = [uv, "pip", "install", "--python", python, "--compile-bytecode"]
+    commands = [
         [str(order.interpreter), "-I", "-m", "venv", "--without-pip", str(order.folder)],
-        [uv, "pip", "install", "--python", python, "--compile-bytecode", "-r", str(order.requirements), *options],
+        [*install, "-r", str(order.requirements), *options],
     ]
+    if order.foreign:
+        system, _, machine = order.foreign.platform.partition("_")
+        tags = ["--python-version", order.foreign.python, "--python-platform", f"{machine}-{system}"]
+        commands.append([*install, *_foreign_options(order, order.foreign), *options[2:], *tags])
+    return commands
 
 
 def _index_options(order: Order) -> list[str]:

@@ -20,7 +20,7 @@ from framework_compare import registry
 from framework_compare.environments import gpu_builds, installers, interpreters
 from framework_compare.environments.interpreters import Interpreter, Unavailable
 from framework_compare.errors import UsageError
-from framework_compare.registry import Framework, device_kind
+from framework_compare.registry import ForeignWheels, Framework, device_kind
 
 MARKER = "environment.json"  # written last: an environment without it was never finished
 _FIELDS = {
@@ -40,6 +40,7 @@ class Plan:
     checksum: str  # of pins, Python's minor version and platform, whoever installs them
     folder: Path
     device: str = "cpu"  # the kind of device its pins are for
+    foreign: ForeignWheels | None = None  # its requirements as an absolute path
 
 
 def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
@@ -55,7 +56,7 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
         )
     path = requirements_path(spec, kind)
     try:
-        pins = read_pins(path)
+        pins = pins_of(spec, kind)
     except OSError as error:
         raise Unavailable(
             f"{spec.name}: its requirements {path} cannot be read ({error.strerror})", "install its package again"
@@ -63,12 +64,29 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     interpreter = interpreters.choose(spec.python, framework=spec.name)
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return Plan(spec.name, path, pins, interpreter, checksum, root / f"{spec.name}-{checksum[:12]}", kind)
+    folder = root / f"{spec.name}-{checksum[:12]}"
+    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, _foreign(spec))
+
+
+def _foreign(spec: Framework) -> ForeignWheels | None:
+    if spec.foreign is None:
+        return None
+    return spec.foreign._replace(requirements=str(_beside_adapter(spec, spec.foreign.requirements)))
 
 
 def requirements_path(spec: Framework, device: str = "cpu") -> Path:
     """The requirements file of a framework for a device: absolute as given, in its adapter's folder or beside its file."""
-    given = Path(spec.requirements_on(device))
+    return _beside_adapter(spec, spec.requirements_on(device))
+
+
+def pins_of(spec: Framework, device: str = "cpu") -> tuple[str, ...]:
+    """All requirements of a framework for a device, those of foreign wheels first; OSError if a file cannot be read."""
+    foreign = _foreign(spec)
+    return (*(read_pins(Path(foreign.requirements)) if foreign else ()), *read_pins(requirements_path(spec, device)))
+
+
+def _beside_adapter(spec: Framework, name: str) -> Path:
+    given = Path(name)
     if given.is_absolute():
         return given
     try:
@@ -126,6 +144,8 @@ def make(
         index,
         build.index if build else "",
         say,
+        planned.foreign,
+        planned.folder / "lib/python{}.{}/site-packages".format(*planned.interpreter.minor),
     )
     try:
         delete(planned.folder)

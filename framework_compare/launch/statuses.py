@@ -22,6 +22,8 @@ MAX_REASON = 2000
 FATAL = "Fatal Python error: "
 EXTENSIONS = "Extension modules: "
 READ_BYTES = 128_000
+# The failed check of a library that logs by glog, which then aborts: "F0714 10:00:00.123456  17 tensor.cc:170] Check ..."
+GLOG_FATAL = re.compile(r"F\d{4,8} [\d:.]+ +\d+ ([^\s\]]+:\d+\] .+)")
 
 # How allocators say that there is no memory. Each was read in the source of the one named.
 ALLOCATION_FAILURE = re.compile(
@@ -45,8 +47,10 @@ ALLOCATION_FAILURE = re.compile(
 )
 
 
-# How loaders tell that the kernel killed one of their processes: PyTorch's, Grain's.
-KILLED_LOADER = re.compile(r"signal: Killed|terminated unexpectedly with exit code -9\b")
+# How loaders tell that the kernel killed one of their processes: PyTorch's, Grain's, Python's own pools.
+KILLED_LOADER = re.compile(
+    r"signal: Killed|terminated unexpectedly with exit code -9\b|in the process pool was terminated abruptly"
+)
 
 # The first line of an exception in a traceback, whatever module its class is of.
 EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exhausted): .*", re.MULTILINE)
@@ -80,13 +84,15 @@ class Evidence:
 
     @property
     def last_words(self) -> str:
-        """Of the log: Python's own account of a fatal error and the innermost call, else the last line."""
+        """Of the log: a library's failed check, Python's own account of a fatal error and the innermost call, else the
+        last line."""
         lines = [line.strip() for line in self.log_tail.splitlines() if line.strip()]
         fatal = max((n for n, line in enumerate(lines) if line.startswith(FATAL)), default=None)
         if fatal is None:
             return lines[-1] if lines else "(empty)"
         calls = [line for line in lines[fatal:] if line.startswith("File ")]
-        return "; ".join([lines[fatal], *calls[:1]])
+        checks = [match[1] for match in map(GLOG_FATAL.match, lines[:fatal]) if match]
+        return "; ".join([*checks[-1:], lines[fatal], *calls[:1]])
 
     @property
     def signal(self) -> Optional[str]:

@@ -45,7 +45,7 @@ def requirements(framework: Framework) -> Set[str]:
     for device in ("cpu", "cuda") if framework.requirements else ():
         if framework.requirements_on(device):
             try:
-                pins = venvs.read_pins(venvs.requirements_path(framework, device))
+                pins = venvs.pins_of(framework, device)
             except OSError:
                 return set()
             found.update(name for name in map(_name, pins) if name)

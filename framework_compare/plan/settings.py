@@ -8,7 +8,7 @@ import re
 from typing import Dict, Tuple
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
-from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, MODES, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, INTERNALS, MODES, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
 
 DEFAULTS = TrainConfig()
 
@@ -74,6 +74,9 @@ _PATIENCE = "epochs without a lower validation loss after which training stops, 
 _EPOCHS = "measured epochs (100 in the published study)"
 _SIZE = "height and width in pixels; each model has a smallest size"
 _CLASSES = "number of classes; `compare` takes it from the data set"
+_INTERNALS = (
+    "public: a framework's public calls alone; private: singa's convolutions in groups by a corrected private field"
+)
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -107,6 +110,7 @@ SETTINGS: Dict[str, Setting] = {
     "loss": Setting("what is minimised; the data set's task decides it", choices=LOSSES, column="loss_function"),
     "patience": Setting(_PATIENCE),
     "epsilon": Setting("of adam, rmsprop and nadam"),
+    "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
 }
 
 

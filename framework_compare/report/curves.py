@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, List, Sequence
 
+from framework_compare import registry
 from framework_compare.parity.training.curves import Curves
 from framework_compare.report import curves_picture, renderers
 from framework_compare.report.tables import Figure, Group, Row, Table
@@ -40,7 +41,8 @@ def table(curves: Sequence[Curves]) -> Table:
         "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
         "loss, and between the two frameworks that are furthest apart.",
     )
-    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), remarks)
+    said = (*remarks, *registry.labels(names))
+    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), said)
 
 
 def _kinds(one: Curves) -> List[Any]:

@@ -7,6 +7,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes, task_tables
 from framework_compare.report.parts import (
@@ -253,9 +254,10 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         among = headlines.among(cells, verdicts)
         table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
         table = shared_notes.once(table, cells)
+        said = registry.labels(cell.framework for cell in cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(
-            dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells)), verdicts=tuple(above))
+            dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells), *said), verdicts=tuple(above))
         )
     return [table for table in tables if table.rows]
 

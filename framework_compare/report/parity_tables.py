@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence
 
+from framework_compare import registry
 from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.parity import LEVELS, NOT_INSTALLED, UNSUPPORTED, Level, Parity
@@ -24,6 +25,7 @@ def table(verdicts: Sequence[Parity]) -> Table:
         f"Levels 1 to 3: error in units of what the precision's rounding changes in the reference; up to {TOLERANCE:g} "
         "is allowed. Level 4: error in units of what different decoders and resamplers explain.",
     ]
+    remarks += registry.labels(one.framework for one in verdicts)
     columns = tuple(Group("", (heading,)) for heading in ("holds", *map(str, LEVELS), "worst error"))
     return Table("Parity with the float64 reference.", HEADINGS, columns, tuple(rows), tuple(notes), tuple(remarks))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import renderers, tables
 from framework_compare.report.parts import Notes, unproved
@@ -19,7 +20,7 @@ def both(
     frame: "pd.DataFrame", probes: "pd.DataFrame", varying: Sequence[str], limit_bytes: Optional[int]
 ) -> Tuple[Table, Table]:
     """The tables of a sweep from its `frame` and `probes`; `varying` are the columns in which its cells differ."""
-    remarks = (*_limit(limit_bytes), *_parity(probes))
+    remarks = (*_limit(limit_bytes), *_parity(probes), *registry.labels(probes["framework"]))
     return largest_table(frame, varying, remarks), memory_table(probes, varying, remarks)
 
 

@@ -48,6 +48,8 @@ def refuse_undeclared(trainer: Any, config: TrainConfig, graphs: Iterable[Graph]
         for name in ask.names(config, graphs):
             if name not in declared:
                 _refuse(trainer, f"{ask.noun} {name!r}{on}", declared)
+    if config.mode == "inference" and not hasattr(trainer, "infer"):
+        raise Unsupported(f"the adapter of {trainer.name} has no inference; allowed: mode 'train'")
     for graph in graphs:
         if len(graph.inputs) > 1:
             raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")

@@ -24,10 +24,9 @@ from framework_compare.launch.launcher import worker_environment
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
 
-FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax", "singa")
 HERE = Path(__file__).parent
 THREADS = 1  # of each of the processes that run side by side
-SCRIPT_TIMEOUT_S = 300.0
 
 
 def pytest_collection_modifyitems(items: list) -> None:
@@ -47,7 +46,16 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
     running: Dict[str, Scripts] = {}
     numbers = itertools.count()
 
-    def run(framework: str, model: str, body: str, *, pictures: Path, build: bool = True, **config: Any) -> Any:
+    def run(
+        framework: str,
+        model: str,
+        body: str,
+        *,
+        pictures: Path,
+        build: bool = True,
+        timeout_s: float = 300,
+        **config: Any,
+    ) -> Any:
         if framework not in running:
             running[framework] = Scripts(framework, tmp_path_factory.mktemp(framework))
         scripts = running[framework]
@@ -56,7 +64,7 @@ def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         settings = TrainConfig(**{"threads": THREADS, "image_size": 64, **config})
         job = write_job(folder, framework, model, pictures, settings, build)
         try:
-            return scripts.run(folder, job, body)
+            return scripts.run(folder, job, body, timeout_s)
         except BaseException:
             scripts.close()
             del running[framework]
@@ -91,11 +99,11 @@ class Scripts:
             )
         os.close(answered)
 
-    def run(self, folder: Path, job: Path, body: str) -> Any:
+    def run(self, folder: Path, job: Path, body: str, timeout_s: float) -> Any:
         (folder / "body.py").write_text(body)
         self._process.stdin.write(f"{job}\n")
         self._process.stdin.flush()
-        ready, _, _ = select.select([self._answered], [], [], SCRIPT_TIMEOUT_S)
+        ready, _, _ = select.select([self._answered], [], [], timeout_s)
         said = os.read(self._answered, 1) if ready else b"nothing"
         assert said == b"1", f"{said!r}: " + (self.folder / "log.txt").read_text(errors="replace")[-3000:]
         return json.loads((folder / "answer.json").read_text())

@@ -10,7 +10,7 @@ from nightly import some_nightly
 from framework_compare import compare
 from framework_compare.environments import managed
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 MODELS = ["alexnet", "mobilenet_v2", "resnet50", "resnet50_v1_5", "vgg16"]
 PARAMETERS = {
     "alexnet": 57_016_131,
@@ -27,6 +27,7 @@ DAILY = {
     ("mxnet", "resnet50"),
     ("paddle", "alexnet"),
     ("jax", "alexnet"),
+    ("singa", "alexnet"),
 }
 PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
 
@@ -58,7 +59,7 @@ def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
 
 FEEDS = list(itertools.product(FRAMEWORKS, ["native", "shared"]))
 # What is shared is the same for all but for how a framework adopts it.
-SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "tensorflow", "paddle", "jax")]
+SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "tensorflow", "paddle", "jax", "singa")]
 
 
 @pytest.mark.parametrize("feed", some_nightly(FEEDS, SHARED_NIGHTLY), ids="-".join)
@@ -76,6 +77,7 @@ WORKS = {
     "mxnet": {"eager", "graph"},
     "paddle": {"eager", "graph"},
     "jax": {"eager", "graph", "compiled"},
+    "singa": {"eager"},
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 BODY = """
 FROZEN = {frozen}
 import dataclasses

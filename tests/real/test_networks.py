@@ -8,7 +8,7 @@ from nightly import some_nightly
 
 from framework_compare import registry
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 TORCHVISION = {"alexnet": "alexnet", "mobilenet_v2": "mobilenet_v2", "resnet50_v1_5": "resnet50", "vgg16": "vgg16"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from framework_compare import compare
 from framework_compare.worker.profiling import STEPS
 
-FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax"]
+FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
 SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off", threads=1)
 
 

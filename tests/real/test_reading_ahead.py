@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 # Frameworks and loader workers: JAX's are threads up to two.
-PIPELINES = (("torch", 2), ("tensorflow", 2), ("mxnet", 2), ("paddle", 2), ("jax", 2), ("jax", 3))
+PIPELINES = (("torch", 2), ("tensorflow", 2), ("mxnet", 2), ("paddle", 2), ("jax", 2), ("jax", 3), ("singa", 2))
 # Of each epoch the mean of all it handed over; the images are replaced before each.
 BODY = """
 import time

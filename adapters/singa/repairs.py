@@ -1,0 +1,184 @@
+"""What is missing or broken in the wheel singa 3.0.0.dev1, mended in the process that imports it.
+
+Each repair says what it mends and how that shows; tests/real/test_singa_repairs.py shows each fault and its repair.
+C++ functions that the wheel's Python side cannot call are called by their exported names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from typing import Any, Callable, NamedTuple, Tuple
+
+import numpy as np
+
+from framework_compare.errors import Unsupported
+
+VERSION = "3.0.0.dev1 (2020), repaired at run time"
+LABEL = f"SINGA {VERSION}"
+PYTHONS = ((3, 8), (3, 12))  # of 3.13 the extension's type SwigPyObject, of 3.6's size, is too short
+EXTENSION = "_singa_wrap.cpython-36m-x86_64-linux-gnu.so"
+# SHA-256 of the files of the wheel that the repairs rely on, one after the other
+FILES = (EXTENSION, "singa_wrap.py", "tensor.py", "autograd.py", "opt.py", "device.py")
+DIGEST = "7869e381ea217e3f1224d713b9d2a14ebeb97dbc591989d459b80e6c712d13bf"
+
+
+class Singa(NamedTuple):
+    """Modules of SINGA: `core` is the wrapper of its C++ side."""
+
+    core: Any
+    tensor: Any
+    autograd: Any
+    opt: Any
+    device: Any
+
+
+def load() -> Singa:
+    """Import the wheel and repair it; Unsupported where another SINGA, or another Python, is there."""
+    folder = _folder()
+    _refuse_others(folder)
+    _load_extension(os.path.join(folder, EXTENSION))
+    names = ("singa_wrap", "tensor", "autograd", "opt", "device")
+    singa = Singa(*(importlib.import_module(f"singa.{name}") for name in names))
+    library = ctypes.CDLL(os.path.join(folder, EXTENSION))
+    for repair in (copy_arrays, unpack_vectors, divide_in_place, scale_dropout):
+        repair(singa, library)
+    return singa
+
+
+def _folder() -> str:
+    spec = importlib.util.find_spec("singa")
+    if spec is None or spec.origin is None:
+        raise Unsupported("singa is not installed in this interpreter; run `framework-compare env create singa`")
+    return os.path.dirname(spec.origin)
+
+
+def _refuse_others(folder: str) -> None:
+    """The repairs write what the C++ side of one build expects: another build would compute nonsense, or crash."""
+    if not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+        here = ".".join(map(str, sys.version_info[:2]))
+        raise Unsupported(f"singa's wheel is repaired for Python 3.8 to 3.12; this interpreter is {here}")
+    digest = hashlib.sha256()
+    try:
+        for name in FILES:
+            with open(os.path.join(folder, name), "rb") as file:
+                digest.update(file.read())
+    except OSError as error:
+        found = f"lacks {os.path.basename(str(error.filename))}"
+    else:
+        found = f"has checksum {digest.hexdigest()[:12]}, not {DIGEST[:12]}"
+    if digest.hexdigest() != DIGEST:
+        raise Unsupported(
+            f"the singa in {folder} {found}; only the wheel singa 3.0.0.dev1 for CPython 3.6 of PyPI is repaired:"
+            " run `framework-compare env create singa`"
+        )
+
+
+def _load_extension(path: str) -> None:
+    """Load the extension under its name; `import` passes it over, as its file is named after CPython 3.6."""
+    name = "singa._singa_wrap"
+    if name not in sys.modules:
+        loader = importlib.machinery.ExtensionFileLoader(name, path)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+        loader.exec_module(module)
+        sys.modules[name] = module
+
+
+def copy_arrays(singa: Singa, library: Any) -> None:
+    """Let tensors take and give numpy arrays: the wheel is built without numpy's typemaps.
+
+    Tensor.CopyFloatDataFromHostPtr(array) raises TypeError, as it wants a SWIG pointer to floats. And the aliases
+    np.int and np.float, which singa.tensor asks for, are gone since numpy 1.24.
+    """
+    tensor = singa.core.Tensor
+    for kind, letter, dtype in (("Float", "f", np.float32), ("Int", "i", np.int32)):
+        put = _function(library, f"_ZNK5singa6Tensor19CopyDataFromHostPtrI{letter}EEvPKT_mm", "ppnn")
+        get = _function(library, f"_ZNK5singa6Tensor8GetValueI{letter}EEvPT_m", "ppn")
+        setattr(tensor, f"Copy{kind}DataFromHostPtr", _putter(put, dtype))
+        setattr(tensor, f"Get{kind}Value", _getter(get, dtype))
+    for alias, kind in (("int", int), ("float", float)):
+        if alias not in vars(np):
+            setattr(np, alias, kind)
+
+
+def _putter(put: Callable[..., None], dtype: Any) -> Callable[..., None]:
+    def copy_from(tensor: Any, array: np.ndarray, offset: int = 0) -> None:
+        array = np.ascontiguousarray(array, dtype)
+        if array.size + offset > tensor.Size():
+            raise ValueError(f"{array.size} numbers do not fit a tensor of {tensor.Size()} from {offset} on")
+        put(int(tensor.this), array.ctypes.data, array.size, offset)
+
+    return copy_from
+
+
+def _getter(get: Callable[..., None], dtype: Any) -> Callable[..., np.ndarray]:
+    def value(tensor: Any, count: int) -> np.ndarray:
+        array = np.empty(min(count, tensor.Size()), dtype)
+        get(int(tensor.this), array.ctypes.data, array.size)
+        return array
+
+    return value
+
+
+def unpack_vectors(singa: Singa, library: Any) -> None:
+    """Let BatchNorm's training functions return three tensors: the wheel has no template for a vector of tensors.
+
+    They return `<Swig Object of type 'std::vector< singa::Tensor > *'>`, which cannot be unpacked. What is in it shares
+    its memory with the tensors made here; the vector itself is freed by its own destructor.
+    """
+    core = singa.core
+    assign = _function(library, "_ZN5singa6TensoraSERKS0_", "pp")
+    destroy = _function(library, "_ZNSt6vectorIN5singa6TensorESaIS1_EED1Ev", "p")
+    delete = _function(ctypes.CDLL("libstdc++.so.6"), "_ZdlPv", "p")
+
+    def unpacked(function: Callable[..., Any]) -> Callable[..., Tuple[Any, ...]]:
+        def call(*given: Any) -> Tuple[Any, ...]:
+            vector = function(*given)
+            address = int(vector)
+            begin, end = (ctypes.c_size_t * 2).from_address(address)
+            tensors = tuple(core.Tensor() for _ in range(3))
+            for number, tensor in enumerate(tensors):
+                assign(int(tensor.this), begin + number * ((end - begin) // 3))
+            vector.disown()
+            destroy(address)
+            delete(address)
+            return tensors
+
+        return call
+
+    for name in ("CpuBatchNormForwardTraining", "CpuBatchNormBackwardx"):
+        setattr(core, name, unpacked(getattr(core, name)))
+
+
+def divide_in_place(singa: Singa, library: Any) -> None:
+    """Let `tensor /= number` work: the wheel names the method as Python 2 did, so that the loss raises TypeError."""
+    singa.core.Tensor.__itruediv__ = singa.core.Tensor.__idiv__
+
+
+def scale_dropout(singa: Singa, library: Any) -> None:
+    """Have dropout scale by 1 / (1 - ratio), as its own docstring says: it is written `1 / 1 - ratio`."""
+    core, autograd = singa.core, singa.autograd
+
+    def forward(self: Any, x: Any) -> Any:
+        if autograd.training:
+            self.scale = 1 / (1 - self.ratio)
+            self.mask = core.Tensor(list(x.shape()), x.device())
+            core.Bernoulli(1 - self.ratio, self.mask)
+            x = core.MultFloat(core.__mul__(self.mask, x), self.scale)
+        return x
+
+    autograd.Dropout.forward = forward
+
+
+def _function(library: Any, name: str, takes: str) -> Any:
+    """An exported C++ function that returns nothing; `takes` has "p" for a pointer and "n" for a number."""
+    function = getattr(library, name)
+    function.argtypes = [{"p": ctypes.c_void_p, "n": ctypes.c_size_t}[kind] for kind in takes]
+    function.restype = None
+    return function

@@ -1,0 +1,143 @@
+"""SINGA's adapter: crashes, memory, both forms of convolutions in groups, batch sizes, and its label in a study."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from framework_compare import compare, registry
+from framework_compare.environments import managed
+
+LABEL = "3.0.0.dev1 (2020), repaired at run time"
+SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off", threads=1)
+
+
+@pytest.fixture(scope="module")
+def study(real_pictures, tmp_path_factory):
+    out = tmp_path_factory.mktemp("singa") / "study"
+    forms = ["public", "private"]
+    return compare("singa", "mobilenet_v2", dataset=real_pictures, out=out, internals=forms, **SMALL)
+
+
+def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
+    frame = study.frame.set_index("internals")
+    assert list(frame.status) == ["ok", "ok"], list(frame.reason)
+    for name in ("loss_first", "loss_last"):
+        assert frame[name]["public"] == pytest.approx(frame[name]["private"], rel=1e-5)
+
+
+def test_the_version_says_what_runs(study):
+    versions = study.frame.set_index("internals").framework_version
+    assert versions["public"] == LABEL
+    assert versions["private"] == f"{LABEL}; fields corrected that are not public"
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
+def test_tables_have_the_label(study, style):
+    assert f"singa is SINGA {LABEL}" in " ".join(study.table(style=style).split())
+
+
+def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path, monkeypatch):
+    """An adapter whose step reads what was never written, which SINGA ends the process for."""
+    own = tmp_path / "singa"
+    shutil.copytree(registry.adapter_path(registry.framework("singa")), own)
+    trainer = own / "trainer.py"
+    wrong = "        core = self.singa.core\n        core.ReLU(core.Tensor([3], self._device, 0))\n"
+    text, mark = trainer.read_text(), "        loss = self._loss(batch)\n"
+    assert text.count(mark) == 1
+    trainer.write_text(text.replace(mark, wrong + mark))
+    python = managed.ensure("singa").python
+    entry = registry.Framework("singa", f"{own}:SingaTrainer", "", "singa", ((3, 8), (3, 12)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "singa", entry)
+    settings = {**SMALL, "dataset": real_pictures, "out": tmp_path / "study", "python": {"singa": str(python)}}
+    row = compare("singa", "alexnet", **settings).frame.iloc[0]
+    assert row.status == "crashed"
+    assert "SIGABRT" in row.reason and "Check failed: initialized_ Must initialize data before reading it" in row.reason
+
+
+STEPS = """
+import gc
+from framework_compare.graph import GraphBuilder, initial_weights, weights_size
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+import os
+if BUILD:
+    g = GraphBuilder("small", num_classes=3, image_size=32)
+    g.conv("conv1", 16, 3, stride=2, padding=1)
+    g.batchnorm("bn1")
+    g.relu6("relu1")
+    g.conv("conv2", 16, 3, padding=1, groups=16)
+    g.maxpool("pool", 2, stride=2)
+    g.flatten("flatten")
+    g.dropout("dropout", 0.5)
+    g.linear("fc1", 512)
+    g.relu("relu2")
+    g.linear("fc2", 3)
+    graph = g.build()
+    trainer.build(graph)
+    trainer.load_weights(initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)))
+side = graph.image_size
+rng = np.random.default_rng(0)
+batches = [
+    trainer.adopt(rng.standard_normal((size, 3, side, side), dtype=np.float32), np.arange(size) % 3) for size in (4, 1)
+]
+answer = []
+for step in range(1001):
+    trainer.read_losses([trainer.train_step(batches[step % 10 == 9])])
+    if step % 100 == 0:
+        answer.append(resident())
+"""
+MIB = 1 << 20
+
+
+def test_a_thousand_steps_leave_no_memory_behind(trainer_script, pictures):
+    """In two batch sizes. A step's gradients alone take 4 MiB."""
+    readings = trainer_script("singa", "alexnet", "BUILD = True\n" + STEPS, pictures=pictures, build=False)
+    assert max(readings[3:]) - readings[2] < 2 * MIB, readings
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("model", ["alexnet", "resnet50"])
+def test_a_thousand_steps_of_a_model_leave_no_memory_behind(trainer_script, pictures, model):
+    readings = trainer_script("singa", model, "BUILD = False\n" + STEPS, pictures=pictures, timeout_s=3600)
+    assert max(readings[3:]) - readings[2] < 8 * MIB, readings
+
+
+HALF = """
+from framework_compare.errors import Unsupported
+from framework_compare.graph import GraphBuilder
+g = GraphBuilder("frozen", num_classes=3, image_size=64)
+g.conv("conv", 8, 3)
+g.batchnorm("norm")
+g.global_avgpool("avgpool")
+g.linear("fc", 3)
+try:
+    trainer.build(g.build().frozen("norm"))
+except Unsupported as error:
+    answer = str(error)
+"""
+
+
+def test_a_frozen_batchnorm_behind_trained_layers_is_refused(trainer_script, pictures):
+    assert trainer_script("singa", "alexnet", HALF, pictures=pictures, build=False) == (
+        "layer norm: SINGA has no gradient of a frozen BatchNorm2d behind trained layers"
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("python", ["3.8", "3.9", "3.10", "3.12"])
+def test_other_pythons_train(real_pictures, tmp_path, monkeypatch, python, own_cache):
+    major, minor = map(int, python.split("."))
+    name = f"singa{minor}"
+    entry = registry.FRAMEWORKS["singa"]
+    pinned = registry.dataclasses.replace(entry, name=name, python=((major, minor), (major, minor)))
+    monkeypatch.setitem(registry.FRAMEWORKS, name, pinned)
+    study = compare(name, "alexnet", dataset=real_pictures, out=tmp_path / "study", **SMALL)
+    row = study.frame.iloc[0]
+    if row.status == "not-installed" and "needs Python" in row.reason:
+        pytest.skip(f"there is no Python {python} here: {row.reason}")
+    assert row.status == "ok", row.reason

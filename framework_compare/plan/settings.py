@@ -8,7 +8,17 @@ import re
 from typing import Dict, Tuple
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
-from framework_compare.protocol import CROPS, EXECUTIONS, FLIPS, INTERNALS, MODES, PIPELINES, PRECISIONS, TUNINGS, TrainConfig
+from framework_compare.protocol import (
+    CROPS,
+    EXECUTIONS,
+    FLIPS,
+    INTERNALS,
+    MODES,
+    PIPELINES,
+    PRECISIONS,
+    TUNINGS,
+    TrainConfig,
+)
 
 DEFAULTS = TrainConfig()
 

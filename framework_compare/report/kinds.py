@@ -257,7 +257,9 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         said = registry.labels(cell.framework for cell in cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(
-            dataclasses.replace(table, remarks=(*table.remarks, *warming(cells), *warned(cells), *said), verdicts=tuple(above))
+            dataclasses.replace(
+                table, remarks=(*table.remarks, *warming(cells), *warned(cells), *said), verdicts=tuple(above)
+            )
         )
     return [table for table in tables if table.rows]
 

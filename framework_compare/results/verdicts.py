@@ -17,7 +17,11 @@ FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
-_LATER = {"mode": "train", "optimizer": "sgd", "internals": "public"}  # joined since, by what older studies had: that is left out
+_LATER = {
+    "mode": "train",
+    "optimizer": "sgd",
+    "internals": "public",
+}  # joined since, by what older studies had: that is left out
 _KEY = ("framework", "model", *(name for name in of_verdict(CODE_PATH, NETWORK, FEEDING) if name not in _LATER))
 
 

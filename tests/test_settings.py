@@ -32,8 +32,8 @@ def test_every_field_of_the_train_config_is_a_setting():
 
 
 def test_a_field_without_a_setting_is_noticed():
-    more = dataclasses.make_dataclass("More", [("patience", int, 3)], bases=(TrainConfig,), frozen=True)
-    assert missing(more) == {"patience"}
+    more = dataclasses.make_dataclass("More", [("warmth", int, 3)], bases=(TrainConfig,), frozen=True)
+    assert missing(more) == {"warmth"}
 
 
 def test_every_default_is_allowed():
@@ -72,17 +72,17 @@ def test_keys_of_stored_verdicts_stay_as_they_are():
 
 def test_columns_of_the_cell_frame_stay_as_they_are():
     assert columns.SETTINGS == (
-        *("device", "batch_size", "execution", "pipeline", "precision", "tuning", "threads", "loader_workers"),
+        *("device", "mode", "batch_size", "execution", "pipeline", "precision", "tuning", "threads", "loader_workers"),
     )
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
-        *("flip", "crop", "optimizer", "loss_function", "epsilon"),
+        *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 
 
 def test_parity_is_cached_by_the_code_path():
-    assert set(cache.PATHS) == {"device", "execution", "precision", "tuning"}
+    assert set(cache.PATHS) == {"device", "mode", "execution", "precision", "tuning", "internals"}
 
 
 def record(**settings: object) -> SimpleNamespace:

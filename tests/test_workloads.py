@@ -160,7 +160,13 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
     [
         ({"image_size": 32}, "image_size is 32; diabetes_ann has no use for it"),
         ({"flip": "none"}, "flip is 'none'"),
-        ({"limit": 10}, "takes no limit"),
+        ({"limit": 0}, "limit is 0; allowed: a whole number of at least 1, or None for all samples"),
+        ({"classes": ["a"]}, "takes no classes"),
+        ({"patience": 2, "mode": "inference"}, "trains nothing that could stop early"),
+        ({"rungs": {}}, "no rung is given"),
+        ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
+        ({"rungs": {"more": {"image_size": 64}}}, "setting of rung 'more'"),
+        ({"rungs": {"same": {"epochs": 30}}}, "is the same as"),
         ({"loss": "mse"}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
         ({"optimizer": "lion"}, "lion"),
         ({"epsilon": -1.0}, "epsilon"),
@@ -177,7 +183,7 @@ def test_what_a_workload_has_no_use_for_is_refused(tmp_path, settings, words):
 
 
 def test_pictures_have_one_loss(tiny, pictures, tmp_path):
-    with pytest.raises(UsageError, match="loss is 'mse'; pictures are for 'cross_entropy'"):
+    with pytest.raises(UsageError, match="loss is 'mse'; images are for 'cross_entropy'"):
         compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss="mse")
 
 
@@ -196,7 +202,7 @@ def test_memory_is_one_batch(run):
 def test_every_workload_is_what_its_data_set_says(name):
     workload = registry.WORKLOADS[name]
     graph = planning.build_graph(name, planning.DEFAULTS)
-    assert graph.task == arrays.load(workload.dataset).task and graph.task.unit == workload.unit
+    assert graph.task == arrays.load(workload.dataset, **workload.options).task and graph.task.unit == workload.unit
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))).task == graph.task
     planning.expand_configs(workload.settings)
 
@@ -263,3 +269,68 @@ def test_the_file_of_a_study_is_the_data_set(run):
     data, held = arrays.load("diabetes"), read_split(study.folder / "pictures" / "diabetes.npz", "train")
     assert np.array_equal(held.inputs[0], data.train.inputs["features"])
     assert dataclasses.replace(data, name="diabetes").checksum() == study.settings["datasets"]["diabetes"]["checksum"]
+
+
+def test_early_stopping_follows_keras_rule(run):
+    """With a rate of zero the loss never falls: after the first epoch, two more without a lower one."""
+    study = run(learning_rate=0.0, epochs=9, patience=2)
+    assert list(study.frame.status) == ["ok"] and len(study.epochs) == 3
+    assert study.quality.epochs_run.iloc[0] == 3
+
+
+def test_quality_stands_beside_what_needs_no_model(run):
+    table = run(epochs=2).table("quality")
+    assert "(majority class)" in table and "accuracy" in table and "auc" in table
+
+
+def test_a_ladder_has_a_row_per_rung_with_its_gain(run):
+    rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
+    gains = run(rungs=rungs, repeats=2).gains
+    assert list(gains.rung) == ["base", "batch 64", "nadam"]
+    assert list(gains.batch_size) == [32, 64, 64] and list(gains.optimizer) == ["adam", "adam", "nadam"]
+    assert gains.gain.isna().tolist() == [True, False, False]
+    first, second = gains.gain.iloc[1:]
+    assert gains.gain_in_all.iloc[2] == pytest.approx(first * second)
+    assert (gains.gain_low[1:] < gains.gain[1:]).all() and (gains.gain[1:] < gains.gain_high[1:]).all()
+
+
+def test_a_ladder_one_at_a_time_changes_the_base_alone(run):
+    rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
+    gains = run(rungs=rungs, one_at_a_time=True, repeats=1).gains
+    assert list(gains.batch_size) == [32, 64, 32]
+
+
+def test_rungs_on_the_command_line():
+    from framework_compare.plan.ladders import rungs_of_text
+
+    (rung,) = rungs_of_text(["big: batch_size=64, optimizer=nadam"])
+    assert rung == ("big", {"batch_size": 64, "optimizer": "nadam"})
+    with pytest.raises(UsageError, match="--rung is 'big'; allowed: 'NAME: SETTING=VALUE"):
+        rungs_of_text(["big"])
+
+
+INFERS = TRAINER + """
+    def infer(self, batch):
+        return self.forward(batch)
+"""
+
+
+def test_inference_has_latency_and_no_loss(run):
+    study = run(source=INFERS, mode="inference", batch_size=[8, 32], repeats=1, epochs=2)
+    assert list(study.frame.status) == ["ok", "ok"], study.frame.reason.tolist()
+    assert study.epochs.loss.isna().all() and (study.epochs.step_s_median > 0).all()
+    assert not [name for name in study.epochs if name.startswith("validation")]
+    assert "batch 8" in study.table("inference")
+
+
+def test_a_framework_without_inference_says_so(run):
+    study = run(mode="inference", repeats=1)
+    assert list(study.frame.status) == ["unsupported"]
+    assert "has no inference; allowed: mode 'train'" in study.frame.reason.iloc[0]
+
+
+def test_images_are_scaled_and_limited_as_asked():
+    plan = planning.plan("torch", "guava_cnn", "cpu", planning.OWN, {"image_size": 32}, limit=40)
+    (data,) = plan.arrays.values()
+    assert data.task.inputs[0].shape == (3, 32, 32) and len(data.train) == 40
+    assert set(data.train.target) == set(range(8))  # no class is lost

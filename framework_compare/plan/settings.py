@@ -41,6 +41,7 @@ class Setting:
     help: what it is, or what each choice is; no capital, no full stop.
     choices: the words that are allowed, or their forms where `pattern` says which are.
     least, below: a number is at least the one and less than the other.
+    unsaid: a value that captions leave out.
     caption: how a table's caption says a value; a noun after "{} " is made plural. "" is the name and the value.
     column: its name in frames where it is not the field's.
     all_cores: None, which the API and the command line start from, is as many as the cores that a run may use.
@@ -53,6 +54,7 @@ class Setting:
     least: float = 0
     below: float = math.inf
     caption: str = ""
+    unsaid: str = ""
     column: str = ""
     verdict: str = ""
     may_be_list: bool = True
@@ -98,7 +100,7 @@ SETTINGS: Dict[str, Setting] = {
         caption="{}",
         verdict=CODE_PATH,
     ),
-    "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
+    "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", unsaid="train", verdict=CODE_PATH),
     "batch_size": Setting("images per step", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),

@@ -117,7 +117,8 @@ def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
 def _values(cells: Sequence[Record], names: Sequence[str]) -> List[str]:
     """The values of those settings that the cells share."""
     shared = [name for name in names if not varies(cells, column(name))]
-    return [_value(name, getattr(cells[0], column(name))) for name in shared]
+    values = {name: getattr(cells[0], column(name)) for name in shared}
+    return [_value(name, value) for name, value in values.items() if value != SETTINGS[name].unsaid]
 
 
 def _value(name: str, value: Any) -> str:

@@ -68,6 +68,7 @@ def test_keys_of_stored_verdicts_stay_as_they_are():
     """Studies have these texts in parity.json."""
     row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
     assert verdicts.key(row) == "torch|vgg16|cuda:1|default|fp32|recommended|224|3|native|4"
+    assert verdicts.key({**row, "internals": "private"}) == verdicts.key(row) + "|internals private"
 
 
 def test_columns_of_the_cell_frame_stay_as_they_are():
@@ -76,13 +77,13 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     )
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
-        *("flip", "crop", "optimizer", "loss_function"),
+        *("flip", "crop", "optimizer", "loss_function", "internals"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 
 
 def test_parity_is_cached_by_the_code_path():
-    assert set(cache.PATHS) == {"device", "execution", "precision", "tuning"}
+    assert set(cache.PATHS) == {"device", "execution", "precision", "tuning", "internals"}
 
 
 def record(**settings: object) -> SimpleNamespace:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping
 
 from framework_compare.errors import UnknownNameError
-from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
+from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import UNVERIFIED
 from framework_compare.store import schema
@@ -17,6 +17,7 @@ MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
 _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
+LATER = ("internals",)  # settings younger than stored keys, which name them only where they are not the default
 
 
 def check_mode(mode: str) -> str:
@@ -28,7 +29,8 @@ def check_mode(mode: str) -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What a verdict depends on, as one text."""
-    return "|".join(str(row[name]) for name in _KEY)
+    later = [f"{name} {row[name]}" for name in LATER if row[name] != getattr(DEFAULTS, name)]
+    return "|".join([*(str(row[name]) for name in _KEY if name not in LATER), *later])
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:

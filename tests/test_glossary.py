@@ -14,7 +14,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.parity.training.curves import Curves
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, ProfileRow, Run, Sample
+from framework_compare.records import Cell, Epoch, ProfileRow, Quality, Run, Sample
 from framework_compare.report import curves, kinds, parity_tables, side_by_side, stability_tables
 from framework_compare.report.parts import HANDING_OVER, HOW_TO_PROVE
 from framework_compare.report.tables import Table
@@ -105,7 +105,7 @@ def captions(table: Table) -> str:
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory) -> Comparison:
     """A study with cells on two devices, in two precisions and two batch sizes, profiled; one of them failed."""
-    settings = [{}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"}, {"batch_size": 4}]
+    settings = [{}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"}, {"batch_size": 4}, {"mode": "inference"}]
     cells = [
         Cell(name, "alexnet", "small", one.get("device", "cpu"), TrainConfig(**one))
         for one in settings
@@ -114,10 +114,13 @@ def comparison(tmp_path_factory) -> Comparison:
     epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
     profile = tuple(ProfileRow(kind, "gemm", 3, 1.0) for kind in ("operator", "cuda-runtime", "kernel"))
     sample = Sample(2 * SECOND, cpu_percent=90.0, rss_bytes=2**30, threads=4)
-    ok = Run("ok", epochs=epochs, samples=(sample,), profile=profile)
+    quality = tuple(Quality(3, "validation", name, 0.5) for name in ("loss", "accuracy"))
+    ok = Run("ok", quality=quality, epochs=epochs, samples=(sample,), profile=profile)
     folder = tmp_path_factory.mktemp("glossary") / "study"
-    datasets = {"small": {"pictures": 8, "skipped": 1}}
-    with Store.create(folder, settings={"datasets": datasets}, machine={}, cells=cells, repeats=1) as store:
+    learnt = {"task": {"metrics": ["accuracy"]}, "baseline": "majority class", "baseline_quality": {"accuracy": 0.4}}
+    datasets = {"small": {"pictures": 8, "skipped": 1, **learnt}}
+    rungs = [{"name": f"rung {number}", "changes": {}} for number in range(len(settings))]
+    with Store.create(folder, settings={"datasets": datasets, "rungs": rungs}, machine={}, cells=cells, repeats=1) as store:
         for number, (run_id, _, _) in enumerate(store.plan()):
             store.record(run_id, Run("failed", "no driver") if number == 5 else ok)
     return Comparison.load(folder)

@@ -68,6 +68,7 @@ def test_keys_of_stored_verdicts_stay_as_they_are():
     """Studies have these texts in parity.json."""
     row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
     assert verdicts.key(row) == "torch|vgg16|cuda:1|default|fp32|recommended|224|3|native|4"
+    assert verdicts.key({**row, "internals": "private"}) == verdicts.key(row) + "|internals private"
 
 
 def test_columns_of_the_cell_frame_stay_as_they_are():

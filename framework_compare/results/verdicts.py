@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
-from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
+from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import UNVERIFIED
 from framework_compare.store import schema
@@ -17,12 +17,8 @@ FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
-_LATER = {
-    "mode": "train",
-    "optimizer": "sgd",
-    "internals": "public",
-}  # joined since, by what older studies had: that is left out
-_KEY = ("framework", "model", *(name for name in of_verdict(CODE_PATH, NETWORK, FEEDING) if name not in _LATER))
+_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
+LATER = ("mode", "optimizer", "internals")  # settings younger than stored keys, which name them only where they are not the default
 
 
 def check_mode(mode: str) -> str:
@@ -34,10 +30,10 @@ def check_mode(mode: str) -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What a verdict depends on, as one text."""
-    later = [f"{name}={row[name]}" for name, before in _LATER.items() if row[name] != before]
+    later = [f"{name} {row[name]}" for name in LATER if row[name] != getattr(DEFAULTS, name)]
     if row["model"] in registry.WORKLOADS:  # whose task is its data set's
-        later.append(f"dataset={row['dataset']}")
-    return "|".join([*(str(row[name]) for name in _KEY), *later])
+        later.append(f"dataset {row['dataset']}")
+    return "|".join([*(str(row[name]) for name in _KEY if name not in LATER), *later])
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:

@@ -92,7 +92,7 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
     rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
     # One table for all layers: a facet splits no layer that has data of its own.
     table = alt.InlineData(values=[*rows, *rounded(_spans(phases))])
-    panel = max(60.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
+    panel = max(36.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
     charts = []
     for place, (_, title, _) in enumerate(drawn):
         curve = _curve(subject, table, place, title, last=place == len(drawn) - 1).properties(width=panel, height=80)

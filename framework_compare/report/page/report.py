@@ -79,13 +79,15 @@ def environment() -> Any:
     """Where templates are looked up; what they print is escaped."""
     import jinja2
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["clean"] = clean
+    return made
 
 
 def _content(study: Study) -> Dict[str, Any]:
@@ -313,7 +315,7 @@ def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List
         return []
     values = _values(cells[column])
     default = getattr(settings.DEFAULTS, name)
-    if values == [clean(default)] and not setting.all_cores:
+    if values == [clean(_number(default))] and not setting.all_cores:
         return []
     return [f"--{name.replace('_', '-')}", ",".join(values)]
 

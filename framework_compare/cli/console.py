@@ -34,7 +34,11 @@ def watcher() -> Watcher:
 
 def print_tables(result: Any, style: str, *kinds: str) -> None:
     """Print tables of these kinds, by default those of times and resources."""
-    width = max(100, shutil.get_terminal_size().columns) if style == "terminal" else None
+    from framework_compare.report import provenance, terminal
+
+    width = shutil.get_terminal_size((100, 24)).columns if style == "terminal" else None
+    if width:
+        print("\n".join(terminal.wrap(f"Measured on {provenance.line(result)}", width)) + "\n")
     for kind in kinds or ("time", "resources"):
         print(result.table(kind, style=style, **({"width": width} if width else {})))
     print_damage(result)

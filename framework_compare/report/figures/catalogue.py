@@ -59,9 +59,9 @@ FIGURES: Dict[str, Figure] = {
         "F4",
         "CPU, memory and threads over time",
         costs.resources,
-        "One run of each framework, the first that counts. Line: mean; band: least to most of up to 160 stretches of "
-        "time. Shades: the phases of the run, one after the other. Of a study of more than 40 cells it shows the first 40; "
-        "`framework-compare figure resources --models` draws others.",
+        "One run of each framework, the first that counts, from its start. Line: mean; band: least to most of up to 160 "
+        "stretches of time. Shades: the phases of the run, one after the other. Of more than 40 cells the first 40 are "
+        "drawn; `framework-compare figure resources --models NAME` draws others.",
         "no run has readings (sampling_hz 0)",
     ),
     "phases": Figure(

@@ -8,7 +8,7 @@ import altair as alt
 
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
-from framework_compare.report.figures.times import _panel_width, colour, framework_axis, panels, shape
+from framework_compare.report.figures.times import panel_width, colour, framework_axis, panels, shape
 
 GIB = 2**30
 BINS = 160
@@ -46,7 +46,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", alt.Tooltip("gib:Q", format=".3~g"), alt.Tooltip("images_per_s:Q", format=".4~g")],
     )
-    chart = alt.layer(front, points).properties(width=_panel_width(width, columns, 40) - 40, height=130)
+    chart = alt.layer(front, points).properties(width=panel_width(width, columns, 40) - 40, height=130)
     return {"": panels(chart, subject, columns, x="independent", y="independent")}
 
 
@@ -92,7 +92,7 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
     rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
     # One table for all layers: a facet splits no layer that has data of its own.
     table = alt.InlineData(values=[*rows, *rounded(_spans(phases))])
-    panel = max(60.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
+    panel = max(36.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
     charts = []
     for place, (_, title, _) in enumerate(drawn):
         curve = _curve(subject, table, place, title, last=place == len(drawn) - 1).properties(width=panel, height=80)
@@ -105,7 +105,7 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
 def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) -> Any:
     field = f"y{place}"
     base = alt.Chart(table)
-    x = alt.X("t:Q", title="s since the run began" if last else None, axis=alt.Axis(labels=last, tickCount=4))
+    x = alt.X("t:Q", title="seconds" if last else None, axis=alt.Axis(labels=last, tickCount=4))
     shade = base.transform_filter("isValid(datum.shade)").mark_rect(opacity=0.5)
     bins = base.transform_filter("isValid(datum.t)")
     band = bins.mark_area(opacity=0.35).encode(x=x, y=f"{field}l:Q", y2=f"{field}h:Q", color=colour(subject))
@@ -167,7 +167,7 @@ def phases(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     )
     ends = base.mark_rule(strokeWidth=2, color="black").encode(x="min(min):Q", x2="max(max):Q")
     height = 20 * len(subject.who) + 6
-    chart = alt.layer(bars, ends).properties(width=_panel_width(width, columns, 90), height=height)
+    chart = alt.layer(bars, ends).properties(width=panel_width(width, columns, 90), height=height)
     return {"": panels(chart, subject, columns, x="independent")}
 
 
@@ -197,7 +197,7 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     )
     ends_ = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
     chart = alt.layer(bars, ends_.encode(x="min(low):Q", x2="max(high):Q"))
-    chart = chart.properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    chart = chart.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     return {"": panels(chart, subject, columns, x="independent")}
 
 
@@ -222,6 +222,6 @@ def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             ),
             tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
         )
-        .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+        .properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     )
     return {"": panels(bars, subject, columns, x="independent")}

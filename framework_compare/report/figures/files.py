@@ -18,6 +18,7 @@ PAGE_WIDTH = 980.0  # of a figure in the report, in pixels
 COLUMN = "84mm"  # one column of a journal's page
 FONT = 11.0
 PAPER_FONT = 8.0  # points, so that no text is below 7
+LEAST_FONT = 6.9
 PNG_PPI = 300
 LEAST_PANEL = 130.0  # points that a panel takes at least
 _TAG = re.compile(r"<[^<>]*>")
@@ -73,6 +74,12 @@ def save(subject: Subject, name: str, path: Path, width: str = COLUMN) -> None:
     target = points(width)
     drawn = fitted(subject, name, target)
     scale = target / drawn.width
+    if PAPER_FONT * scale < LEAST_FONT:
+        least = drawn.width * LEAST_FONT / PAPER_FONT / UNITS["mm"]
+        raise UsageError(
+            f"figure {name} of this study would have text below {LEAST_FONT:.0f} points at {width}; give a width of "
+            f"{least:.0f}mm or more, or draw fewer frameworks or models (--frameworks, --models)"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_converted(drawn, suffix, scale))
     path.with_suffix(".txt").write_text(caption(subject, name) + "\n", encoding="utf-8")

@@ -11,7 +11,7 @@ import altair as alt
 
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
-from framework_compare.report.figures.times import _panel_width, colour, framework_axis, panels, shape
+from framework_compare.report.figures.times import panel_width, colour, framework_axis, panels, shape
 from framework_compare.results import pairing, ratios
 
 GIB = 2**30
@@ -55,7 +55,7 @@ def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -
         shape=shape(subject, legend),
         tooltip=["who:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")],
     )
-    chart = alt.layer(band, line, points).properties(width=_panel_width(width, columns, 45) - 45, height=120)
+    chart = alt.layer(band, line, points).properties(width=panel_width(width, columns, 45) - 45, height=120)
     return panels(chart, subject, columns, y="independent", x="independent")
 
 
@@ -86,7 +86,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         )
         failed = base.transform_filter("!datum.worked").mark_text(color=look.WARNING, angle=270, align="left")
         layers = [drawn.mark_line(strokeWidth=1.3), marks, failed.encode(text="status:N", y=alt.YDatum(0))]
-        chart = alt.layer(*layers).properties(width=_panel_width(width, columns, 45) - 45, height=120)
+        chart = alt.layer(*layers).properties(width=panel_width(width, columns, 45) - 45, height=120)
         facet = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
         parts.append(chart.facet(facet=facet, columns=columns).resolve_scale(y="independent"))
     return {"": alt.vconcat(*parts)}
@@ -135,7 +135,7 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
             ),
             tooltip=["who:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
         )
-        .properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+        .properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     )
     return panels(bars, subject, columns)
 
@@ -173,7 +173,7 @@ def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float,
     one = chart.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
     layers = [bars, ends, one, texts.encode(x="end:Q", text=alt.Text("ratio:Q", format=".2f"))]
     layered = alt.layer(*layers)
-    layered = layered.properties(width=_panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    layered = layered.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     return panels(layered, subject, columns, x="independent")
 
 

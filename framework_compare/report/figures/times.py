@@ -134,12 +134,12 @@ def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         labels.encode(x="end:Q", text="label:N"),
         failed.encode(x=alt.XDatum(0), text="status:N"),
     ]
-    panel = _panel_width(width, columns, 90)
+    panel = panel_width(width, columns, 90)
     chart = alt.layer(*layers).properties(width=panel, height=alt.Step(24))
     return {"": panels(chart, subject, columns, x="independent")}
 
 
-def _panel_width(width: float, columns: int, left: float) -> float:
+def panel_width(width: float, columns: int, left: float) -> float:
     return max(70.0, (width - left - 16 * (columns - 1)) / columns)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from framework_compare import __version__
 from framework_compare.plan import settings
-from framework_compare.report import headlines, kinds, renderers
+from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, Figure
 from framework_compare.report.figures.look import title as named
@@ -79,13 +79,15 @@ def environment() -> Any:
     """Where templates are looked up; what they print is escaped."""
     import jinja2
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["clean"] = clean
+    return made
 
 
 def _content(study: Study) -> Dict[str, Any]:
@@ -96,7 +98,7 @@ def _content(study: Study) -> Dict[str, Any]:
     text = renderers.csv(cells)
     return {
         "title": clean(Path(study.folder).name),
-        "facts": _facts(study),
+        "facts": provenance.facts(study),
         "lights": lights(cells),
         "verdicts": _sentences(cells, verdicts),
         "judged": verdicts[:MAX_VERDICTS],
@@ -159,55 +161,6 @@ def with_titles(verdict: Verdict) -> Verdict:
         reason=reason,
     )
     return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
-
-
-def _facts(study: Study) -> List[Tuple[str, str]]:
-    """Where and when: machine, versions, date, data."""
-    machine, runs = study.machine, study.runs
-    versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
-    started = sorted(text for text in runs["started_at"] if text)
-    facts = [
-        ("Machine", _machine(machine)),
-        ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
-        ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
-        ("Measured", _period(started)),
-        ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
-        ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
-    ]
-    return [(name, clean(text)) for name, text in facts if text]
-
-
-def _period(started: Sequence[str]) -> str:
-    """The days on which runs began, from the first to the last; times are UTC."""
-    if not started:
-        return "not yet"
-    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
-    return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
-
-
-def _text(machine: Dict[str, Any], name: str) -> str:
-    return str(machine[name]) if machine.get(name) else ""
-
-
-def _container(machine: Dict[str, Any]) -> str:
-    return "in a container" if machine.get("container") else ""
-
-
-def _machine(machine: Dict[str, Any]) -> str:
-    memory = machine.get("memory_bytes")
-    gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
-    parts = [
-        _text(machine, "cpu"),
-        f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
-        f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
-        *gpus,
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def _dataset(name: str, facts: Any) -> str:
-    pictures = facts.get("pictures") if isinstance(facts, dict) else None
-    return f"{name} ({pictures} images)" if isinstance(pictures, int) else str(name)
 
 
 class Shown(NamedTuple):
@@ -313,7 +266,7 @@ def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List
         return []
     values = _values(cells[column])
     default = getattr(settings.DEFAULTS, name)
-    if values == [clean(default)] and not setting.all_cores:
+    if values == [clean(_number(default))] and not setting.all_cores:
         return []
     return [f"--{name.replace('_', '-')}", ",".join(values)]
 

@@ -1,0 +1,65 @@
+"""Where a study was measured, with what, and when: what every figure of it needs beside it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+from framework_compare.report.figures.look import title as named
+from framework_compare.report.figures.subject import Study
+from framework_compare.report.tables import clean
+
+
+def line(study: Study) -> str:
+    """The same in one line: machine, versions, date."""
+    parts = dict(facts(study))
+    words = [parts.get(name, "") for name in ("Machine", "System", "Frameworks", "Measured", "Version")]
+    return " · ".join(filter(None, words))
+
+
+def facts(study: Study) -> List[Tuple[str, str]]:
+    """Where and when: machine, versions, date, data."""
+    machine, runs = study.machine, study.runs
+    versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
+    started = sorted(text for text in runs["started_at"] if text)
+    parts = [
+        ("Machine", _machine(machine)),
+        ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
+        ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
+        ("Measured", _period(started)),
+        ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
+        ("Version", f"framework_compare {study.settings.get('framework_compare', 'unknown')}"),
+    ]
+    return [(name, clean(text)) for name, text in parts if text]
+
+
+def _period(started: Sequence[str]) -> str:
+    """The days on which runs began, from the first to the last; times are UTC."""
+    if not started:
+        return "not yet"
+    first, last = (text[:16].replace("T", " ") for text in (started[0], started[-1]))
+    return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
+
+
+def _text(machine: Dict[str, Any], name: str) -> str:
+    return str(machine[name]) if machine.get(name) else ""
+
+
+def _container(machine: Dict[str, Any]) -> str:
+    return "in a container" if machine.get("container") else ""
+
+
+def _machine(machine: Dict[str, Any]) -> str:
+    memory = machine.get("memory_bytes")
+    gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
+    parts = [
+        _text(machine, "cpu"),
+        f"{machine['available_cores']} cores" if machine.get("available_cores") else "",
+        f"{memory / 1e9:.0f} GB memory" if isinstance(memory, (int, float)) else "",
+        *gpus,
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _dataset(name: str, facts: Any) -> str:
+    pictures = facts.get("pictures") if isinstance(facts, dict) else None
+    return f"{name} ({pictures} images)" if isinstance(pictures, int) else str(name)

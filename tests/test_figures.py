@@ -1,0 +1,161 @@
+"""Figures: each is drawn from a study that has its data, says why from one that has not, and has a paper's width."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import altair
+import pytest
+from drawn_study import study
+from PIL import Image
+from typer.testing import CliRunner
+
+from framework_compare.cli.root import app
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.protocol import TrainConfig
+from framework_compare.report.figures import files, look
+from framework_compare.report.figures.catalogue import FIGURES, find
+from framework_compare.report.figures.subject import Subject
+
+LESS = {"batch-sizes", "gains"}  # they need several settings
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("figures") / "study")
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory):
+    configs = tuple(TrainConfig(batch_size=b, execution=e) for b in (8, 16) for e in ("eager", "graph"))
+    return study(
+        tmp_path_factory.mktemp("varied") / "study", ("torch", "jax"), ("alexnet",), configs=configs, repeats=2
+    )
+
+
+def values(spec):
+    """Every row of data of a specification."""
+    return [row for rows in spec.get("datasets", {}).values() for row in rows]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_a_valid_specification_with_its_data(comparison, varied, name):
+    parts = files.draw(Subject(varied if name in LESS else comparison), name)
+    assert parts
+    for part in parts.values():
+        altair.Chart.from_dict(part.spec)
+        assert part.svg.startswith("<svg") and part.width > 100
+        assert values(part.spec)
+        assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
+
+
+@pytest.mark.parametrize("name", sorted(LESS))
+def test_a_figure_without_data_says_why(comparison, tmp_path, name):
+    with pytest.raises(UsageError, match=FIGURES[name].absent):
+        comparison.plot(name).save(tmp_path / "figure.svg")
+
+
+def test_the_epoch_times_drawn_are_those_of_the_frame(comparison):
+    (part,) = files.draw(Subject(comparison), "epoch-time").values()
+    drawn = {row["cell"]: row["s"] for row in values(part.spec) if row.get("kind") == "cell"}
+    frame = comparison.frame
+    assert set(drawn) == set(frame.index)
+    for place, seconds in drawn.items():
+        assert seconds == pytest.approx(frame["epoch_s_median"][place], rel=1e-4, nan_ok=True) or seconds is None
+    assert [place for place, seconds in drawn.items() if seconds is None] == list(frame[frame["status"] != "ok"].index)
+
+
+def test_a_failed_cell_has_its_status_and_a_disturbed_one_its_mark(comparison):
+    (part,) = files.draw(Subject(comparison), "epoch-time").values()
+    assert "crashed" in part.svg
+    assert part.svg.count("▲") == 2  # mxnet with both models
+
+
+def test_the_ratios_of_the_overview_are_those_of_the_verdicts(comparison):
+    (part,) = files.draw(Subject(comparison), "overview").values()
+    verdict = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
+    row = next(row for row in values(part.spec) if (row["who"], row["what"]) == ("MXNet", "AlexNet"))
+    assert row["interval"] == f"[{verdict.low:.2f}, {verdict.high:.2f}]"
+    assert row["text"].endswith(f"{verdict.ratio:.2f}x")
+
+
+def test_curves_have_readings_and_phases_of_each_framework(comparison):
+    parts = files.draw(Subject(comparison), "resources")
+    assert list(parts) == ["AlexNet", "VGG-16"]
+    rows = values(parts["AlexNet"].spec)
+    assert {row["who"] for row in rows} == {"PyTorch", "MXNet", "JAX"}
+    assert {row["phase"] for row in rows if "phase" in row} >= {"import", "epochs"}
+    assert max(row["y0h"] for row in rows if "y0h" in row) <= 200
+
+
+def test_quality_is_drawn_where_the_epochs_have_it(comparison):
+    comparison.epochs["validation_accuracy"] = comparison.epochs["epoch"] / 10
+    try:
+        assert list(files.draw(Subject(comparison), "learning")) == ["loss", "validation accuracy"]
+    finally:
+        del comparison.epochs["validation_accuracy"]
+
+
+@pytest.mark.parametrize("width", ["84mm", "174mm"])
+def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
+    millimetres = float(width[:-2])
+    for suffix in files.SUFFIXES:
+        comparison.plot("F2").save(tmp_path / f"figure{suffix}", width)
+    svg = (tmp_path / "figure.svg").read_text()
+    assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.001)
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())
+    assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.01)
+    with Image.open(tmp_path / "figure.png") as image:
+        assert image.width == pytest.approx(millimetres / 25.4 * files.PNG_PPI, rel=0.01)
+    assert "fire-smoke-small: 791 images" in (tmp_path / "figure.txt").read_text()
+
+
+def test_the_text_of_a_paper_s_figure_is_seven_points_or_more(comparison, tmp_path):
+    for name in ("F1", "F2", "F4", "F5"):
+        drawn = files.fitted(Subject(comparison), find(name), files.points("84mm"))
+        scale = files.points("84mm") / drawn.width
+        sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', drawn.svg)]
+        assert min(sizes) * scale >= files.LEAST_FONT, name
+
+
+def test_a_width_that_makes_text_too_small_is_refused(comparison, tmp_path):
+    with pytest.raises(UsageError, match="would have text below 7 points at 30mm; give a width of"):
+        comparison.plot("F4").save(tmp_path / "figure.pdf", "30mm")
+
+
+def test_colours_and_shapes_belong_to_a_framework(comparison):
+    whole, one = Subject(comparison), Subject(comparison, frameworks=["jax"])
+    assert one.who == ["JAX"]
+    assert [marks[0] for marks in one.marks()] == [marks[whole.who.index("JAX")] for marks in whole.marks()]
+    assert len(set(look.COLOURS)) == len(set(look.SHAPES)) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["F99"], "unknown figure 'F99'; allowed: overview (F1)"),
+        (["F2", "--width", "9"], "the width is '9'; allowed"),
+        (["F2", "--out", "figure.doc"], "unknown kind of file '.doc'; allowed: .svg, .pdf, .png"),
+        (["F2", "--models", "resnet50"], "the study has no model 'resnet50'; allowed: alexnet, vgg16"),
+    ],
+    ids=["name", "width", "suffix", "model"],
+)
+def test_the_command_says_what_is_allowed(comparison, arguments, message):
+    result = CliRunner().invoke(app, ["figure", arguments[0], str(comparison.folder), *arguments[1:]])
+    assert isinstance(result.exception, (UsageError, UnknownNameError))
+    assert message in str(result.exception)
+
+
+def test_the_command_writes_the_figure(comparison, tmp_path):
+    out = tmp_path / "deep" / "overview.svg"
+    result = CliRunner().invoke(app, ["figure", "overview", str(comparison.folder), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "PyTorch" in out.read_text()
+
+
+def test_a_plot_is_shown_by_jupyter(comparison):
+    plot = comparison.plot("F1")
+    assert plot._repr_html_().startswith("<svg")
+    assert json.dumps(plot.specifications[0])
+    assert "95 % interval" in plot.caption

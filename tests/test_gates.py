@@ -1,0 +1,75 @@
+"""`check`: a study that became slower, or lost a cell, fails; what cannot be judged never passes in silence."""
+
+from __future__ import annotations
+
+import pytest
+from drawn_study import study
+from typer.testing import CliRunner
+
+from framework_compare.cli.check import share
+from framework_compare.cli.root import app
+from framework_compare.errors import UsageError
+from framework_compare.results import gates
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("gates") / "baseline")
+
+
+def outcomes(baseline, other, limit=0.05):
+    return [one.outcome for one in gates.judge(baseline.beside(other), limit)]
+
+
+def test_the_same_study_passes(baseline):
+    assert set(outcomes(baseline, baseline)) == {gates.SAME, gates.UNJUDGED}
+
+
+@pytest.mark.parametrize(("faster", "outcome"), [(1.2, gates.SLOWER), (0.8, gates.FASTER), (1.02, gates.SAME)])
+def test_a_change_is_seen_where_it_exceeds_the_limit(baseline, tmp_path, faster, outcome):
+    other = study(tmp_path / "other", faster=faster)
+    assert outcomes(baseline, other)[:5] == [outcome] * 5
+    assert outcomes(baseline, other)[5] == gates.UNJUDGED  # it failed in both
+
+
+def test_a_cell_that_no_longer_works_fails(baseline, tmp_path):
+    other = study(tmp_path / "other", failing=[("torch", "alexnet")])
+    assert outcomes(baseline, other)[0] == gates.LOST
+
+
+def test_one_run_is_judged_by_its_ratio(tmp_path):
+    single = study(tmp_path / "a", repeats=1), study(tmp_path / "b", repeats=1, faster=1.2)
+    judged = gates.judge(single[0].beside(single[1]), 0.05)
+    assert (judged[0].outcome, judged[0].reason) == (gates.SLOWER, "one run: no interval")
+
+
+@pytest.mark.parametrize(("faster", "code"), [(1.2, 1), (1.0, 0)])
+def test_the_command_exits_by_the_outcome(baseline, tmp_path, faster, code):
+    other = study(tmp_path / "other", faster=faster)
+    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(baseline.folder)])
+    assert result.exit_code == code, result.output
+    assert ("5 of 6 cells fail" if code else "0 of 6 cells fail") in result.output
+
+
+def test_studies_without_a_common_cell_are_refused(baseline, tmp_path):
+    other = study(tmp_path / "other", ("paddle",))
+    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(baseline.folder)])
+    assert isinstance(result.exception, UsageError) and "have no cell in common" in str(result.exception)
+
+
+def test_nothing_judged_is_no_success(tmp_path):
+    every = [(f, m) for f in ("torch", "mxnet", "jax") for m in ("alexnet", "vgg16")]
+    other = study(tmp_path / "other", failing=every)
+    result = CliRunner().invoke(app, ["check", str(other.folder), "--baseline", str(other.folder)])
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (" 12.5 % ", 0.125)])
+def test_a_share_is_read(text, value):
+    assert share(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "five", "-1", "5%%"])
+def test_another_text_is_refused(text):
+    with pytest.raises(UsageError, match="allowed"):
+        share(text)

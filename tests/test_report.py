@@ -1,0 +1,163 @@
+"""The report as a file: what it holds, what it escapes, how large it is. Browsers are in test_report_browser.py."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+
+import pytest
+from drawn_study import study
+from typer.testing import CliRunner
+
+from framework_compare.cli.root import app
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Run
+from framework_compare.report.page import report
+from framework_compare.report.page.lights import lights
+from framework_compare.results.metrics import METRICS
+from framework_compare.study import names
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+class Page(html.parser.HTMLParser):
+    """Tags with their attributes, and the text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.text, self._silent = [], "", 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._silent += tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self._silent -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        self.text += "" if self._silent else data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("report") / "study")
+
+
+@pytest.fixture(scope="module")
+def page(comparison):
+    return Page(comparison.report(comparison.folder.parent / "report.html").read_text())
+
+
+def test_the_page_asks_for_nothing(page):
+    for _, attributes in page.tags:
+        for name in ("src", "href", "action", "srcset"):
+            assert (attributes.get(name) or "data:").startswith(("data:", "#"))
+    assert "link" not in [tag for tag, _ in page.tags]
+    policy = next(one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+
+
+def test_every_figure_with_data_is_a_picture_with_a_text(page):
+    sections = {one["id"] for one in page.all("section") if one.get("class") == "figure"}
+    assert sections == {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F9", "F11", "F12", "F13"}
+    for picture in page.all("img"):
+        assert picture["src"].startswith("data:image/svg+xml,") and len(picture["alt"]) > 40
+
+
+def test_what_the_study_has_not_is_named(page):
+    assert "F8 Batch sizes: all cells have the same batch size." in page.text
+    assert "F10 Gains: no two cells differ only in device, precision or execution." in page.text
+
+
+def test_the_numbers_are_those_of_the_frame(page, comparison):
+    rows = [one["data-cell"] for one in page.all("tr") if "data-cell" in one]
+    assert rows == [str(place) for place in comparison.frame.index]
+    shown = [one for one in page.all("td") if "data-name" in one]
+    per_row = len(shown) // len(rows)
+    for place, cell in enumerate(shown):
+        value = comparison.frame[cell["data-name"]].iloc[place // per_row]
+        assert cell.get("data-value") == (None if METRICS[cell["data-name"]].show(value) == "-" else str(value))
+
+
+def test_verdicts_failures_and_the_command_are_there(page, comparison):
+    assert "AlexNet: PyTorch is" in page.text
+    assert "no memory left" in page.text and "MemoryError" in page.text and "(in phase epochs)" in page.text
+    assert report.command(comparison) == (
+        "framework-compare run --frameworks torch,mxnet,jax --models alexnet,vgg16 --dataset fire-smoke-small "
+        "--threads 1 --loader-workers 1 --repeats 3"
+    )
+    assert report.command(comparison) in page.text
+
+
+def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):
+    other = study(tmp_path / "study", configs=(TrainConfig(batch_size=8, image_size=96), TrainConfig(image_size=96)))
+    command = report.command(other)
+    assert "--batch-size 8,16 " in command and "--image-size 96 " in command and "--momentum" not in command
+
+
+def test_the_lights_say_what_is_amiss(comparison, tmp_path):
+    states = {one.title: (one.state, one.sentence) for one in lights(comparison.frame)}
+    assert states["Cells"] == ("warn", "5 of 6 cells worked")
+    assert states["Runs"][0] == "good"
+    assert states["Quiet machine"] == ("warn", "2 of 45 epochs were disturbed")
+    single = study(tmp_path / "single", repeats=1)
+    assert {one.title: one.state for one in lights(single.frame)}["Runs"] == "bad"
+
+
+def test_hostile_names_stay_text(tmp_path):
+    failure = Run("failed", HOSTILE, log_tail=f"{HOSTILE}\x1b[31m", died_in=HOSTILE)
+    folder = tmp_path / "a <b> & 'c'"
+    made = study(folder, (HOSTILE, "__proto__"), ("x" * 10_000, "\u202eevil"), failing=[(HOSTILE, "\u202eevil")],
+                 failure=failure, dataset=HOSTILE, repeats=2)  # fmt: skip
+    text = made.report(tmp_path / "report.html").read_text()
+    found = Page(text)
+    assert all(one["src"].startswith("data:") for one in found.all("img"))
+    assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
+    assert "\u202e" not in text and "\x1b" not in text
+    assert HOSTILE in found.text
+
+
+def test_a_study_without_any_success_is_reported(tmp_path):
+    every = [(f, m) for f in ("torch", "mxnet") for m in ("alexnet", "vgg16")]
+    made = study(tmp_path / "study", ("torch", "mxnet"), failing=every)
+    found = Page(made.report(tmp_path / "report.html").read_text())
+    assert "0 of 4 cells worked" in found.text and not found.all("img")
+
+
+def test_a_report_of_many_cells_stays_small(tmp_path):
+    configs = tuple(TrainConfig(batch_size=size) for size in (1, 8, 16, 32, 64))
+    frameworks, models = (
+        ("torch", "tensorflow", "mxnet", "paddle", "jax"),
+        ("alexnet", "mobilenet_v2", "resnet50", "vgg16"),
+    )
+    made = study(tmp_path / "study", frameworks, models, configs=configs, failing=())
+    assert len(made.frame) == 100
+    assert made.report(tmp_path / "report.html").stat().st_size < 3_000_000
+
+
+def test_the_command_writes_the_latest_study(comparison, tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "mine").symlink_to(comparison.folder)
+    assert names.find() == names.find("mine") == tmp_path / "studies" / "mine"
+    out = tmp_path / "report.html"
+    result = CliRunner().invoke(app, ["report", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert out.read_text().startswith("<!doctype html>")
+
+
+def test_no_study_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
+    result = CliRunner().invoke(app, ["show"])
+    assert "there is no study in" in str(result.exception)
+
+
+def test_a_notebook_shows_verdicts_table_and_figure(comparison):
+    found = Page(comparison._repr_html_())
+    assert found.all("table") and found.all("img")
+    assert not found.all("script")
+    assert re.search(r"torch is \d\.\d+x \[", found.text)

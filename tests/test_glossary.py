@@ -105,7 +105,13 @@ def captions(table: Table) -> str:
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory) -> Comparison:
     """A study with cells on two devices, in two precisions and two batch sizes, profiled; one of them failed."""
-    settings = [{}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"}, {"batch_size": 4}, {"mode": "inference"}]
+    settings = [
+        {},
+        {"device": "cuda"},
+        {"device": "cuda", "precision": "bf16"},
+        {"batch_size": 4},
+        {"mode": "inference"},
+    ]
     cells = [
         Cell(name, "alexnet", "small", one.get("device", "cpu"), TrainConfig(**one))
         for one in settings
@@ -120,7 +126,9 @@ def comparison(tmp_path_factory) -> Comparison:
     learnt = {"task": {"metrics": ["accuracy"]}, "baseline": "majority class", "baseline_quality": {"accuracy": 0.4}}
     datasets = {"small": {"pictures": 8, "skipped": 1, **learnt}}
     rungs = [{"name": f"rung {number}", "changes": {}} for number in range(len(settings))]
-    with Store.create(folder, settings={"datasets": datasets, "rungs": rungs}, machine={}, cells=cells, repeats=1) as store:
+    with Store.create(
+        folder, settings={"datasets": datasets, "rungs": rungs}, machine={}, cells=cells, repeats=1
+    ) as store:
         for number, (run_id, _, _) in enumerate(store.plan()):
             store.record(run_id, Run("failed", "no driver") if number == 5 else ok)
     return Comparison.load(folder)

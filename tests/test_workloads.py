@@ -309,10 +309,13 @@ def test_rungs_on_the_command_line():
         rungs_of_text(["big"])
 
 
-INFERS = TRAINER + """
+INFERS = (
+    TRAINER
+    + """
     def infer(self, batch):
         return self.forward(batch)
 """
+)
 
 
 def test_inference_has_latency_and_no_loss(run):

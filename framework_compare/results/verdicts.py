@@ -18,7 +18,11 @@ MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
 _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
-LATER = ("mode", "optimizer", "internals")  # settings younger than stored keys, which name them only where they are not the default
+LATER = (
+    "mode",
+    "optimizer",
+    "internals",
+)  # settings younger than stored keys, which name them only where they are not the default
 
 
 def check_mode(mode: str) -> str:

@@ -192,7 +192,7 @@ def test_samples_fall_into_the_run(tiny, pictures, own_cache, tmp_path):
 def test_a_run_says_how_its_readings_were_had(result):
     with Store.open(result.folder) as store:
         gauges = json.loads(store.select("SELECT gauges FROM run")[1][0][0])
-    assert set(gauges) == {"host_energy", "load"}
+    assert set(gauges) == {"host_energy", "load", "parent"}
     assert gauges["load"]["before"] >= 0
     assert bool(gauges["host_energy"]["source"]) != bool(gauges["host_energy"]["reason"])
 

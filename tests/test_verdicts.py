@@ -149,15 +149,15 @@ def test_verdicts_on_simulated_cells_are_wrong_and_right_as_often_as_they_say(tr
 
 @pytest.mark.alone
 def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, pictures, own_cache, tmp_path):
-    """Three cells of a real study, in processes of their own; one takes 30 % longer a step, two are alike."""
-    names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.026)]
+    """Three cells of a real study, in processes of their own; one takes twice as long per step, two are alike."""
+    names = [paced("even", pace_s=0.02), paced("same", pace_s=0.02), paced("late", pace_s=0.04)]
     settings = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
     result = compare(names, "linear", dataset=pictures, out=tmp_path / "s", repeats=4, **settings)
     found = {frozenset((one.faster, one.slower)): one for one in result.verdicts()}
     for name in ("even", "same"):
         one = found[frozenset((name, "late"))]
         assert one.shown and one.slower == "late" and one.corrected and one.blocks == 4
-        assert 1.1 < one.ratio < 1.35, "what a step takes besides its pace brings the ratio nearer to 1"
-    assert found[frozenset(("even", "same"))].ratio < 1.08
+        assert 1.4 < one.ratio < 2.1, "what a step takes besides its pace brings the ratio nearer to 1"
+    assert found[frozenset(("even", "same"))].ratio < 1.3
     first = result.table(style="markdown").splitlines()[0]
     assert first.startswith("linear: ") and "faster than late" in first

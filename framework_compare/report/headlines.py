@@ -13,11 +13,22 @@ MAX_LINES = 8
 _ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
 
 
-def among(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[Verdict]:
+def by_condition(verdicts: Sequence[Verdict]) -> Dict[str, List[Verdict]]:
+    """Verdicts under each condition, for `among`: a study may have thousands of tables."""
+    sorted_out: Dict[str, List[Verdict]] = {}
+    for one in verdicts:
+        sorted_out.setdefault(str(one.condition), []).append(one)
+    return sorted_out
+
+
+def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) -> List[Verdict]:
     """The verdicts on cells of one table; geometric means only where the table has all their models."""
-    conditions = {str(speed_verdicts.condition(cell)) for cell in cells}
+    if not verdicts:
+        return []
+    conditions = dict.fromkeys(str(speed_verdicts.condition(cell)) for cell in cells)
     models = {cell.model for cell in cells}
-    return [one for one in verdicts if str(one.condition) in conditions and models.issuperset(one.models)]
+    under = [one for condition in conditions for one in verdicts.get(condition, ())]
+    return sorted((one for one in under if models.issuperset(one.models)), key=lambda one: len(one.models) > 1)
 
 
 def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:

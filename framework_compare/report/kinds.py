@@ -248,10 +248,11 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
     judged = made.frame == "frame" and bool((frame["runs_ok"] > 1).any())
     seconds = blocks() if made.ratios or judged else {}
     verdicts = speed_verdicts.verdicts(list(frame.itertuples()), seconds) if judged else []
+    judgements = headlines.by_condition(verdicts)
     tables = []
     for cells in groups.values():
         more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
-        among = headlines.among(cells, verdicts)
+        among = headlines.among(cells, judgements)
         table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
         table = shared_notes.once(table, cells)
         said = registry.labels(cell.framework for cell in cells)

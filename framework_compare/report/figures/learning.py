@@ -11,7 +11,7 @@ import altair as alt
 
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
-from framework_compare.report.figures.times import panel_width, colour, framework_axis, panels, shape
+from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape
 from framework_compare.results import pairing, ratios
 
 GIB = 2**30

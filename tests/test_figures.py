@@ -113,8 +113,7 @@ def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
 
 def test_the_text_of_a_paper_s_figure_is_seven_points_or_more(comparison, tmp_path):
     for name in ("F1", "F2", "F4", "F5"):
-        one = Subject(comparison, models=["alexnet"])  # several models may need more width, and are refused then
-        drawn = files.fitted(one, find(name), files.points("84mm"))
+        drawn = files.fitted(Subject(comparison), find(name), files.points("84mm"))
         scale = files.points("84mm") / drawn.width
         sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', drawn.svg)]
         assert min(sizes) * scale >= files.LEAST_FONT, name

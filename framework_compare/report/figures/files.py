@@ -43,10 +43,10 @@ def draw(subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = F
     return {title: _drawn(chart, font) for title, chart in parts.items()}
 
 
-def _drawn(chart: Any, font: float) -> Drawn:
+def _drawn(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
     import vl_convert
 
-    spec = chart.configure(**look.config(font)).to_dict()
+    spec = chart.configure(**look.config(font, legend_columns)).to_dict()
     svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
     found = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
     width, height = (float(size) for size in found.groups()) if found else (0.0, 0.0)
@@ -110,7 +110,7 @@ def fitted(subject: Subject, name: str, target: float) -> Drawn:
         if not parts:
             raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
         charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
-        drawn = _drawn(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT)
+        drawn = _drawn(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT, max(1, int(target / 75)))
         if abs(drawn.width - target) < 0.02 * target:
             break
         width = max(40.0, width + target - drawn.width)

@@ -53,7 +53,7 @@ def place(name: str, names: Sequence[str]) -> int:
     return (len(known) + others.index(name)) % len(COLOURS)
 
 
-def config(font_size: float) -> Dict[str, Any]:
+def config(font_size: float, legend_columns: int = 6) -> Dict[str, Any]:
     """Vega-Lite's configuration, for a base size of text in points."""
     return {
         "aria": False,  # each picture has one text of its own, instead of one for each mark
@@ -77,7 +77,7 @@ def config(font_size: float) -> Dict[str, Any]:
             "titleFontWeight": "normal",
             "symbolSize": 60,
             "orient": "bottom",
-            "columns": 6,
+            "columns": legend_columns,
             "labelLimit": 300,
         },
         "title": {"fontSize": font_size + 1, "anchor": "start", "fontWeight": "bold"},

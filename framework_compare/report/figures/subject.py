@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NAME = 60
+# Properties that every object of JavaScript has: Vega takes such a name for its own.
+RESERVED = frozenset(
+    ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf")
+)
 
 
 class Study(Protocol):
@@ -160,6 +164,8 @@ def value_words(name: str, value: Any) -> str:
 
 def _short(text: str) -> str:
     line = clean(text)
+    if line in RESERVED or line.startswith("__"):
+        line = f"\u201c{line}\u201d"
     return line if len(line) <= MAX_NAME else line[: MAX_NAME - 1] + "…"
 
 

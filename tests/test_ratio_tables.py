@@ -11,7 +11,7 @@ import pytest
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Run, Sample
-from framework_compare.report.kinds import KINDS
+from framework_compare.report.kinds import KINDS, OF_TASKS
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
@@ -71,7 +71,8 @@ def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
     assert "failed" in text and "no driver" in text
 
 
-OF_CELLS = [kind for kind in KINDS if kind != "profile"]  # that one is made of rows of its own: test_profile.py
+# The profile is made of rows of its own: test_profile.py; those of tasks are in test_workloads.py.
+OF_CELLS = [kind for kind in KINDS if kind not in ("profile", *OF_TASKS)]
 
 
 def test_every_kind_is_made_of_known_figures(tmp_path):

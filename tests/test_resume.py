@@ -132,7 +132,7 @@ def refusing(monkeypatch):
     """Notes what parity is asked for of a study's cells, and refuses those where it is required."""
     modes = []
 
-    def record(folder, cells, ready, mode, say):
+    def record(folder, cells, ready, mode, say, task_of):
         modes.append(mode)
         refused = cells if mode == "require" else ()
         return {verdicts.key(verdicts.row_of(cell)): "parity is required" for cell in refused}

@@ -225,6 +225,9 @@ KINDS: Dict[str, Kind] = {
 }
 
 
+OF_TASKS = ("quality", "gains", "inference")  # of workloads, ladders and inference; other studies have none of them
+
+
 def frame_of(kind: str) -> str:
     """The name of the Comparison's frame that a kind of table reads."""
     if kind not in KINDS:
@@ -238,7 +241,8 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
     made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
-    shared = operator.attrgetter(*(name for name in SHARED if name not in made.across))
+    fixed = [name for name in SHARED if name not in made.across]
+    shared = operator.attrgetter(*fixed) if fixed else lambda cell: None
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
     groups: Dict[Any, List[Record]] = {}
     for cell in frame.itertuples():

@@ -51,7 +51,7 @@ class ReferenceTrainer:
     layout = "NCHW"
     declared = Declared(
         ops=frozenset(OPS),  # noqa: F821
-        losses=frozenset({"cross_entropy"}),
+        losses=frozenset(LOSSES),  # noqa: F821
         optimizers=frozenset({"sgd"}),
         metrics=frozenset(),
         executions={"cpu": frozenset({"default", "eager"})},

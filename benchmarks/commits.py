@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from step_time import STEPS, median_interval
+from step_time import median_interval
 
 from framework_compare.environments import managed
 from framework_compare.launch.launcher import worker_environment
@@ -27,14 +27,16 @@ from framework_compare.samplers import host
 HERE = Path(__file__).parent
 # Run in each checkout with its own modules: writes the job and stages the worker side; prints where both are.
 PREPARE = """
+import dataclasses
 import sys
 from pathlib import Path
 sys.path.insert(0, "benchmarks")
 import step_time
-framework, model, batch, folder = sys.argv[1:]
+framework, model, batch, size, folder = sys.argv[1:]
 class Options:
     frameworks, models, batch_size, execution, precision, device = framework, model, batch, "default", "fp32", "cpu"
 ((_, _, config),) = step_time.cells(Options)
+config = dataclasses.replace(config, image_size=int(size))
 spec = step_time.registry.framework(framework)
 print("PREPARED", step_time.write_job(spec, model, config, Path(folder)), step_time.staging.stage(spec))
 """
@@ -43,11 +45,18 @@ print("PREPARED", step_time.write_job(spec, model, config, Path(folder)), step_t
 class Side:
     """The step of one checkout, in a process that runs steps when asked."""
 
-    def __init__(self, checkout, framework, model, batch, folder):
+    def __init__(self, checkout, framework, model, options, folder):
         folder.mkdir()
         own = checkout / ".venv" / "bin" / "python"
         prepared = subprocess.run(
-            [own if own.exists() else sys.executable, "-c", PREPARE, framework, model, str(batch), str(folder)],
+            [
+                own if own.exists() else sys.executable,
+                "-c",
+                PREPARE,
+                framework,
+                model,
+                *map(str, (options.batch_size, options.image_size, folder)),
+            ],
             cwd=checkout,
             check=True,
             stdout=subprocess.PIPE,
@@ -85,12 +94,12 @@ def measure(old, new, framework, model, options):
             roles = [("old", old), ("new", new)][:: 1 if pair % 2 == 0 else -1]
             sides = {}
             for role, checkout in roles:
-                side = Side(checkout, framework, model, options.batch_size, folder / role)
+                side = Side(checkout, framework, model, options, folder / role)
                 sides[role] = stack.enter_context(contextlib.closing(side))
                 sides[role].run(2)
             for turn in range(options.rounds):
                 order = ("old", "new") if turn % 2 == 0 else ("new", "old")
-                taken = {role: sides[role].run(STEPS[model]) for role in order}
+                taken = {role: sides[role].run(options.steps) for role in order}
                 ratios.append(taken["new"] / taken["old"])
                 for role, seconds in taken.items():
                     times[role].append(seconds)
@@ -98,6 +107,7 @@ def measure(old, new, framework, model, options):
         "framework": framework,
         "model": model,
         "batch_size": options.batch_size,
+        "image_size": options.image_size,
         "old_step_s": statistics.median(times["old"]),
         "new_step_s": statistics.median(times["new"]),
         "ratio_median": statistics.median(ratios),
@@ -112,7 +122,9 @@ def main():
     parser.add_argument("new", type=Path, nargs="?", default=HERE.parent)
     parser.add_argument("--frameworks", default="torch,tensorflow,mxnet,paddle,jax")
     parser.add_argument("--models", default="alexnet,mobilenet_v2")
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--image-size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=10, help="of one turn")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--save", type=Path)

@@ -72,3 +72,15 @@ def test_recurrent_network_is_the_oracles_in_other_executions(pair):
     framework, execution = pair
     (found,) = verify(framework, "lstm_google", execution=execution, optimizer="adam", threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)
+
+
+PRESETS = [name for name in registry.WORKLOADS if name not in ("lstm_google", "gru_ibm", "diabetes_ann")]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("pair", list(itertools.product(FRAMEWORKS, PRESETS)), ids="-".join)
+def test_every_workload_is_the_oracles(pair):
+    framework, model = pair
+    optimizer = registry.WORKLOADS[model].settings.get("optimizer", "sgd")
+    (found,) = verify(framework, model, optimizer=optimizer, threads=1, fresh=True)
+    assert found.proves(), (found.reason, found.levels)

@@ -22,6 +22,11 @@ class Functions(NamedTuple):
     matmul: Callable[[Any, Any], Any]
 
 
+def rotations(gates: Sequence[Gate]) -> int:
+    """How many angles a circuit has."""
+    return len(circuit.angles_of(gates))
+
+
 def constants(gates: Sequence[Gate], trained: bool) -> List[np.ndarray]:
     """What `expectations` takes beside pixels and angles, float32 and transposed: signs, then what makes the circuit.
 

@@ -105,7 +105,7 @@ def _quanv2d(gluon: Any, a: Dict[str, Any]) -> Any:
                 for number, array in enumerate(known):
                     setattr(self, f"constant{number}", self.params.get_constant(f"constant{number}", array))
                 if a["trained"]:
-                    count = sum(name != "CNOT" for name, _, _ in a["gates"])
+                    count = quanv.rotations(a["gates"])
                     self.angles = self.params.get("angles", shape=(count,))
 
         def hybrid_forward(self, F: Any, x: Any, angles: Any = None, **constants: Any) -> Any:

@@ -89,7 +89,7 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
             super().__init__()
             self.known = [paddle.to_tensor(array) for array in quanv.constants(a["gates"], a["trained"])]
             if a["trained"]:
-                self.angles = self.create_parameter([sum(name != "CNOT" for name, _, _ in a["gates"])])
+                self.angles = self.create_parameter([quanv.rotations(a["gates"])])
 
         def forward(self, x: Any) -> Any:
             rows, across = x.shape[2] // 2, x.shape[3] // 2

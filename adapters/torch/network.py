@@ -110,7 +110,7 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
                 self.register_buffer(f"constant{number}", torch.from_numpy(array), persistent=False)
             self.known = number + 1
             if a["trained"]:
-                self.angles = nn.Parameter(torch.zeros(sum(name != "CNOT" for name, _, _ in a["gates"])))
+                self.angles = nn.Parameter(torch.zeros(quanv.rotations(a["gates"])))
 
         def forward(self, x: Any) -> Any:
             rows, across = x.shape[2] // 2, x.shape[3] // 2

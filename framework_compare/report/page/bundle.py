@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import base64
 import gzip
 import importlib.metadata
@@ -22,12 +23,10 @@ def javascript() -> str:
     except (OSError, UnicodeDecodeError):
         text = _packed(vl_convert.javascript_bundle())  # type: ignore[call-arg]
     half = path.with_suffix(f".{os.getpid()}")
-    try:
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs seconds, not the report
         path.parent.mkdir(parents=True, exist_ok=True)
         half.write_text(text, encoding="ascii")
         half.replace(path)
-    except OSError:
-        pass  # a cache that cannot be written costs seconds, not the report
     return text
 
 

@@ -7,9 +7,10 @@ others are skipped.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable, Dict, Iterator
 
 import pytest
+from filelock import FileLock
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds
@@ -26,6 +27,13 @@ def pytest_collection_modifyitems(items: list) -> None:
             if not found or not found["devices"]:
                 reason = "no NVIDIA GPU answers here; run tests/gpu on a machine with one"
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def one_test_on_the_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The suite runs two tests at once; a GPU whose memory one of them fills is none for the other."""
+    with FileLock(tmp_path_factory.getbasetemp().parent / "gpu.lock"):
+        yield
 
 
 @pytest.fixture(scope="session")

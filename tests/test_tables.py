@@ -11,7 +11,7 @@ import pytest
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
-from framework_compare.report.kinds import with_interval
+from framework_compare.report.parts import with_interval
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000

@@ -10,6 +10,7 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
+from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.planning import build_graph
@@ -58,8 +59,9 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
     if cell.status != "ok" or not cell.images_per_s > 0:
         return {}
     try:
-        graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), _task(dataset))
-    except UsageError:  # a plug-in's model that is not there now
+        task = Task.from_dict(dataset["task"]) if cell.model in registry.WORKLOADS else None
+        graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
+    except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}
     passes = work(
         graph, cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, cell.pictures), cell.mode
@@ -95,10 +97,6 @@ def work(graph: Graph, batch_size: float, mode: str) -> Tuple[Work, ...]:
     if mode == "train":
         passes.append(Work(0, FLOAT_BYTES * UPDATE * graph.parameter_count() / batch_size))
     return tuple(passes)
-
-
-def _task(dataset: Mapping[str, Any]) -> Optional[Task]:
-    return Task.from_dict(dataset["task"]) if isinstance(dataset.get("task"), dict) else None
 
 
 @functools.lru_cache(maxsize=64)

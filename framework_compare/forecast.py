@@ -91,7 +91,7 @@ def _cell(cell: Cell, plan: Plan, known: Sequence[Known], runs: int, sample_s: f
     epoch_s = per_sample.times(samples)
     epochs_s = epoch_s.times(cell.config.epochs)
     if sample_s:  # an epoch that takes longer is the only one, and not whole
-        epochs_s = Range(*(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
+        epochs_s = Range(*sorted(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
     run_s = earlier.startup_s(cell, known).plus(epochs_s)
     return CellForecast(cell, runs, epoch_s, run_s.times(runs), basis)
 

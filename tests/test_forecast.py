@@ -22,7 +22,7 @@ def planned(framework="tiny", model="linear", **config):
 
 
 def macs(cell):
-    return {"linear": 1000, "large": 50_000}[cell.model]
+    return {"linear": 1000, "large": 5_000, "vast": 50_000}[cell.model]
 
 
 def test_nothing_is_started_or_written(tiny, own_cache, tmp_path):
@@ -63,11 +63,12 @@ def test_the_nearest_of_what_is_known_is_taken():
     model = Known(planned(batch_size=2), 50.0, 2.0)
     other = Known(planned(model="large"), 10.0, 2.0)
     foreign = Known(planned(framework="other"), 1.0, 2.0)
+    vast = Known(planned(model="vast"), 10.0, 2.0)  # whose time is of another kind
     for known, basis, middle in (
         ([foreign, other, model, exact], "measured before", 1 / 100),
         ([foreign, other, model], "measured before in other settings", 1 / 50),
-        ([foreign, other], "its framework with other models", 1 / 500),
-        ([foreign], "other frameworks and models", 1.0),
+        ([foreign, other, vast], "its framework with other models", 1 / 50),
+        ([foreign, vast], "other frameworks and models", 1.0),
     ):
         seconds, by = earlier.seconds_per_sample(planned(), known, macs)
         assert (by, seconds.middle) == (basis, pytest.approx(middle))

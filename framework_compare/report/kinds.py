@@ -270,8 +270,8 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
                 table,
                 remarks=(
                     *table.remarks,
-                    *estimated(cells),
-                    *precision.sentences(cells),
+                    *estimated(table),
+                    *(precision.sentences(cells) if made.judged else ()),
                     *warming(cells),
                     *warned(cells),
                     *said,

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
 from framework_compare.report import tables
-from framework_compare.report.tables import Figure
+from framework_compare.report.tables import Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
@@ -111,14 +111,10 @@ def epoch_text(cell: Record) -> str:
     return ABOUT + with_interval(cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
 
 
-def estimated(cells: Sequence[Record]) -> List[str]:
-    """What the mark of an estimate means, where a cell has one."""
-    some = any(cell.epoch_estimate_s > 0 for cell in cells)
-    return (
-        [f"{ABOUT}: estimated for a whole epoch from the steps that were measured (`epoch_estimate_s`)."]
-        if some
-        else []
-    )
+def estimated(table: Table) -> List[str]:
+    """What the mark of an estimate means, where a figure has it."""
+    some = any(figure.text.startswith(ABOUT) for row in table.rows for figure in row.figures)
+    return [f"{ABOUT}: estimated for a whole epoch from the steps that were measured."] if some else []
 
 
 def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:

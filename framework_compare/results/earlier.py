@@ -9,10 +9,10 @@ from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple,
 
 from framework_compare.errors import StudyError
 from framework_compare.records import Cell
-from framework_compare.results import metrics
 from framework_compare.store.study_file import Store
 
 MOST_STUDIES = 50
+MOST_UNLIKE = 30  # times the arithmetic: that of much smaller models is not what their time is made of
 # What a cell shares with one that was measured, the nearest first, and how far apart the two may be for all that.
 _ALL = ("device", "mode", "precision", "threads", "execution", "pipeline", "tuning", "batch_size", "image_size")
 LIKENESS: Tuple[Tuple[str, Tuple[str, ...], float], ...] = (
@@ -27,6 +27,16 @@ ASSUMED_CPU, ASSUMED_GPU = (2e9, 20e9, 80e9), (2e11, 5e12, 1e14)
 # Seconds to read, decode and hand over a sample.
 ASSUMED_SAMPLE_S = (0.0001, 0.005, 0.03)
 ASSUMED_START_S = (3.0, 12.0, 60.0)
+_SPEEDS = """
+SELECT cell_id, sum(images) * 1e9 / sum(end_ns - start_ns)
+FROM epoch JOIN run USING (run_id) WHERE status = 'ok' GROUP BY cell_id HAVING sum(end_ns - start_ns) > 0
+"""
+_STARTS = """
+WITH began AS (SELECT run_id, min(start_ns) AS ns FROM phase GROUP BY run_id),
+     measured AS (SELECT run_id, min(start_ns) AS ns FROM epoch GROUP BY run_id)
+SELECT cell_id, avg(measured.ns - began.ns) / 1e9
+FROM run JOIN began USING (run_id) JOIN measured USING (run_id) WHERE status = 'ok' GROUP BY cell_id
+"""
 Macs = Callable[[Cell], int]  # of one sample
 
 
@@ -65,11 +75,10 @@ def _of_study(folder: Path, machine: Mapping[str, Any]) -> Iterator[Known]:
             before = store.machine()
             if any(before.get(name) != machine.get(name) for name in ("cpu", "available_cores")):
                 return
-            figures = store.kept_figures(metrics.version())
+            speeds, starts = (dict(store.select(query)[1]) for query in (_SPEEDS, _STARTS))
             for cell_id, cell in store.cells():
-                speed = figures.get(cell_id, {}).get("images_per_s")
-                if isinstance(speed, float) and speed > 0:
-                    yield Known(cell, speed, figures[cell_id].get("startup_s"))
+                if cell_id in speeds:
+                    yield Known(cell, speeds[cell_id], starts.get(cell_id))
     except StudyError:  # a damaged one, or one of a later version, tells nothing
         return
 
@@ -78,7 +87,8 @@ def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> Tuple[
     """Seconds that training on one sample takes, or answering it, and what this is taken from."""
     for basis, names, apart in LIKENESS:
         alike = [one for one in known if all(_value(one.cell, name) == _value(cell, name) for name in names)]
-        seconds = [_ratio(macs(cell), macs(one.cell)) / one.images_per_s for one in alike]
+        ratios = [(_ratio(macs(cell), macs(one.cell)), one) for one in alike]
+        seconds = [ratio / one.images_per_s for ratio, one in ratios if 1 / MOST_UNLIKE <= ratio <= MOST_UNLIKE]
         if seconds:
             middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis

@@ -206,14 +206,13 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cach
 def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pictures, own_cache, tmp_path):
     began = time.monotonic()
     asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
-    study = compare(paced("one"), "linear", budget="12s", precision_target=1e-9, **asked)
+    study = compare(paced("one"), "linear", budget="6s", precision_target=1e-9, **asked)
     assert time.monotonic() - began < 30
     outcome = study.budget
     assert not outcome.within and len(outcome.unsure) == 2 and "batch_size 1" in outcome.unsure[0]
-    assert study.runs.wall_s.sum() <= 12 + study.runs.wall_s.max()
-    assert "Not within ±1e-07 % of the figure under the budget of 0.2 minutes: one linear" in study.table()
-    runs = study.frame.runs
-    assert runs.min() >= 1 and abs(runs[0] - runs[1]) <= 3
+    assert study.runs.wall_s.sum() <= 6 + study.runs.wall_s.max()
+    assert "Not within ±1e-07 % of the figure under the budget of 0.1 minutes: one linear" in study.table()
+    assert study.frame.runs.min() >= 1 and len(study.runs) > 2
 
 
 def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(paced, pictures, own_cache, tmp_path):

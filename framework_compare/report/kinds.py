@@ -160,7 +160,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
     device = cells[0].device
-    below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
+    of_gpu = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",
@@ -168,8 +168,19 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
-        below,
+        (*of_gpu, *_parent(cells)),
     )
+
+
+def _parent(cells: Sequence[Record]) -> List[str]:
+    """What the comparison itself cost, where it is known."""
+    known = [cell for cell in cells if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
+    if not known:
+        return []
+    percent, peak = (
+        max(getattr(cell, name) for cell in known) for name in ("parent_cpu_percent", "parent_peak_rss_bytes")
+    )
+    return [f"The comparing process took {percent:.1f} % of a core and {peak / 2**20:.0f} MiB at most."]
 
 
 def _known(cells: Sequence[Record], group: Any) -> Any:

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Study:
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
         self._refused: Dict[str, str] = {}
-        self._wall_s = store.wall_seconds()
+        self._wall_s: Dict[Cell, List[float]] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -55,6 +55,7 @@ class Study:
 
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
+        self._wall_s = self.store.wall_seconds()
         self._run_planned(retry)
         while self._plan_more():
             self._run_planned()

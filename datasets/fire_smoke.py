@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 import filelock
 import PIL
@@ -16,31 +16,62 @@ import PIL
 from framework_compare.datasets import render
 from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir
+from framework_compare.protocol import Pictures
 
 Progress = Callable[[int, int], None]
 MARKER = ".complete.json"  # written last; hidden, so that it is no image
 _PER_PROCESS = 32
 
 
+SETS = {  # images of each class, and the seed
+    "fire-smoke-small": ({"fire": 264, "smoke": 264, "no_fire": 263}, 791),
+    "fire-smoke-big": ({"fire": 2001, "smoke": 2001, "no_fire": 2001}, 6003),
+    "fire-smoke-tiny": ({"fire": 16, "smoke": 16, "no_fire": 16}, 48),
+}
+BYTES_PER_IMAGE = 225_000  # on disk, about
+
+
 def small(progress: Progress | None = None) -> Path:
     """Folder of 791 images: 264 fire, 264 smoke, 263 no_fire. `progress(done, total)` counts images drawn."""
-    return _make("fire-smoke-small", {"fire": 264, "smoke": 264, "no_fire": 263}, seed=791, progress=progress)
+    return _make("fire-smoke-small", progress)
 
 
 def big(progress: Progress | None = None) -> Path:
     """Folder of 6003 images, 2001 a class; some 1.5 GB, and ten minutes of one core, the first time."""
-    return _make("fire-smoke-big", {"fire": 2001, "smoke": 2001, "no_fire": 2001}, seed=6003, progress=progress)
+    return _make("fire-smoke-big", progress)
 
 
 def tiny(progress: Progress | None = None) -> Path:
     """Folder of 48 images, 16 a class: to see that everything works."""
-    return _make("fire-smoke-tiny", {"fire": 16, "smoke": 16, "no_fire": 16}, seed=48, progress=progress)
+    return _make("fire-smoke-tiny", progress)
 
 
-def _make(name: str, counts: Mapping[str, int], *, seed: int, progress: Progress | None) -> Path:
+def unmade(name: str) -> Pictures | None:
+    """The images that a set will hold which is not there yet; None where it is there, or is none of ours."""
+    if name not in SETS or _is_complete(_folder(name), _wanted(name)):
+        return None
+    classes = tuple(SETS[name][0])
+    wanted = _wanted(name)
+    paths = tuple(str(_folder(name) / kind / _file(kind, number)) for kind, number in wanted)
+    return Pictures(classes, paths, tuple(classes.index(kind) for kind, _ in wanted), ("JPEG",) * len(wanted))
+
+
+def size_bytes(name: str) -> int:
+    """What a set takes on disk, about."""
+    return BYTES_PER_IMAGE * len(_wanted(name))
+
+
+def _folder(name: str) -> Path:
+    return cache_dir() / "datasets" / f"{name}-v{render.VERSION}"
+
+
+def _wanted(name: str) -> list[tuple[str, int]]:
+    return [(kind, number) for kind, count in SETS[name][0].items() for number in range(count)]
+
+
+def _make(name: str, progress: Progress | None) -> Path:
     """The finished set's folder; what an interrupted making left is kept and completed."""
-    folder = cache_dir() / "datasets" / f"{name}-v{render.VERSION}"
-    wanted = [(kind, number) for kind, count in counts.items() for number in range(count)]
+    folder, wanted, (counts, seed) = _folder(name), _wanted(name), SETS[name]
     if _is_complete(folder, wanted):
         return folder
     try:

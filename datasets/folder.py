@@ -89,6 +89,19 @@ def read_folder(
     )
 
 
+def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
+    """The images of these classes, in this order; all where none are named. DataError for a class that is not there."""
+    if classes is None:
+        return pictures
+    _check_classes(Path("the data set"), pictures.classes, set(pictures.classes), classes)
+    number = {pictures.classes.index(name): new for new, name in enumerate(classes)}
+    kept = sorted(
+        (n for n, label in enumerate(pictures.labels) if label in number), key=lambda n: number[pictures.labels[n]]
+    )
+    chosen = _select(pictures, kept)
+    return Pictures(tuple(classes), chosen.paths, tuple(number[label] for label in chosen.labels), chosen.formats)
+
+
 def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
     """At most `n` images of an index, drawn by `seed`: each class in its share, one at least, same order."""
     pictures = index.pictures

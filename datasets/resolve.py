@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Sequence
 
 from framework_compare import registry
-from framework_compare.datasets import folder
+from framework_compare.datasets import fire_smoke, folder
 from framework_compare.errors import DataError, UnknownNameError
 
 
@@ -20,13 +20,19 @@ def resolve(
     seed: int = 0,
     on_bad_picture: str = "fail",
     progress: folder.Progress | None = None,
+    make: bool = True,
 ) -> folder.FolderIndex:
     """The index of a data set of the registry, made first if it has to be, or of a user's folder.
 
     A registry name goes before a folder of that name; "./name" is always the folder. `limit` keeps that many
     images, by class and `seed`. `progress(done, total)` is called for making, then for checking the images.
+    Without `make` a rendered set that is not there is what it will be, its files still missing.
     DataError if `dataset` is neither, or cannot be read as asked.
     """
+    pictures = None if make or not isinstance(dataset, str) else fire_smoke.unmade(dataset.lower())
+    if pictures is not None:
+        index = folder.FolderIndex(folder.of_classes(pictures, classes), name=dataset.lower())
+        return index if limit is None else folder.limit(index, limit, seed)
     path, name = _locate(dataset, progress)
     index = folder.read_folder(path, classes=classes, on_bad_picture=on_bad_picture, progress=progress)
     # A folder's name may be bytes that are no text, and then could be neither stored nor shown.

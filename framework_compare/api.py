@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from pathlib import Path
+from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Union, overload
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
+from framework_compare.forecast import Forecast, forecast
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
@@ -18,9 +20,16 @@ from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
-from framework_compare.study import attachment, strategies
+from framework_compare.study import attachment, blocks, strategies
 from framework_compare.study.attachment import Attachment
-from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
+from framework_compare.study.conditions import (
+    RETRIES,
+    RunOptions,
+    check_budget,
+    check_disturbance,
+    check_whole_runs,
+    run_options,
+)
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -31,10 +40,18 @@ from framework_compare.study.opening import (
 )
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_retry, check_same_limits, check_same_machine
-from framework_compare.study.strategies import Product
+from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 
 
+@overload
+def compare(
+    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[False] = ..., **request: Any
+) -> Comparison: ...
+@overload
+def compare(
+    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
+) -> Forecast: ...
 @terminate_as_interrupt()
 def compare(
     frameworks: Names,
@@ -60,11 +77,14 @@ def compare(
     profile: bool = False,
     disturbance_threshold: float = THRESHOLD,
     retries_when_disturbed: int = RETRIES,
+    budget: Union[None, str, float] = None,
+    precision_target: Union[None, str, float] = None,
+    dry_run: bool = False,
     rungs: Optional[Rungs] = None,
     one_at_a_time: bool = False,
     watcher: Optional[Watcher] = None,
     **settings: Any,
-) -> Comparison:
+) -> Union[Comparison, Forecast]:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
     models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`).
@@ -93,6 +113,12 @@ def compare(
         its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts, and the others stay in the study, told as such.
+    budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where intervals are widest, in blocks
+        with those they compete with, until each is within precision_target or the time is spent; of an epoch that takes
+        long only some steps are measured, and the whole is estimated (`epoch_estimate_s`). `Comparison.budget` says how
+        it ended.
+    precision_target: with a budget, the longer arm of an interval as a share of its figure; 0.05 by default.
+    dry_run: start nothing, and return a Forecast instead: cells, runs, minutes, gigabytes.
     rungs, one_at_a_time: as `ladder` has them.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
@@ -104,6 +130,7 @@ def compare(
     retry = check_retry(retry)
     if repeats is not None:
         planning.check_count("repeats", repeats, 1)
+    limited = check_budget(budget, precision_target, repeats, rungs)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
@@ -119,14 +146,28 @@ def compare(
         classes=classes,
         on_bad_picture=on_bad_picture,
         progress=watcher.count,
+        make=not check_flag("dry_run", dry_run),
     )
     stored = None
     if rungs is not None:
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
-    with open_or_create(folder, plan, options, Product(), repeats, stored) as store, watcher:
-        Study(store, options, watcher).run(retry)
-    return Comparison.load(folder)
+    if limited:
+        check_whole_runs(plan.cells)
+    strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
+    if dry_run:
+        return forecast(plan, options, strategy, repeats or blocks.REPEATS)
+    with open_or_create(folder, plan, options, strategy, 1 if limited else repeats, stored) as store, watcher:
+        Study(store, options, watcher, strategy).run(retry)
+    return _loaded(folder, watcher)
+
+
+def _loaded(folder: Path, watcher: Watcher) -> Comparison:
+    """The results of a study that has run, with a word on its budget."""
+    comparison = Comparison.load(folder)
+    if comparison.settings.get("strategy", {}).get("name") == Budget.name and comparison.budget:
+        watcher.say(comparison.budget.sentence)
+    return comparison
 
 
 def ladder(
@@ -182,7 +223,7 @@ def resume(
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)
         Study(store, options, watcher, strategies.of_settings(store.settings(), store.path)).run(retry)
-    return Comparison.load(folder)
+    return _loaded(folder, watcher)
 
 
 def verify_study(

@@ -6,8 +6,10 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
-from framework_compare.results import frames, gains, learned, pairing, profiles, speed_verdicts
+from framework_compare.results import frames, gains, learned, pairing, precision, profiles, roofline, speed_verdicts
+from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.samplers.peaks import Peak, peak_of
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 
@@ -120,6 +122,22 @@ class Comparison:
         """The packages of each framework's environment."""
         return self._read(Store.environments)
 
+    @functools.cached_property
+    def roofline(self) -> "pd.DataFrame":
+        """`frame` with FLOP/s and bytes/s of each cell, the machine's peaks, and the share of the roofline.
+
+        Peaks are measured now, some seconds for each number of threads, where this machine's are not known yet.
+        """
+        machine = self.machine
+
+        @functools.lru_cache(maxsize=None)
+        def peak(device: str, precision: str, threads: int) -> Optional[Peak]:
+            return peak_of(machine, device, precision, threads)
+
+        return roofline.roofline_frame(
+            self.frame, self.settings, lambda cell: peak(cell.device, cell.precision, int(cell.threads))
+        )
+
     def _read(self, reader: Callable[[Store], Any]) -> Any:
         with Store.open(self.folder) as store:
             part = reader(store)
@@ -138,8 +156,8 @@ class Comparison:
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
         fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy",
-        "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency) or "profile" (shares of
-        time, for studies with profile=True). The first lines are verdicts on the frameworks.
+        "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (beside what the
+        machine can do) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
         to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.
@@ -161,6 +179,13 @@ class Comparison:
         """
         cells = list(self.frame.itertuples())
         return speed_verdicts.verdicts(cells, pairing.block_seconds(self.epochs), of, correct)
+
+    @property
+    def budget(self) -> Optional[BudgetOutcome]:
+        """How a study under a budget ended: what it took, and which cells are within the target; None without one."""
+        cells = list(self.frame.itertuples())
+        under_budget = bool(cells) and cells[0].budget_s > 0
+        return precision.outcome(cells, float(self.runs["wall_s"].sum())) if under_budget else None
 
     def report(self, path: Union[str, Path] = "report.html") -> Path:
         """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path."""

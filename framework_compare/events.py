@@ -3,6 +3,7 @@
 Version history of the format:
 1: hello, framework, phase, memory, progress, epoch, warning, outcome.
 2: profile.
+3: whole_images and pipeline_ns of an epoch that was ended early.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Dict, Iterator
 
 from framework_compare.errors import ProtocolError
 
-VERSION = 2
+VERSION = 3
 KINDS = (
     "hello",
     "framework",

@@ -95,6 +95,7 @@ class Job:
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
+    sample_s: float = 0.0  # the first epoch is ended after as many seconds, and the run with it; 0: no epoch is
 
     def for_trainer(self, trainer: str) -> "Job":
         return dataclasses.replace(self, trainer=trainer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Dict, Optional, Tuple
 
 from framework_compare.protocol import TrainConfig
@@ -73,6 +74,8 @@ class Epoch:
     hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
     0 where it is not; None where nobody knows.
     steady is 0 where any step is warm-up, 1 where none is; None where nobody knows.
+    whole_images: of an epoch that was ended early, how many it would have had; None of a whole one. Of such a sample
+    pipeline_s are seconds per batch of the input pipeline alone, and estimate_s is what the whole epoch would take.
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
@@ -96,10 +99,18 @@ class Epoch:
     cpu_throttles: Optional[int] = None
     disturbed: Optional[int] = None
     steady: Optional[int] = None
+    whole_images: Optional[int] = None
+    pipeline_s: Optional[float] = None
+    estimate_s: Optional[float] = None
 
     @property
     def seconds(self) -> float:
         return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def whole_steps(self) -> int:
+        """Steps of the whole epoch, also where only some of them were measured."""
+        return self.steps if self.whole_images is None else math.ceil(self.whole_images * self.steps / self.images)
 
 
 @dataclasses.dataclass(frozen=True)

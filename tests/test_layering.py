@@ -17,7 +17,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("cli",),
     ("overhead",),
     ("api", "stability_sweep"),
-    ("comparison",),
+    ("comparison", "forecast"),
     ("report", "study", "conformance"),
     ("parity",),
     ("doctor", "results"),

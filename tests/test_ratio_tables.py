@@ -71,8 +71,8 @@ def test_a_study_in_which_all_failed_can_be_shown(tmp_path, kind, style):
     assert "failed" in text and "no driver" in text
 
 
-# The profile is made of rows of its own: test_profile.py; those of tasks are in test_workloads.py.
-OF_CELLS = [kind for kind in KINDS if kind not in ("profile", *OF_TASKS)]
+# Those of other frames are in test_profile.py and test_roofline.py, those of tasks in test_workloads.py.
+OF_CELLS = [kind for kind in KINDS if KINDS[kind].frame == "frame" and kind not in OF_TASKS]
 
 
 def test_every_kind_is_made_of_known_figures(tmp_path):

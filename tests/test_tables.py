@@ -11,7 +11,7 @@ import pytest
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
-from framework_compare.report.kinds import with_interval
+from framework_compare.report.parts import with_interval
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
@@ -213,3 +213,14 @@ def test_csv_is_long_and_has_every_cell(tmp_path):
     }
     first = rows[0]
     assert (float(first["epoch_s"]), first["batch_size"]) == (pytest.approx(1.015), "16")
+
+
+def test_resources_say_what_the_comparison_itself_took(tmp_path):
+    parent = {"parent": {"cpu_percent": 0.44, "peak_rss_bytes": 64 * 2**20}}
+    epochs = (Epoch(1, 0, 10**9, 0.0, 8, 2, 1.0, 0.1, 0.1, 0.1),)
+    cells = [Cell("torch", name, "d", "cpu", TrainConfig()) for name in ("alexnet", "vgg16")]
+    with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells, repeats=1) as store:
+        for gauges, (run_id, *_) in zip(({}, parent), store.plan()):
+            store.record(run_id, Run("ok", epochs=epochs, gauges=gauges))
+    text = Comparison.load(tmp_path / "s").table("resources", width=200)
+    assert "The comparing process took 0.4 % of a core and 64 MiB at most." in text

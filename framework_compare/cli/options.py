@@ -123,6 +123,9 @@ OPTIONS: Dict[str, Option] = {
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
+    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
+    "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
+    "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }

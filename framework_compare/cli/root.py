@@ -102,7 +102,7 @@ def _root(
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
-    *("disturbance_threshold", "retries_when_disturbed", "strict"),
+    *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run", "strict"),
 )
 def run(context: typer.Context, **request: Any) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
@@ -170,12 +170,15 @@ def quickstart(**request: Any) -> None:
     _run_and_show(**QUICK, **request)
 
 
-def _run_and_show(strict: bool = False, kind: Optional[str] = None, **request: Any) -> None:
+def _run_and_show(strict: bool = False, kind: Optional[str] = None, dry_run: bool = False, **request: Any) -> None:
     from framework_compare.api import compare
     from framework_compare.study.opening import new_study_folder
 
     folder = Path(request.pop("out") or new_study_folder())
     watcher = console.watcher()
+    if dry_run:
+        print(compare(out=folder, watcher=watcher, dry_run=True, **request))
+        return
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, watcher=watcher, **request)
     console.print_tables(result, "terminal", *filter(None, [kind]))

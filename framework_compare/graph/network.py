@@ -92,8 +92,12 @@ class Graph:
 
     def macs(self) -> int:
         """Multiply-accumulates of one sample's forward pass: products with weights, biases left out."""
+        return sum(self.macs_by_node().values())
+
+    def macs_by_node(self) -> Dict[str, int]:
+        """The same of each node."""
         shapes = self.shapes()
-        return sum(OPS[node.op].macs(node, shapes[node.name]) for node in self.nodes)
+        return {node.name: OPS[node.op].macs(node, shapes[node.name]) for node in self.nodes}
 
     def backward_macs(self) -> int:
         """Multiply-accumulates of one sample's backward pass, which stops where nothing in front is trained.
@@ -101,19 +105,21 @@ class Graph:
         A product is done twice more, for the gradients of its weights and of its input; either is left out where
         nothing needs it.
         """
-        shapes, through, total = self.shapes(), self.backward_nodes(), 0
+        return sum(self.backward_macs_by_node().values())
+
+    def backward_macs_by_node(self) -> Dict[str, int]:
+        """The same of each node that a backward pass runs through."""
+        shapes, through = self.shapes(), self.backward_nodes()
+        totals = {}
         for node in self.nodes:
             if node.name not in through:
                 continue
             op, out = OPS[node.op], shapes[node.name]
             macs = op.macs(node, out)
             input_macs = macs if op.input_macs is None else op.input_macs(node, out)
-            total += 2 * macs
-            if not through.intersection(node.inputs):
-                total -= input_macs
-            if self.is_frozen(node):
-                total -= macs
-        return total
+            needs_input, needs_weights = bool(through.intersection(node.inputs)), not self.is_frozen(node)
+            totals[node.name] = 2 * macs - input_macs * (not needs_input) - macs * (not needs_weights)
+        return totals
 
     def to_dict(self) -> Dict[str, Any]:
         nodes = [{"name": n.name, "op": n.op, "inputs": list(n.inputs), "attrs": dict(n.attrs)} for n in self.nodes]

@@ -177,7 +177,11 @@ class WorkerRun:
         self.began, self.began_cpu_s = time.monotonic(), time.process_time()
         self.load = os.getloadavg()[0]
         self.kills = memory_limit.kernel_kills()
-        self.transcript = Transcript(time.monotonic_ns(), spec.job.config.epochs, may_stop=spec.job.config.patience > 0)
+        self.transcript = Transcript(
+            time.monotonic_ns(),
+            spec.job.config.epochs,
+            may_stop=spec.job.config.patience > 0 or spec.job.sample_s > 0,
+        )
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says

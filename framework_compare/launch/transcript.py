@@ -111,6 +111,7 @@ class Transcript:
         if number != len(self.epochs) + 1 or number > self.asked_epochs:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
         start_ns, end_ns = self._epoch_span(event)
+        whole = event.get("whole_images")
         p05, median, p95 = (_within(ns, 0, end_ns - start_ns) / 1e9 for ns in event["step_ns"])
         self.epochs.append(
             Epoch(
@@ -126,6 +127,8 @@ class Transcript:
                 step_s_p95=p95,
                 copy_s=_seconds(event.get("copy_ns")),
                 compute_s=_seconds(event.get("compute_ns")),
+                whole_images=None if whole is None else _within(whole, event["images"] + 1, MOST),
+                pipeline_s=_seconds(event.get("pipeline_ns")),
             )
         )
 

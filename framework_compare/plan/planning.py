@@ -49,10 +49,12 @@ def plan(
     classes: Optional[Sequence[str]] = None,
     on_bad_picture: str = "fail",
     progress: Optional[CountProgress] = None,
+    make: bool = True,
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
     settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets OWN is what each model is for.
+    Without `make` a rendered data set that is not there is not made, only counted.
     """
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
     devices = [check_device(device) for device in _listed("device", devices)]
@@ -60,7 +62,7 @@ def plan(
     workloads = [name for name in names[1] if name in registry.WORKLOADS]
     if not workloads:
         datasets = PICTURES if datasets == OWN else datasets
-        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress)
+        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress, make)
     if len(workloads) < len(names[1]):
         raise UsageError(
             f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own"
@@ -79,13 +81,14 @@ def _plan_pictures(
     classes: Optional[Sequence[str]],
     on_bad_picture: str,
     progress: Optional[CountProgress],
+    make: bool,
 ) -> Plan:
     configs = expand_configs(settings)
     _check_loss("images", "cross_entropy", configs)
     for config in configs:
         if config.patience:
             raise UsageError(f"patience is {config.patience}; folders of images have no validation split to watch")
-    read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress)
+    read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress, make)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
         names[1], read.items(), configs, devices, names[0]
@@ -286,6 +289,7 @@ def _read_datasets(
     on_bad_picture: str,
     seed: int,
     progress: Optional[CountProgress],
+    make: bool,
 ) -> Dict[str, FolderIndex]:
     if limit is not None:
         check_count("limit", limit, 1, ", or None for all images")
@@ -294,7 +298,8 @@ def _read_datasets(
         if not isinstance(dataset, (str, os.PathLike)):
             raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
         tell = _counter(progress, f"images of {Path(dataset).name}")
-        index = resolve(dataset, classes=classes, limit=limit, seed=seed, on_bad_picture=on_bad_picture, progress=tell)
+        reading: Dict[str, Any] = {"limit": limit, "seed": seed, "on_bad_picture": on_bad_picture, "make": make}
+        index = resolve(dataset, classes=classes, progress=tell, **reading)
         if index.name in read:
             raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")
         read[index.name] = index

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any, Callable, Dict, List, Optional
 
 from framework_compare import registry
@@ -32,3 +34,31 @@ def pairs(option: str, given: Optional[List[str]]) -> Dict[str, str]:
 def by_framework(option: str, given: Optional[List[str]]) -> Dict[str, str]:
     """The same by the registry's name of each framework; UnknownNameError for one that is not registered."""
     return {registry.framework(name).name: value for name, value in pairs(option, given).items()}
+
+
+_UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
+
+
+def seconds(name: str, value: Any) -> float:
+    """Seconds of a time such as "30min", "1h30min" or 1800; UsageError for anything else."""
+    given = value.strip() if isinstance(value, str) else value
+    if isinstance(given, str) and _DURATION.sub("", given) == "":
+        given = sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION.findall(given))
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:
+        raise UsageError(
+            f'{name} is {value!r}; allowed: a time such as "30min", "1h30min", "90s", or a number of seconds'
+        )
+    return float(given)
+
+
+def share(name: str, value: Any) -> float:
+    """A share of 1, from 0.05 or "5%"; UsageError for anything else."""
+    try:
+        text = value.strip() if isinstance(value, str) else value
+        given = float(text[:-1]) / 100 if isinstance(text, str) and text.endswith("%") else float(text)
+    except (TypeError, ValueError):
+        given = math.nan
+    if isinstance(value, bool) or not 0 < given < 1:
+        raise UsageError(f"{name} is {value!r}; allowed: a share above 0 and below 1, such as 0.05 or 5%")
+    return given

@@ -15,18 +15,21 @@ from framework_compare.report.parts import (
     Notes,
     any_known,
     caption,
+    epoch_seconds,
+    epoch_text,
+    estimated,
     how_read,
     names_of,
     row_names,
     unsure,
     warming,
     warned,
-    with_interval,
 )
 from framework_compare.report.profile_table import profile_table
+from framework_compare.report.roofline_table import roofline_table
 from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results import profiles, ratios, repeats, speed_verdicts
+from framework_compare.results import precision, profiles, ratios, repeats, roofline, speed_verdicts
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.metrics import METRICS
@@ -110,16 +113,15 @@ def _heading(column: Tuple[str, str], columns: Sequence[Tuple[str, str]]) -> str
 def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
     if cell is None:
         return Figure("-")
-    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
+    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
         return notes.figure(cell)
-    text = with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
-    return Figure(text, notes.parity(cell), best)
+    return Figure(epoch_text(cell), notes.parity(cell), best)
 
 
 def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> Tuple[Optional[str], str]:
     """The framework that is shown to be faster than all others, or None and why none is named."""
     worked = [
-        cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(cell.epoch_s_median)
+        cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(epoch_seconds(cell))
     ]
     if len(worked) < 2:
         return None, ""
@@ -128,7 +130,7 @@ def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> 
     ]
     if disturbed:
         return None, f"others took CPU time in every epoch of {', '.join(disturbed)}"
-    first, *others = sorted(worked, key=lambda cell: cell.epoch_s_median)
+    first, *others = sorted(worked, key=epoch_seconds)
     if fails(first.parity):
         return None, f"{first.framework} is ahead and fails parity"
     rivals = {cell.framework for cell in others if not fails(cell.parity)}
@@ -158,7 +160,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
     device = cells[0].device
-    below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
+    of_gpu = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",
@@ -166,8 +168,19 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
         tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
-        below,
+        (*of_gpu, *_parent(cells)),
     )
+
+
+def _parent(cells: Sequence[Record]) -> List[str]:
+    """What the comparison itself cost, where it is known."""
+    known = [cell for cell in cells if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
+    if not known:
+        return []
+    percent, peak = (
+        max(getattr(cell, name) for cell in known) for name in ("parent_cpu_percent", "parent_peak_rss_bytes")
+    )
+    return [f"The comparing process took {percent:.1f} % of a core and {peak / 2**20:.0f} MiB at most."]
 
 
 def _known(cells: Sequence[Record], group: Any) -> Any:
@@ -203,7 +216,8 @@ class Kind:
     judged: bool = False
 
 
-_TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "epochs_measured")
+_ESTIMATES = ("epoch_estimate_s", "epoch_estimate_s_low", "epoch_estimate_s_high")
+_TIMES = ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", *_ESTIMATES, "epochs_measured")
 KINDS: Dict[str, Kind] = {
     "time": Kind(time_table, _TIMES, judged=True),
     "resources": Kind(
@@ -221,6 +235,7 @@ KINDS: Dict[str, Kind] = {
         task_tables.gains_table, (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"), tuple(SHARED), frame="gains"
     ),
     "inference": Kind(task_tables.inference_table, task_tables.INFERENCE, ("batch_size",)),
+    "roofline": Kind(roofline_table, (*roofline.COLUMNS, "images_per_s", "data_wait_share"), frame="roofline"),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
 
@@ -263,7 +278,16 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(
             dataclasses.replace(
-                table, remarks=(*table.remarks, *warming(cells), *warned(cells), *said), verdicts=tuple(above)
+                table,
+                remarks=(
+                    *table.remarks,
+                    *estimated(table),
+                    *(precision.sentences(cells) if made.judged else ()),
+                    *warming(cells),
+                    *warned(cells),
+                    *said,
+                ),
+                verdicts=tuple(above),
             )
         )
     return [table for table in tables if table.rows]

@@ -8,12 +8,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
 from framework_compare.report import tables
-from framework_compare.report.tables import Figure
+from framework_compare.report.tables import Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
+ABOUT = "≈"
 HOW_TO_PROVE = (
     "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
     "the verdict with the study"
@@ -96,6 +97,24 @@ def with_interval(mean: float, low: float, high: float) -> str:
     first = -math.floor(math.log10(arm)) if arm > 1e-9 * mean else 0
     places = min(max(decimals(mean), first), decimals(mean) + 2)
     return f"{mean:.{places}f} ±{arm:.{places}f}"
+
+
+def epoch_seconds(cell: Record) -> float:
+    """Median epoch seconds, estimated where a part of an epoch was measured."""
+    return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
+
+
+def epoch_text(cell: Record) -> str:
+    """The same with its interval; an estimate is marked."""
+    if not math.isnan(cell.epoch_s_median):
+        return with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    return ABOUT + with_interval(cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
+
+
+def estimated(table: Table) -> List[str]:
+    """What the mark of an estimate means, where a figure has it."""
+    some = any(figure.text.startswith(ABOUT) for row in table.rows for figure in row.figures)
+    return [f"{ABOUT}: estimated for a whole epoch from the steps that were measured."] if some else []
 
 
 def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, ...]]]) -> bool:

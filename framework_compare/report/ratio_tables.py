@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS
-from framework_compare.report.parts import Notes, Record, names_of, row_names, with_interval
+from framework_compare.report.parts import ABOUT, Notes, Record, epoch_seconds, names_of, row_names, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio
@@ -44,9 +44,10 @@ def _speedup(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Tuple[Figu
 
 
 def _median(cell: Record, notes: Notes) -> Figure:
-    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
+    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
         return notes.figure(cell)
-    return Figure(digits(cell.epoch_s_median), notes.parity(cell))
+    mark = ABOUT if math.isnan(cell.epoch_s_median) else ""
+    return Figure(mark + digits(epoch_seconds(cell)), notes.parity(cell))
 
 
 def _times(one: Ratio, note: int = 0) -> Figure:
@@ -86,7 +87,7 @@ def _steps(cells: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
 def _rung(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Figure:
     if cell is None:
         return Figure("-")
-    if cell.status != "ok" or math.isnan(cell.epoch_s_median):
+    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
         return notes.figure(cell)
     ratio = ratios.get(cell.Index)
     if ratio is None:

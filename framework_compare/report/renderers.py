@@ -56,6 +56,7 @@ _LATEX: Dict[str, str] = {
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
     "±": r"$\pm$",
+    "≈": r"$\approx$",
     # At the start of a row these would be read as arguments of the line break before it.
     "[": "{[}",
     "]": "{]}",

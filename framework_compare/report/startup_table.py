@@ -6,12 +6,12 @@ import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from framework_compare.plan.settings import DEFAULTS
-from framework_compare.report.parts import Notes, names_of, row_names
+from framework_compare.report.parts import ABOUT, Notes, epoch_seconds, names_of, row_names
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.metrics import METRICS
 
-STARTUP = ("startup_s", "first_step_s", "epoch_s_median", "images_per_s", "pictures")
+STARTUP = ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "pictures")
 _COLUMNS = (("start-up s", "startup_s"), ("first step s", "first_step_s"), ("epoch s", "epoch_s_median"))
 # What an execution is weighed against: the first of these that the same framework has.
 BASES = ("eager", DEFAULTS.execution)
@@ -25,6 +25,8 @@ def startup_table(cells: Sequence[Record], caption: str) -> Table:
     notes, rows = Notes(), []
     for cell in cells:
         shown = [Figure(METRICS[name].show(getattr(cell, name))) for _, name in _COLUMNS]
+        if cell.epoch_estimate_s > 0:
+            shown[-1] = Figure(ABOUT + METRICS["epoch_estimate_s"].show(cell.epoch_estimate_s))
         shown[0] = notes.first(cell, shown[0].text)
         rows.append(Row(names_of(cell, headings), (*shown, *_break_even(cell, bases.get(_key(cell)), notes))))
     return Table(
@@ -61,7 +63,7 @@ def _break_even(cell: Record, base: Optional[Record], notes: Notes) -> Tuple[Fig
         return none
     if math.isinf(steps):
         return Figure(NEVER), Figure(NEVER)
-    epochs = steps * _step_s(cell) / cell.epoch_s_median
+    epochs = steps * _step_s(cell) / epoch_seconds(cell)
     return Figure(f"{steps:,}"), Figure(f"{epochs:,.1f}")
 
 
@@ -80,4 +82,4 @@ def steps_until_paid(start_s: float, step_s: float, base_start_s: float, base_st
 
 def _step_s(cell: Record) -> float:
     """Seconds of a step: an epoch over its steps."""
-    return float(cell.epoch_s_median / math.ceil(cell.pictures / cell.batch_size)) if cell.pictures > 0 else math.nan
+    return float(epoch_seconds(cell) / math.ceil(cell.pictures / cell.batch_size)) if cell.pictures > 0 else math.nan

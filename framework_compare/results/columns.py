@@ -13,10 +13,12 @@ RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "rep
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, settings.QUIET, settings.OF_DATASET)))
+BUDGET = ("precision_target", "budget_s")  # of the study; none without a budget
 _EVIDENCE = (
     *reading_sources.COLUMNS,
     *repeats.COLUMNS,
     *steadiness.COLUMNS,
+    *BUDGET,
     "warnings",
     "pictures",
     "skipped_pictures",

@@ -11,8 +11,8 @@ import numpy as np
 from framework_compare import registry
 from framework_compare.launch.launcher import STEPS
 from framework_compare.records import Epoch, Quality, oversize
-from framework_compare.results import metrics, reading_sources, repeats, steadiness, verdicts
-from framework_compare.results.columns import CELL_COLUMNS, RUN_KEYS
+from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
 from framework_compare.store import row_checks
@@ -50,13 +50,15 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     parities = verdicts.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     unknown = verdicts.unknown(settings.get("verify", "off"))
-    rows = [{**row, **parities.get(verdicts.key(row), unknown)} for row in rows]
+    under_budget = precision.columns(settings)
+    rows = [{**row, **parities.get(verdicts.key(row), unknown), **under_budget} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [
         *METRICS,
         *reading_sources.NUMBERS,
         *repeats.COLUMNS,
         *steadiness.COLUMNS,
+        *BUDGET,
         "pictures",
         "skipped_pictures",
     ]
@@ -161,6 +163,9 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             "compute_s",
             *DISTURBANCES,
             "steady",
+            "whole_images",
+            "pipeline_s",
+            "estimate_s",
         )
         return {
             "cell": np.full(len(raw["number"]), run["cell"]),

@@ -47,6 +47,12 @@ def _seconds(spans: Columns) -> np.ndarray:
     return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
 
 
+def whole_seconds(epochs: Columns) -> np.ndarray:
+    """Seconds of each epoch, estimated where only a part of it was measured."""
+    estimates = floats(epochs["estimate_s"])
+    return np.where(np.isnan(estimates), _seconds(epochs), estimates)
+
+
 class Pool:
     """The runs of one cell, as the figures read them. Arrays hold no missing values."""
 
@@ -115,10 +121,26 @@ class Pool:
         return float(parts[known].sum()) / whole if whole > 0 else None
 
     @functools.cached_property
-    def median(self) -> Optional[Interval]:
-        """Over runs, the geometric mean of each one's median epoch seconds."""
-        medians = [float(np.median(array)) for array in self.seconds()]
+    def sampled(self) -> bool:
+        """Whether of any run only a part of an epoch was measured."""
+        return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
+
+    @functools.cached_property
+    def epoch_s(self) -> Optional[Interval]:
+        """Over runs, the geometric mean of each one's median epoch seconds; of a sample those of its estimate."""
+        arrays = [array for array in self._of_timed(lambda run: whole_seconds(run.epochs)) if len(array)]
+        medians = [float(np.median(array)) for array in arrays]
         return geometric_mean(medians) if medians and min(medians) > 0 else None
+
+    @property
+    def median(self) -> Optional[Interval]:
+        """That of whole epochs; None where it is an estimate, at least in part."""
+        return None if self.sampled else self.epoch_s
+
+    @property
+    def estimate(self) -> Optional[Interval]:
+        """That of samples; None where all epochs are whole."""
+        return self.epoch_s if self.sampled else None
 
 
 def _steady(run: Measured, among: np.ndarray) -> np.ndarray:

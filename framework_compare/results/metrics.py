@@ -17,6 +17,7 @@ import numpy as np
 
 from framework_compare.records import Run
 from framework_compare.results.energy import counted_power_w, joules_a_picture
+from framework_compare.results.intervals import Interval
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
@@ -60,7 +61,14 @@ def _power_w(pool: Pool) -> Optional[float]:
     return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
 
 
+def _arm(interval: Optional[Interval]) -> Optional[float]:
+    """The longer arm of an interval as a share of its figure."""
+    return None if interval is None or interval.high is None else interval.high / interval.value - 1
+
+
 def _loss(pool: Pool, place: int) -> Optional[float]:
+    if pool.sampled:  # that of a part of an epoch says nothing of the whole
+        return None
     return _mean(present([floats(run.epochs["loss"])[[place]] for run in pool.ok]))
 
 
@@ -99,10 +107,18 @@ def decimals(value: float) -> int:
 
 _GIB = 1 / 2**30
 METRICS: Dict[str, Metric] = {
-    "epoch_s": Metric("epoch time", "s", "lower", lambda p: _mean(p.all_seconds())),
+    "epoch_s": Metric("epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
     "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: p.median and p.median.value),
     "epoch_s_ci_low": Metric("median epoch time, 95 % from", "s", "lower", lambda p: p.median and p.median.low),
     "epoch_s_ci_high": Metric("median epoch time, 95 % to", "s", "lower", lambda p: p.median and p.median.high),
+    "epoch_estimate_s": Metric("estimated epoch time", "s", "lower", lambda p: p.estimate and p.estimate.value),
+    "epoch_estimate_s_low": Metric(
+        "estimated epoch time, 95 % from", "s", "lower", lambda p: p.estimate and p.estimate.low
+    ),
+    "epoch_estimate_s_high": Metric(
+        "estimated epoch time, 95 % to", "s", "lower", lambda p: p.estimate and p.estimate.high
+    ),
+    "interval_arm": Metric("longer arm of the interval", "%", "lower", lambda p: _arm(p.epoch_s), 100),
     "images_per_s": Metric(
         "images/s", "1/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
     ),

@@ -64,8 +64,10 @@ def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def block_seconds(epochs: "pd.DataFrame") -> Dict[int, Dict[int, float]]:
-    """Median epoch seconds by block, by the place of the cell in the cell frame."""
-    medians = _timed(epochs).groupby(["cell", "block"], sort=True)["epoch_s"].median()
+    """Median epoch seconds by block, estimated where an epoch was sampled, by the place of the cell in the cell frame."""
+    timed = _timed(epochs)
+    whole_s = timed["estimate_s"].fillna(timed["epoch_s"])
+    medians = whole_s.groupby([timed["cell"], timed["block"]], sort=True).median()
     seconds: Dict[int, Dict[int, float]] = {}
     for (cell, block), median in medians.items():
         if median > 0:

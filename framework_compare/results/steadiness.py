@@ -18,6 +18,7 @@ import numpy as np
 
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.records import Epoch
+from framework_compare.results import estimates
 
 KIND = np.dtype("<i8")
 MIN_STEPS = 20
@@ -59,11 +60,14 @@ def read(path: Path, epochs: Sequence[Epoch]) -> Optional[List[np.ndarray]]:
 def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
     """The fields of a Run that say where it became steady; {} where nobody knows.
 
-    `steady` of an epoch is 0 if any of its steps is warm-up, else 1.
+    `steady` of an epoch is 0 if any of its steps is warm-up, else 1. A sample of an epoch gets its estimate, which leaves
+    the warm-up out.
     """
     steps = read(path, epochs)
     inner = [part[1:-1] for part in steps or ()]
     steady_state = steadiness(np.concatenate(inner)) if inner else None
+    if epochs and epochs[0].whole_images is not None:
+        return _sampled(epochs[0], steps, steady_state)
     if steady_state is None:
         return {}
     first_steps = np.cumsum([0, *map(len, inner)])[:-1]
@@ -73,6 +77,15 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
         "warming_epochs": marks.count(0),
         "settled": int(steady_state.settled),
     }
+
+
+def _sampled(epoch: Epoch, steps: Optional[List[np.ndarray]], steady_state: Optional[Steadiness]) -> Dict[str, Any]:
+    warm_up = steady_state.warm_up if steady_state else 0
+    whole_s = estimates.whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
+    if steady_state is None:
+        return {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
+    marked_epoch = dataclasses.replace(epoch, estimate_s=whole_s, steady=1)
+    return {"epochs": (marked_epoch,), "warming_epochs": 0, "settled": int(steady_state.settled)}
 
 
 def steadiness(steps: np.ndarray) -> Optional[Steadiness]:

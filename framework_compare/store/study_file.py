@@ -9,11 +9,12 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import operator
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from filelock import FileLock, Timeout
 
@@ -145,17 +146,33 @@ class Store:
             cell_id = connection.execute(insert, values).lastrowid
             return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
 
-    def repeat_disturbed(self, most: int) -> int:
+    def add_block(self, cells: Sequence[Cell]) -> None:
+        """Plan one more run of each of these cells, in this order; the block's number is the same for all of them."""
+        known = {cell: cell_id for cell_id, cell in self.cells()}
+        insert = "INSERT INTO run (cell_id, repeat) VALUES (?, ?)"
+        with self._transaction() as connection:
+            block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
+            connection.executemany(insert, [(known[cell], block) for cell in cells])
+
+    def repeat_disturbed(
+        self, most: int, left_s: float = math.inf, costs_s: Optional[Mapping[int, float]] = None
+    ) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
 
-        The run that is repeated stays. A repeat that ended otherwise is not repeated again.
+        The run that is repeated stays. A repeat that ended otherwise is not repeated again. costs_s: by cell_id the
+        seconds of a run, which must fit into left_s.
         """
         disturbed = "status = 'ok' AND coalesce(disturbed_epochs, 0) > 0"
         query = (
             f"SELECT coalesce(retry_of, run_id) AS first, cell_id FROM run GROUP BY first"
             f" HAVING sum(NOT ({disturbed})) = 0 AND count(*) <= ? ORDER BY first"
         )
-        found = self.select(query, (most,))[1]
+        found = []
+        for first, cell_id in self.select(query, (most,))[1]:
+            cost_s = (costs_s or {}).get(cell_id, 0.0)
+            if cost_s <= left_s:
+                left_s -= cost_s
+                found.append((first, cell_id))
         plan = (
             "INSERT INTO run (cell_id, repeat, retry_of)"
             " SELECT cell_id, max(repeat) + 1, ? FROM run WHERE cell_id = ? GROUP BY cell_id"
@@ -171,6 +188,14 @@ class Store:
         for row in self.select(f"{query} ORDER BY cell_id, repeat")[1]:
             statuses.setdefault(self._cell(*row[1:]), []).append(row[0])
         return statuses
+
+    def wall_seconds(self) -> Dict[Cell, List[float]]:
+        """By cell the wall seconds of its runs that have ended."""
+        seconds: Dict[Cell, List[float]] = {}
+        query = "SELECT wall_s, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
+        for row in self.select(f"{query} WHERE typeof(wall_s) = 'real' ORDER BY run_id")[1]:
+            seconds.setdefault(self._cell(*row[1:]), []).append(row[0])
+        return seconds
 
     def begin(self, run_id: int) -> None:
         """Mark a run as running; drop the records of an interrupted attempt."""

@@ -7,7 +7,7 @@ what warms up, fills or slows the machine over all cells alike (Fisher's randomi
 from __future__ import annotations
 
 import random
-from typing import List, Optional
+from typing import Any, List, Optional, Sequence
 
 # With noise of 3 % from run to run, five runs show that one of two cells is 10 % slower in 94 studies of 100, three runs
 # in 55; that one of five is 20 % slower, after the correction for ten comparisons, in 99 and 28
@@ -27,3 +27,8 @@ def orders(cells: int, repeats: int, seed: Optional[int]) -> List[List[int]]:
         return [places] * repeats
     shuffle = random.Random(seed)
     return [shuffle.sample(places, cells) for _ in range(repeats)]
+
+
+def shuffled(cells: Sequence[Any], seed: Optional[int], place: int) -> List[Any]:
+    """The cells of one more block in an order of its own; `place` tells it from the blocks before."""
+    return random.Random(f"{seed}-{place}").sample(list(cells), len(cells))

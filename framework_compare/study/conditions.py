@@ -6,12 +6,14 @@ import dataclasses
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.environments.installers import check_name as check_installer
 from framework_compare.errors import UsageError
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
+from framework_compare.plan.values import seconds, share
+from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 
 
@@ -60,6 +62,32 @@ def check_disturbance(threshold: float, retries: int) -> Dict[str, Any]:
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise UsageError(f"retries_when_disturbed is {retries!r}; allowed: a whole number of at least 0")
     return {"disturbance_threshold": float(threshold), "retries_when_disturbed": retries}
+
+
+PRECISION_TARGET = 0.05  # where a budget is given without one
+
+
+def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> Optional[Tuple[float, float]]:
+    """Seconds and the target of a budget, None without one; UsageError says what does not go with it."""
+    if budget is None:
+        if target is not None:
+            raise UsageError(f"precision_target is {target!r} without a budget; name a budget, such as 30min")
+        return None
+    if repeats is not None:
+        raise UsageError(f"repeats is {repeats!r} beside a budget, which decides it; name one of the two")
+    if rungs is not None:
+        raise UsageError("a ladder takes no budget: its gains are of whole trainings; leave the budget out")
+    return seconds("budget", budget), share("precision_target", PRECISION_TARGET if target is None else target)
+
+
+def check_whole_runs(cells: Sequence[Cell]) -> None:
+    """UsageError for cells of which a part of an epoch would say nothing."""
+    for cell in cells:
+        if cell.config.patience:
+            raise UsageError(
+                f"patience is {cell.config.patience} under a budget, which may measure a part of an epoch only; "
+                "leave one of the two out"
+            )
 
 
 def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:

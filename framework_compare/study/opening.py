@@ -48,7 +48,8 @@ def open_or_create(
             machine=host.describe(),
             cells=cells,
             repeats=repeats,
-            orders=blocks.orders(len(cells), repeats, seed),
+            # one block is as planned, unless others come
+            orders=blocks.orders(len(cells), max(repeats, 1 + strategy.adds_blocks), seed)[:repeats],
             prepare=lambda made: write_pictures(made, plan),
         )
     store = Store.open(folder, readonly=False)

@@ -31,6 +31,9 @@ class Watcher:
     def event(self, cell: Cell, event: Dict[str, Any]) -> None:
         """The worker sent an event."""
 
+    def left(self, seconds: float, at_most: bool = False) -> None:
+        """By the runs so far, seconds until the last one ends; at_most: fewer if the figures are sure before that."""
+
     def end(self, cell: Cell, run: Run) -> None:
         """The run is over and recorded."""
 
@@ -52,10 +55,26 @@ def outcome_line(cell: Cell, run: Run) -> str:
     images = sum(epoch.images for epoch in run.epochs)
     seconds = sum(epoch.seconds for epoch in run.epochs)
     memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB" if run.peak_rss_bytes else ""
-    return (
-        f"{described(cell)}: {seconds / len(run.epochs):.2f} s per epoch, {images / seconds:.1f} {unit(cell.model)}s/s{memory},"
-        f" loss {run.epochs[0].loss:.3f} to {run.epochs[-1].loss:.3f}"
-    )
+    speed = f"{images / seconds:.1f} {unit(cell.model)}s/s{memory}"
+    first, last = run.epochs[0], run.epochs[-1]
+    if first.estimate_s is not None:
+        steps = f"{first.steps} of {first.whole_steps} steps"
+        return f"{described(cell)}: about {first.estimate_s:.2f} s per epoch by {steps}, {speed}"
+    learnt = "" if first.loss is None or last.loss is None else f", loss {first.loss:.3f} to {last.loss:.3f}"
+    return f"{described(cell)}: {seconds / len(run.epochs):.2f} s per epoch, {speed}{learnt}"
+
+
+def length(seconds: float) -> str:
+    """A time in the unit that a reader would use: "40 s", "12 min", "3.4 h"."""
+    for unit_s, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit_s:
+            return f"{seconds / unit_s:.2g} {name}" if seconds < 10 * unit_s else f"{seconds / unit_s:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def left_words(seconds: float, at_most: bool) -> str:
+    """What is left of a study: "about 12 min left"."""
+    return f"{'at most' if at_most else 'about'} {length(seconds)} left"
 
 
 class PlainWatcher(Watcher):
@@ -64,7 +83,7 @@ class PlainWatcher(Watcher):
     def __init__(self, stream: Optional[TextIO] = None) -> None:
         self._stream = stream or sys.stderr
         self._told: Dict[str, int] = {}
-        self._place = ""
+        self._place = self._left = ""
 
     def say(self, message: str) -> None:
         print(_clean(message), file=self._stream, flush=True)
@@ -76,10 +95,15 @@ class PlainWatcher(Watcher):
             self.say(f"{what}: {done} of {total}")
 
     def begin(self, cell: Cell, number: int, total: int) -> None:
-        self._place = f"[{number}/{total}] " if total > 1 else ""
+        self._place = f"{number}/{total}" if total > 1 else ""
+
+    def left(self, seconds: float, at_most: bool = False) -> None:
+        self._left = left_words(seconds, at_most)
 
     def end(self, cell: Cell, run: Run) -> None:
-        self.say(f"{self._place}{outcome_line(cell, run)}")
+        place = ", ".join(filter(None, [self._place, self._left]))
+        self._left = ""
+        self.say((f"[{place}] " if place else "") + outcome_line(cell, run))
 
 
 class RichWatcher(Watcher):
@@ -140,6 +164,10 @@ class RichWatcher(Watcher):
         if "cell" not in self._tasks:
             self._tasks["cell"] = self._bars.add_task("", total=total)
         self._bars.update(self._tasks["cell"], description=_clean(text), completed=done, total=total)
+
+    def left(self, seconds: float, at_most: bool = False) -> None:
+        if "study" in self._tasks:
+            self._bars.update(self._tasks["study"], description=f"study, {left_words(seconds, at_most)}")
 
     def end(self, cell: Cell, run: Run) -> None:
         self.say(outcome_line(cell, run))

@@ -60,7 +60,11 @@ def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
         _refuse(store, changes, "resume it without naming limits")
 
 
-_KINDS = {"product": "a study that is not a stability sweep", "growth": "a stability sweep"}
+_KINDS = {
+    "product": "a study that is neither a stability sweep nor under a budget",
+    "growth": "a stability sweep",
+    "budget": "a study under a budget",
+}
 
 
 def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> Optional[List[str]]:

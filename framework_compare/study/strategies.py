@@ -6,15 +6,29 @@ A strategy is stored with its study, so that any study is resumed the same way.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, ClassVar, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+import math
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
+from framework_compare.results.precision import LEAST_RUNS
 
 SEARCHES = ("steps", "doubling")
-# Statuses of its runs by cell.
-Outcomes = Mapping[Cell, Sequence[str]]
+Outcomes = Mapping[Cell, Sequence[str]]  # statuses of its runs by cell
+WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
+
+
+class Standing(NamedTuple):
+    """What a study has come to, cell by cell: statuses and wall seconds of its runs, and the longer arm of its interval.
+
+    arms: as a share of the figure; a cell without an interval is not in it. spent_s: wall seconds of all runs.
+    """
+
+    outcomes: Outcomes
+    wall_s: WallSeconds
+    arms: Mapping[Cell, float]
+    spent_s: float
 
 
 class Strategy(Protocol):
@@ -22,12 +36,21 @@ class Strategy(Protocol):
 
     name: ClassVar[str]
     limits_decide: ClassVar[bool]  # whether other limits would pick other cells
+    adds_blocks: ClassVar[bool]  # whether known cells get more runs
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds that all runs together may take; inf without a bound."""
+
+    @property
+    def sample_s(self) -> float:
+        """Of a longer epoch as many seconds are measured; 0: all of it."""
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Of the planned cells those that the study starts with."""
 
-    def next(self, outcomes: Outcomes) -> Sequence[Cell]:
-        """Cells to add now that these have ended; none when the study is complete."""
+    def next(self, standing: Standing) -> Sequence[Cell]:
+        """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
 
     def to_dict(self) -> Dict[str, Any]:
         """JSON for the study file, with the name under "name"."""
@@ -38,11 +61,14 @@ class Product:
 
     name: ClassVar[str] = "product"
     limits_decide: ClassVar[bool] = False
+    adds_blocks: ClassVar[bool] = False
+    seconds: ClassVar[float] = math.inf
+    sample_s: ClassVar[float] = 0
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
 
-    def next(self, outcomes: Outcomes) -> Sequence[Cell]:
+    def next(self, standing: Standing) -> Sequence[Cell]:
         return ()
 
     def to_dict(self) -> Dict[str, Any]:
@@ -63,13 +89,16 @@ class Growth:
 
     name: ClassVar[str] = "growth"
     limits_decide: ClassVar[bool] = True
+    adds_blocks: ClassVar[bool] = False
+    seconds: ClassVar[float] = math.inf
+    sample_s: ClassVar[float] = 0
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return ()
 
-    def next(self, outcomes: Outcomes) -> Sequence[Cell]:
+    def next(self, standing: Standing) -> Sequence[Cell]:
         for cell in self.cells:
-            size = next_size(self._of(cell, outcomes), self.sizes, self.search)
+            size = next_size(self._of(cell, standing.outcomes), self.sizes, self.search)
             if size is not None:
                 return (_sized(cell, size),)
         return ()
@@ -96,6 +125,69 @@ class Growth:
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
 
+# A run takes about as long to start as this, so that longer samples would buy less than more runs do.
+LONGEST_SAMPLE_S = 20.0
+SHORTEST_SAMPLE_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """Blocks of runs, each of the cells that compete with the least sure one, until all are sure or the time is spent.
+
+    target: the longer arm of an interval as a share of its figure, below which a cell is sure.
+    """
+
+    seconds: float
+    target: float
+    sample_s: float
+
+    name: ClassVar[str] = "budget"
+    limits_decide: ClassVar[bool] = False
+    adds_blocks: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, seconds: float, target: float, cells: int) -> "Budget":
+        """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
+        share = seconds / (cells * LEAST_RUNS * 2)
+        return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
+
+    def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        return cells
+
+    def next(self, standing: Standing) -> Sequence[Cell]:
+        left = self.seconds - standing.spent_s
+        blocks = sorted(_rivals(standing), key=lambda cells: max(arm(cell, standing) for cell in cells), reverse=True)
+        unsure = (cells for cells in blocks if any(arm(cell, standing) > self.target for cell in cells))
+        return next((cells for cells in unsure if sum(run_s(cell, standing.wall_s) for cell in cells) <= left), ())
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"name": self.name, "seconds": self.seconds, "target": self.target, "sample_s": self.sample_s}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> "Budget":
+        return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
+
+
+def arm(cell: Cell, standing: Standing) -> float:
+    """The longer arm of a cell's interval as a share of its figure; inf where that is of too few runs."""
+    return standing.arms.get(cell, math.inf) if len(standing.outcomes[cell]) >= LEAST_RUNS else math.inf
+
+
+def run_s(cell: Cell, wall_s: WallSeconds) -> float:
+    """Mean wall seconds of a cell's runs; of all cells' where it has none, 0 where there are none."""
+    seconds = wall_s.get(cell) or [one for several in wall_s.values() for one in several]
+    return sum(seconds) / len(seconds) if seconds else 0.0
+
+
+def _rivals(standing: Standing) -> List[List[Cell]]:
+    """Cells that differ in their framework only, in the order of the plan; without those of which a run was not ok."""
+    rivals: Dict[Any, List[Cell]] = {}
+    for cell, statuses in standing.outcomes.items():
+        if all(status == "ok" for status in statuses):
+            rivals.setdefault(dataclasses.replace(cell, framework=""), []).append(cell)
+    return list(rivals.values())
+
+
 def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     # Version 0.1 stored a sweep under "stability", and nothing for a product.
@@ -103,6 +195,7 @@ def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strateg
     made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
         Product.name: lambda _: Product(),
         Growth.name: Growth.from_dict,
+        Budget.name: Budget.from_dict,
     }
     try:
         return made[document.get("name", Growth.name)](document)

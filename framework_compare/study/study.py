@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 import shutil
 from pathlib import Path
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -21,15 +22,17 @@ from framework_compare.paths import file_name
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
-from framework_compare.results import steadiness, verdicts
+from framework_compare.results import metrics, steadiness, verdicts
+from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
+from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
-from framework_compare.study.progress import Watcher
+from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
-from framework_compare.study.strategies import Product, Strategy
+from framework_compare.study.strategies import Product, Standing, Strategy, arm, run_s
 
 
 class Study:
@@ -43,6 +46,7 @@ class Study:
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
         self._refused: Dict[str, str] = {}
+        self._wall_s: Dict[Cell, List[float]] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -51,21 +55,43 @@ class Study:
 
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
+        self._wall_s = self.store.wall_seconds()
         self._run_planned(retry)
         while self._plan_more():
             self._run_planned()
 
     def _plan_more(self) -> bool:
-        following = self.strategy.next(self.store.outcomes())
-        for cell in following:
-            self.store.extend(cell)
+        standing = self._standing()
+        following = self.strategy.next(standing)
         if following:
+            self._plan_cells(following, standing)
             return True
-        repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed)
+        left_s = self.strategy.seconds - standing.spent_s
+        costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
+        repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
             runs = "1 run is" if repeated == 1 else f"{repeated} runs are"
             self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
         return repeated > 0
+
+    def _plan_cells(self, cells: Sequence[Cell], standing: Standing) -> None:
+        """New cells with one run each, or one more block of cells that are known."""
+        if not set(cells) <= set(standing.outcomes):
+            for cell in cells:
+                self.store.extend(cell)
+            return
+        seed = self.store.settings().get("order_seed")
+        self.store.add_block(blocks.shuffled(cells, seed, sum(map(len, standing.outcomes.values()))))
+        self.watcher.say(_why_more(cells, standing, self.strategy.seconds))
+
+    def _standing(self) -> Standing:
+        figures, cells = self.store.kept_figures(metrics.version()), dict(self.store.cells())
+        arms = {cells[cell_id]: row.get("interval_arm") for cell_id, row in figures.items() if cell_id in cells}
+        known = {cell: arm for cell, arm in arms.items() if isinstance(arm, float)}
+        return Standing(self.store.outcomes(), self._wall_s, known, self._spent_s())
+
+    def _spent_s(self) -> float:
+        return sum(map(sum, self._wall_s.values()))
 
     def _run_planned(self, retry: Sequence[str] = ()) -> None:
         planned = self.store.plan(retry)
@@ -81,14 +107,25 @@ class Study:
         pictures = names - arrays.keys()
         warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in pictures})
         try:
-            for number, (run_id, cell, _) in enumerate(planned, start=1):
+            for number, (run_id, cell, block) in enumerate(planned, start=1):
+                if block == 1 and self._spent_s() >= self.strategy.seconds:
+                    return  # later blocks were planned as they fit
                 self.watcher.begin(cell, number, len(planned))
                 run = self._run_one(run_id, cell, self._ready.of(cell))
+                self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
+                self._tell_what_is_left([cell for _, cell, _ in planned[number:]])
                 self.watcher.end(cell, run)
                 if run.status == "interrupted":
                     raise KeyboardInterrupt
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
+
+    def _tell_what_is_left(self, cells: Sequence[Cell]) -> None:
+        """Seconds until these cells have run, by those that have; under a budget what is left of that."""
+        if self.strategy.seconds < math.inf:
+            self.watcher.left(max(self.strategy.seconds - self._spent_s(), 0.0), at_most=True)
+        elif cells:
+            self.watcher.left(sum(run_s(cell, self._wall_s) for cell in cells))
 
     def _check_parity(self, cells: Sequence[Cell]) -> None:
         for listed, ready in self._ready.by_device(cells).values():
@@ -133,6 +170,7 @@ class Study:
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
             weights=str(self._weights(graph, cell.config.seed)),
             profile=self.options.profile,
+            sample_s=self.strategy.sample_s,
         )
         return run_or_interrupted(
             registry.framework(cell.framework),
@@ -171,8 +209,16 @@ def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
     config = cell.config
     least = registry.framework(cell.framework).whole_batches_from
     batches = config.pipeline == "native" and 0 < least <= config.loader_workers
-    remark = idle_workers(config.loader_workers, run.epochs[0].steps) if batches and run.epochs else ""
+    remark = idle_workers(config.loader_workers, run.epochs[0].whole_steps) if batches and run.epochs else ""
     return (*run.warnings, remark) if remark else run.warnings
+
+
+def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str:
+    """Which of the cells another block is for."""
+    cell = max(cells, key=lambda one: arm(one, standing))
+    width = arm(cell, standing)
+    why = f"runs fewer than {LEAST_RUNS} times" if math.isinf(width) else f"is sure to ±{width:.1%} only"
+    return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
 
 
 def _trace_path(study: Path, run: Path) -> Optional[str]:

@@ -16,6 +16,7 @@ from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Job, Pictures, TrainConfig, Trainer
+from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.refusal import refuse_undeclared
@@ -99,6 +100,9 @@ class Runner:
             if infers:
                 event["step_ns"] = self._latencies(source.held[0])
             self.events.send("epoch", **event)
+            if "whole_images" in event:  # of part of an epoch nothing was learnt that could be asked for
+                self.events.send("stopped", epoch=number)
+                return
             if self._validation:
                 values = self._validation.measure()
                 self.events.send("quality", epoch=number, split="validation", values=values)
@@ -164,6 +168,7 @@ class Runner:
         waits, ends = array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
+        cut = False
         start = mark = told = now()
         for batch in batches:
             waits.append(now() - mark)
@@ -173,6 +178,9 @@ class Runner:
             if mark - told > PROGRESS_NS:
                 told = mark
                 self.events.send("progress", epoch=number, steps=len(ends))
+            cut = number == 1 and sampling.suffices(self.job.sample_s, mark - start, len(ends))
+            if cut:
+                break
         loss = losses.mean()
         trainer.synchronize()
         end = now()
@@ -180,10 +188,16 @@ class Runner:
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
         self._keep_steps(start, ends)
-        if infers:
-            return event
-        device = self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
-        return event if device is None else {**event, **device._asdict()}
+        if not infers:
+            device = (
+                self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
+            )
+            event.update({} if device is None else device._asdict())
+        if cut and losses.samples < len(self.data):
+            event["whole_images"] = len(self.data)
+            if self.config.pipeline != "memory":
+                event["pipeline_ns"] = sampling.pipeline_ns(batches, len(ends), (end - start) // 4)
+        return event
 
     def _keep_steps(self, start: int, ends: "array[int]") -> None:
         """Append the step times of an epoch to the job's file; without room for them the run goes on."""

@@ -1,0 +1,64 @@
+"""What a study would take, to read."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional, Sequence
+
+from framework_compare.plan.settings import IDENTITY, STATED, of_role
+from framework_compare.report.parts import plural
+from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results import earlier
+from framework_compare.results.metrics import digits
+
+_SETTINGS = of_role(IDENTITY, STATED)
+
+
+def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]) -> Table:
+    """One row per cell; `cells` are `forecast.CellForecast`, `seconds` is the range of all runs."""
+    configs = [{**one.cell.config.to_dict(), "dataset": one.cell.dataset} for one in cells]
+    varied = [name for name in ("dataset", *_SETTINGS) if len({config[name] for config in configs}) > 1]
+    rows = [
+        Row(
+            (one.cell.framework, one.cell.model, *(str(config[name]) for name in varied)),
+            (
+                Figure(str(one.runs)),
+                *(Figure(digits(value)) for value in one.epoch_s),
+                *(Figure(digits(value / 60)) for value in one.total_s),
+                Figure(one.basis),
+            ),
+        )
+        for one, config in zip(cells, configs)
+    ]
+    runs = sum(one.runs for one in cells)
+    return Table(
+        f"What this study would take: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
+        ("framework", "model", *varied),
+        (
+            Group("", ("runs",)),
+            Group("epoch s", ("from", "about", "to")),
+            Group("minutes of all runs", ("from", "about", "to")),
+            Group("", ("by",)),
+        ),
+        tuple(rows),
+        remarks=tuple(_remarks(cells, seconds, disk_bytes, budget_s)),
+    )
+
+
+def _remarks(
+    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]
+) -> List[str]:
+    low, middle, high = (digits(value / 60) for value in seconds)
+    bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
+    texts = [f"In all about {middle} minutes, {low} to {high}{bound}; environments and data sets come on top."]
+    if budget_s is not None:
+        texts.append("Under a budget runs are the least that each cell gets; more go where intervals are widest.")
+    parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
+    texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
+    if any(one.basis == earlier.ASSUMPTION for one in cells):
+        (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = earlier.ASSUMED_CPU, earlier.ASSUMED_GPU
+        start = earlier.ASSUMED_START_S
+        texts.append(
+            f"By {earlier.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
+            f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start."
+        )
+    return texts

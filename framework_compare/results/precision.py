@@ -1,0 +1,83 @@
+"""How sure a study under a budget is of its figures: the longer arm of each interval beside the target."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from framework_compare.results.columns import BUDGET, SHARED, Record
+
+# Of each cell; fewer leave intervals whose width is chance.
+LEAST_RUNS = 3
+_STORED = dict(zip(BUDGET, ("target", "seconds")))
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetOutcome:
+    """How a study under a budget ended, or stands.
+
+    spent_s: wall seconds of all runs. within: whether the interval of every cell that worked is within the target.
+    unsure: the cells of which it is not, with the longer arm of their interval; not_run: those the time did not reach.
+    """
+
+    budget_s: float
+    spent_s: float
+    precision_target: float
+    within: bool
+    unsure: Tuple[str, ...]
+    not_run: Tuple[str, ...]
+    sentence: str
+
+
+def columns(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    """BUDGET of every cell of a study with these settings; None without a budget."""
+    strategy = settings.get("strategy")
+    if not isinstance(strategy, dict) or strategy.get("name") != "budget":
+        return dict.fromkeys(BUDGET)
+    values = {name: strategy.get(key) for name, key in _STORED.items()}
+    return {name: value if type(value) in (int, float) else None for name, value in values.items()}
+
+
+def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
+    """Of all cells of a study under a budget."""
+    unsure, not_run = _names(cells, unsure=True), _names(cells, unsure=False)
+    budget_s, target = float(cells[0].budget_s), float(cells[0].precision_target)
+    used = f"{spent_s / 60:.1f} of {budget_s / 60:.3g} minutes used"
+    sentence = " ".join([*sentences(cells), f"Budget: {used}."])
+    return BudgetOutcome(budget_s, spent_s, target, not (unsure or not_run), unsure, not_run, sentence)
+
+
+def sentences(cells: Sequence[Record]) -> List[str]:
+    """What to say of cells under a budget; nothing of others."""
+    if not cells or not cells[0].budget_s > 0:
+        return []
+    minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"
+    unsure, not_run = _names(cells, unsure=True), _names(cells, unsure=False)
+    texts = []
+    if unsure:
+        texts.append(f"Not within {target} of the figure under the budget of {minutes}: {', '.join(unsure)}.")
+    if not_run:
+        texts.append(f"Not run, as the budget of {minutes} did not reach them: {', '.join(not_run)}.")
+    return texts or [f"Every interval is within {target} of its figure, by the budget of {minutes}."]
+
+
+def _names(cells: Sequence[Record], *, unsure: bool) -> Tuple[str, ...]:
+    """Cells that worked and are not within the target, or those that did not run."""
+    varied = [name for name in SHARED if len({str(getattr(cell, name)) for cell in cells}) > 1]
+    if not unsure:
+        return tuple(_name(cell, varied) for cell in cells if cell.status == "planned")
+    worked = [cell for cell in cells if cell.status == "ok" and not _is_within(cell)]
+    return tuple(f"{_name(cell, varied)} {_width(cell)}" for cell in worked)
+
+
+def _is_within(cell: Record) -> bool:
+    return bool(cell.runs_ok >= LEAST_RUNS and cell.interval_arm <= cell.precision_target)
+
+
+def _width(cell: Record) -> str:
+    return "without interval" if math.isnan(cell.interval_arm) else f"±{cell.interval_arm:.1%}"
+
+
+def _name(cell: Record, varied: Sequence[str]) -> str:
+    return " ".join([cell.framework, cell.model, *(f"{name} {getattr(cell, name)}" for name in varied)])

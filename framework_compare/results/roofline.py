@@ -1,0 +1,104 @@
+"""What a cell reaches of what the machine can do: arithmetic beside its peak, memory traffic beside its bandwidth.
+
+The roofline model of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), layer by layer: a layer
+takes at least its arithmetic over the peak, and at least its bytes over the bandwidth.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from framework_compare import registry
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph, Task
+from framework_compare.plan.planning import build_graph
+from framework_compare.protocol import TrainConfig
+from framework_compare.results.columns import Record
+from framework_compare.samplers.peaks import Peak
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (
+    "flop_per_image",
+    "bytes_per_image",
+    "flop_per_s",
+    "peak_flop_per_s",
+    "bytes_per_s",
+    "peak_bytes_per_s",
+    "roofline_share",
+)
+FLOAT_BYTES = 4
+# Numbers read and written per parameter by an update of SGD with momentum: weight, gradient and velocity.
+UPDATE = 5
+# Ops that move nothing: what follows reads what stood before them.
+_VIEWS = ("Flatten",)
+PeakOf = Callable[[Record], Optional[Peak]]
+
+
+class Work(NamedTuple):
+    """Of one pass through one layer, per sample: floating-point operations and bytes."""
+
+    flop: float
+    bytes: float
+
+
+def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: PeakOf) -> "pd.DataFrame":
+    """The cell frame with COLUMNS; NaN for a cell that did not work, or where no peak is known.
+
+    roofline_share: the least time that the machine allows, over the time of the cell, its waiting for data included.
+    """
+    datasets = settings.get("datasets") or {}
+    rows = [_row(cell, datasets.get(cell.dataset) or {}, peak_of) for cell in frame.itertuples()]
+    return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
+
+
+def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str, float]:
+    if cell.status != "ok" or not cell.images_per_s > 0:
+        return {}
+    try:
+        task = Task.from_dict(dataset["task"]) if cell.model in registry.WORKLOADS else None
+        graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
+    except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
+        return {}
+    passes = work(
+        graph, cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, cell.pictures), cell.mode
+    )
+    flop, moved = sum(one.flop for one in passes), sum(one.bytes for one in passes)
+    reached = {"flop_per_image": flop, "bytes_per_image": moved}
+    reached.update(flop_per_s=flop * cell.images_per_s, bytes_per_s=moved * cell.images_per_s)
+    peak = peak_of(cell)
+    if peak is None:
+        return reached
+    least_s = sum(max(one.flop / peak.flop_per_s, one.bytes / peak.bytes_per_s) for one in passes)
+    reached.update(peak_flop_per_s=peak.flop_per_s, peak_bytes_per_s=peak.bytes_per_s)
+    return {**reached, "roofline_share": least_s * cell.images_per_s}
+
+
+def work(graph: Graph, batch_size: float, mode: str) -> Tuple[Work, ...]:
+    """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
+
+    A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
+    inputs and the parameters, and writes their gradients. Parameters count once per batch.
+    """
+    sizes = {name: math.prod(shape) for name, shape in graph.shapes().items()}
+    forward, backward = graph.macs_by_node(), graph.backward_macs_by_node()
+    passes = []
+    for node in graph.nodes:
+        parameters = sum(p.size for p in graph.parameters_of(node)) / batch_size
+        inputs, output = sum(sizes[name] for name in node.inputs), sizes[node.name]
+        if node.op in _VIEWS:
+            continue
+        passes.append(Work(2 * forward[node.name], FLOAT_BYTES * (inputs + output + parameters)))
+        if mode == "train" and node.name in backward:
+            passes.append(Work(2 * backward[node.name], FLOAT_BYTES * (output + 2 * inputs + 2 * parameters)))
+    if mode == "train":
+        passes.append(Work(0, FLOAT_BYTES * UPDATE * graph.parameter_count() / batch_size))
+    return tuple(passes)
+
+
+@functools.lru_cache(maxsize=64)
+def _graph(model: str, num_classes: int, image_size: int, task: Optional[Task]) -> Graph:
+    return build_graph(model, TrainConfig(num_classes=num_classes, image_size=image_size), task)

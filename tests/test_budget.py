@@ -1,0 +1,281 @@
+"""A budget gives runs where intervals are widest, samples long epochs, stops where it says, and is resumed."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from framework_compare import Comparison, compare, resume
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.plan import values
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch
+from framework_compare.results.estimates import whole_epoch_s
+from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.store.study_file import Store
+from framework_compare.study.progress import Watcher, length
+from framework_compare.study.strategies import LONGEST_SAMPLE_S, SHORTEST_SAMPLE_S, Budget, Standing, of_settings
+
+QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
+SECOND = 1_000_000_000
+
+
+class Notes(Watcher):
+    def __init__(self):
+        self.said, self.left_s = [], []
+
+    def say(self, message):
+        self.said.append(message)
+
+    def left(self, seconds, at_most=False):
+        self.left_s.append((seconds, at_most))
+
+
+def cells(*frameworks, models=("a",)):
+    return [Cell(name, model, "d", "cpu", TrainConfig()) for model in models for name in frameworks]
+
+
+def standing(planned, arms, runs=LEAST_RUNS, wall_s=10.0, spent_s=0.0, status="ok"):
+    known = {cell: arm for cell, arm in zip(planned, arms) if arm is not None}
+    outcomes = {cell: [status] * runs for cell in planned}
+    return Standing(outcomes, {cell: [wall_s] * runs for cell in planned}, known, spent_s)
+
+
+@pytest.mark.parametrize(
+    "given, seconds", [("30min", 1800), ("1h30min", 5400), ("90s", 90), ("2 h", 7200), (45, 45), ("0.5h", 1800)]
+)
+def test_a_budget_is_read_as_a_time(given, seconds):
+    assert values.seconds("budget", given) == seconds
+
+
+@pytest.mark.parametrize("given", ["", "30", "min", "30 parsecs", 0, -1, True, None, math.inf, "1h30"])
+def test_what_is_no_time_is_refused(given):
+    with pytest.raises(UsageError, match='budget is .*; allowed: a time such as "30min"'):
+        values.seconds("budget", given)
+
+
+@pytest.mark.parametrize("given, share", [("5%", 0.05), (0.1, 0.1), ("0.02", 0.02), ("2.5 %", 0.025)])
+def test_a_target_is_read_as_a_share(given, share):
+    assert values.share("precision_target", given) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("given", ["5", 0, 1, 5, "x%", True, None, math.nan])
+def test_what_is_no_share_is_refused(given):
+    with pytest.raises(UsageError, match="precision_target is .*; allowed: a share above 0 and below 1"):
+        values.share("precision_target", given)
+
+
+@pytest.mark.parametrize(
+    "asked, message",
+    [
+        ({"precision_target": 0.05}, "precision_target is 0.05 without a budget"),
+        ({"budget": "1min", "repeats": 3}, "repeats is 3 beside a budget"),
+        ({"budget": "1min", "rungs": {"a": {"batch_size": 2}}}, "a ladder takes no budget"),
+    ],
+)
+def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, pictures, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, **asked)
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_next_block_is_of_all_that_compete_with_the_least_sure_cell():
+    planned = cells("x", "y", models=("a", "b"))
+    following = Budget(1000, 0.05, 1).next(standing(planned, [0.06, 0.01, 0.02, 0.3]))
+    assert list(following) == planned[2:], "both frameworks of model b, though one of them is sure"
+
+
+def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():
+    planned = cells("x", "y")
+    budget = Budget(1000, 0.05, 1)
+    assert list(budget.next(standing(planned, [0.001, 0.001], runs=LEAST_RUNS - 1))) == planned
+    assert list(budget.next(standing(planned, [0.001, 0.001]))) == []
+
+
+def test_a_block_that_does_not_fit_gives_way_to_one_that_does():
+    planned = cells("x", "y", models=("a", "b"))
+    now = standing(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)
+    long = now._replace(wall_s={**now.wall_s, planned[0]: [60.0]})
+    assert list(Budget(100, 0.05, 1).next(long)) == planned[2:]
+    assert list(Budget(75, 0.05, 1).next(long)) == []
+
+
+def test_a_cell_that_failed_gets_no_more_runs():
+    planned = cells("x", "y")
+    now = standing(planned, [0.5, 0.5])
+    failed = now._replace(outcomes={**now.outcomes, planned[0]: ["ok", "crashed"]})
+    assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
+
+
+def test_samples_are_as_long_as_the_budget_allows():
+    assert Budget.of(600, 0.05, 20).sample_s == 600 / (20 * LEAST_RUNS * 2)
+    assert Budget.of(6, 0.05, 100).sample_s == SHORTEST_SAMPLE_S
+    assert Budget.of(86400, 0.05, 1).sample_s == LONGEST_SAMPLE_S
+    budget = Budget.of(600, 0.05, 20)
+    assert of_settings({"strategy": budget.to_dict()}) == budget
+
+
+def sample_of(steps_s, whole_images, pipeline_s=None):
+    length_ns = int(sum(steps_s) * SECOND)
+    steps = len(steps_s)
+    return Epoch(1, 0, length_ns, 0.0, steps, steps, 1.0, 0, 0, 0, whole_images=whole_images, pipeline_s=pipeline_s)
+
+
+def estimate(steps_s, whole_images, warm_up=0, **fields):
+    import numpy as np
+
+    steps_ns = np.array(steps_s) * SECOND
+    return whole_epoch_s(sample_of(steps_s, whole_images, **fields), steps_ns, warm_up)
+
+
+def test_an_epoch_is_its_first_step_and_steady_ones():
+    assert estimate([3.0, 1.0, 1.0, 1.0], 101) == pytest.approx(3 + 100)
+    assert estimate([3.0, 2.0, 1.0, 1.0, 1.0], 101, warm_up=1) == pytest.approx(3 + 100)
+
+
+def test_an_epoch_is_no_faster_than_its_pipeline_alone():
+    assert estimate([3.0, 1.0, 1.0, 1.0], 101, pipeline_s=1.5) == pytest.approx(3 + 150)
+    assert estimate([3.0, 1.0, 1.0, 1.0], 101, pipeline_s=0.5) == pytest.approx(3 + 100)
+
+
+def test_without_step_times_all_steps_are_alike():
+    assert whole_epoch_s(sample_of([2.0, 1.0], 30), None, 0) == pytest.approx(45)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A folder of 120 small images in two classes."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("many") / "many"
+    for name in ("one", "two"):
+        (folder / name).mkdir(parents=True)
+        for number in range(60):
+            Image.new("RGB", (32, 32), (number * 4, 90, 20)).save(folder / name / f"{number}.jpg")
+    return folder
+
+
+def under(budget_s, sample_s, monkeypatch):
+    """Budgets whose samples have this length."""
+    monkeypatch.setattr("framework_compare.study.strategies.LONGEST_SAMPLE_S", sample_s)
+    monkeypatch.setattr("framework_compare.study.strategies.SHORTEST_SAMPLE_S", sample_s)
+    return {"budget": budget_s}
+
+
+def test_long_epochs_are_sampled_and_estimated(paced, many, own_cache, tmp_path, monkeypatch):
+    names = [paced("steady", pace_s=0.02), paced("slower", pace_s=0.03)]
+    request = {"dataset": many, "retries_when_disturbed": 0, **QUICK, **under("60s", 0.3, monkeypatch)}
+    study = compare(names, "linear", out=tmp_path / "s", precision_target="60%", **request)
+    frame = study.frame.set_index("framework")
+    assert frame.status.eq("ok").all() and frame.epoch_s_median.isna().all() and frame.epoch_s.isna().all()
+    assert frame.loss_last.isna().all(), "the loss of a part of an epoch is not that of an epoch"
+    epochs = study.epochs
+    assert epochs.whole_images.eq(120).all() and epochs.steps.lt(120).all() and epochs.epoch.eq(1).all()
+    assert epochs.pipeline_s.gt(0).all()
+    for name, step_s in (("steady", 0.02), ("slower", 0.03)):
+        assert 120 * step_s <= frame.epoch_estimate_s[name] < 1.6 * 120 * step_s
+        assert frame.epoch_estimate_s_low[name] < frame.epoch_estimate_s[name] < frame.epoch_estimate_s_high[name]
+    (verdict,) = study.verdicts()
+    assert (verdict.faster, verdict.blocks) == ("steady", LEAST_RUNS)
+    table = study.table("time")
+    assert "≈" in table and "estimated for a whole epoch" in table and "$\\approx$" in study.table("time", "latex")
+    assert "≈" in study.table("startup") and "epoch_estimate_s" in study.table("time", "csv")
+
+
+def test_short_epochs_are_whole(tiny, pictures, own_cache, tmp_path):
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", budget="20s", precision_target=0.9, **QUICK)
+    assert study.frame.epoch_estimate_s.isna().all() and study.frame.epoch_s_median.gt(0).all()
+    assert study.epochs.whole_images.isna().all() and study.epochs.epoch.max() == 2
+
+
+def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cache, tmp_path):
+    watcher = Notes()
+    asked = {"dataset": pictures, "out": tmp_path / "s", "watcher": watcher, **QUICK}
+    study = compare([paced("one"), paced("two")], "linear", budget="10min", precision_target=0.9, **asked)
+    assert study.frame.runs.tolist() == [LEAST_RUNS] * 2
+    assert study.epochs.groupby("framework").block.unique().map(list).tolist() == [[1, 2, 3]] * 2, "paired"
+    outcome = study.budget
+    assert outcome.within and not outcome.unsure and outcome.spent_s < outcome.budget_s == 600
+    assert "Every interval is within ±90 % of its figure" in study.table()
+    assert watcher.said[-1] == outcome.sentence and "used" in outcome.sentence
+    assert all(at_most and 0 < seconds < 600 for seconds, at_most in watcher.left_s)
+
+
+def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pictures, own_cache, tmp_path):
+    began = time.monotonic()
+    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2]}
+    study = compare(paced("one"), "linear", budget="6s", precision_target=1e-9, **asked)
+    assert time.monotonic() - began < 30
+    outcome = study.budget
+    assert not outcome.within and len(outcome.unsure) == 2 and "batch_size 1" in outcome.unsure[0]
+    assert study.runs.wall_s.sum() <= 6 + study.runs.wall_s.max()
+    assert "Not within ±1e-07 % of the figure under the budget of 0.1 minutes: one linear" in study.table()
+    assert study.frame.runs.min() >= 1 and len(study.runs) > 2
+
+
+def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(paced, pictures, own_cache, tmp_path):
+    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2, 3]}
+    study = compare(paced("one"), "linear", budget=0.01, **asked)
+    assert sorted(study.frame.status) == ["ok", "planned", "planned"]
+    assert len(study.budget.not_run) == 2 and "did not reach them" in study.table()
+    assert sorted(resume(tmp_path / "s").frame.status) == ["ok", "planned", "planned"], "its time is spent"
+
+
+def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own_cache, tmp_path):
+    name = paced("one")
+    stop_after = 2
+
+    class Stop(Watcher):
+        def __init__(self):
+            self.ended = 0
+
+        def end(self, cell, run):
+            self.ended += 1
+            if self.ended == stop_after:
+                raise KeyboardInterrupt
+
+    asked = {"dataset": pictures, "out": tmp_path / "s", "budget": "10min", "precision_target": 0.9, **QUICK}
+    with pytest.raises(KeyboardInterrupt):
+        compare(name, "linear", watcher=Stop(), **asked)
+    before = Comparison.load(tmp_path / "s").runs.started_at.tolist()
+    assert len(before) == stop_after
+    after = compare(name, "linear", **asked)
+    assert after.runs.started_at.tolist()[:stop_after] == before and after.frame.runs.tolist() == [LEAST_RUNS]
+    with pytest.raises(StudyError, match="seconds: 600.0 in the study, 60.0 now"):
+        compare(name, "linear", **{**asked, "budget": "1min"})
+    plain = {key: value for key, value in asked.items() if key not in ("budget", "precision_target")}
+    with pytest.raises(StudyError, match="holds a study under a budget; name another folder"):
+        compare(name, "linear", **plain)
+
+
+def test_repeats_of_disturbed_runs_stay_inside_the_budget(tmp_path):
+    from framework_compare.records import Run
+
+    disturbed = Run("ok", wall_s=5.0, disturbed_epochs=1)
+    with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells("x", "y", "z"), repeats=1) as store:
+        for run_id, *_ in store.plan():
+            store.record(run_id, disturbed)
+        assert store.repeat_disturbed(1, 11.0, {1: 5.0, 2: 5.0, 3: 5.0}) == 2
+        assert store.repeat_disturbed(1, -1.0, {3: 0.0}) == 0
+        assert len(store.plan()) == 2
+
+
+def test_patience_and_a_budget_exclude_each_other(tiny, tmp_path, own_cache):
+    with pytest.raises(UsageError, match="patience is 2 under a budget"):
+        compare(tiny, "diabetes_ann", out=tmp_path / "s", budget="1min", patience=2)
+
+
+def test_a_plain_study_says_how_long_the_rest_takes(tiny, pictures, own_cache, tmp_path):
+    watcher = Notes()
+    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", watcher=watcher, repeats=3, **QUICK)
+    (first, bound), (second, _) = watcher.left_s
+    assert first > second > 0 and not bound
+
+
+@pytest.mark.parametrize(
+    "seconds, text", [(40, "40 s"), (89, "89 s"), (720, "12 min"), (5000, "83 min"), (12240, "3.4 h")]
+)
+def test_times_are_in_units_of_their_size(seconds, text):
+    assert length(seconds) == text

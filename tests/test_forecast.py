@@ -1,0 +1,97 @@
+"""A dry run says what a study would take, by what is known of the machine, and starts nothing."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import compare
+from framework_compare.cli.root import app
+from framework_compare.forecast import Forecast
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
+from framework_compare.results import earlier
+from framework_compare.results.earlier import ASSUMPTION, Known
+from framework_compare.results.precision import LEAST_RUNS
+
+QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
+
+
+def planned(framework="tiny", model="linear", **config):
+    return Cell(framework, model, "d", "cpu", TrainConfig(**config))
+
+
+def macs(cell):
+    return {"linear": 1000, "large": 5_000, "vast": 50_000}[cell.model]
+
+
+def test_nothing_is_started_or_written(tiny, own_cache, tmp_path):
+    result = compare(
+        "torch", ["alexnet", "vgg16"], dataset="fire-smoke-big", out=tmp_path / "s", threads=2, dry_run=True
+    )
+    assert isinstance(result, Forecast) and len(result.cells) == 2
+    assert not (tmp_path / "s").exists() and not own_cache.exists()
+    assert result.disk_bytes["data set fire-smoke-big"] > 1e9
+    assert result.disk_bytes["environment torch"] > 5e8 and result.disk_bytes["study"] > 0
+
+
+def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, own_cache, tmp_path):
+    result = compare(
+        "torch", ["alexnet", "vgg16"], dataset="fire-smoke-small", out=tmp_path / "s", threads=2, dry_run=True
+    )
+    alexnet, vgg = result.cells
+    assert {alexnet.basis, vgg.basis} == {ASSUMPTION} and vgg.epoch_s.middle > 5 * alexnet.epoch_s.middle
+    assert result.seconds.low < result.seconds.middle < result.seconds.high and result.runs == 2 * 1
+    text = str(result)
+    assert "2 cells, 2 runs. Nothing was started." in text and "2 to 80 G multiply-accumulates per second" in text
+    assert "GB (data set fire-smoke-small" in text and result.table("latex").count("tabular")
+
+
+def test_what_was_measured_is_taken_and_is_near(tiny, pictures, own_cache, tmp_path):
+    out = own_cache / "studies" / "before"
+    measured = compare(tiny, "linear", dataset=pictures, out=out, repeats=1, **QUICK)
+    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", dry_run=True, repeats=4, **QUICK)
+    (cell,) = result.cells
+    assert cell.basis == "measured before" and cell.runs == 4
+    assert cell.epoch_s.low <= measured.frame.epoch_s_median[0] <= cell.epoch_s.high
+    assert cell.total_s.middle == pytest.approx(4 * (measured.frame.startup_s[0] + cell.epoch_s.middle))
+    assert "By an assumption" not in str(result)
+
+
+def test_the_nearest_of_what_is_known_is_taken():
+    exact = Known(planned(), 100.0, 2.0)
+    model = Known(planned(batch_size=2), 50.0, 2.0)
+    other = Known(planned(model="large"), 10.0, 2.0)
+    foreign = Known(planned(framework="other"), 1.0, 2.0)
+    vast = Known(planned(model="vast"), 10.0, 2.0)  # whose time is of another kind
+    for known, basis, middle in (
+        ([foreign, other, model, exact], "measured before", 1 / 100),
+        ([foreign, other, model], "measured before in other settings", 1 / 50),
+        ([foreign, other, vast], "its framework with other models", 1 / 50),
+        ([foreign, vast], "other frameworks and models", 1.0),
+    ):
+        seconds, by = earlier.seconds_per_sample(planned(), known, macs)
+        assert (by, seconds.middle) == (basis, pytest.approx(middle))
+        assert seconds.low < seconds.middle < seconds.high
+
+
+def test_studies_of_another_machine_tell_nothing(tiny, pictures, own_cache, tmp_path):
+    compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=1, **QUICK)
+    assert earlier.measured([tmp_path / "s"], {"cpu": "another"}) == []
+    assert earlier.measured([tmp_path], {}) == [], "a folder without a study"
+
+
+def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tmp_path):
+    request = {"dataset": "fire-smoke-big", "out": tmp_path / "s", "threads": 1, "dry_run": True, "budget": "10min"}
+    result = compare("torch", ["alexnet", "vgg16"], **request)
+    assert result.seconds.high <= 600 and result.runs == 2 * LEAST_RUNS
+    assert "at most the budget of 10 minutes" in str(result)
+    vgg = result.cells[1]
+    assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
+
+
+def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_path):
+    words = ["run", "--frameworks", tiny, "--models", "linear", "--dataset", str(pictures), "--dry-run"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "s"), "--budget", "1min"])
+    assert done.exit_code == 0 and "Nothing was started" in done.stdout
+    assert not (tmp_path / "s").exists()

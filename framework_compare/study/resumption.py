@@ -60,7 +60,7 @@ def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
         _refuse(store, changes, "resume it without naming limits")
 
 
-_KINDS = {"product": "a study that is not a stability sweep", "growth": "a stability sweep"}
+_KINDS = {"product": "a study that is not a sweep of batch sizes", "growth": "a sweep of batch sizes"}
 
 
 def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> Optional[List[str]]:

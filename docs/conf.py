@@ -14,7 +14,7 @@ release = importlib.metadata.version("framework-compare")
 copyright = f"the authors of {project}, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
-html_title = f"{project} {release}"
+html_title = "framework-compare"
 exclude_patterns = ["records/fairness"]  # files that a command wrote; fairness-levels.md quotes them
 suppress_warnings = ["toc.no_title"]  # records/h200/tables.md, as a command wrote it, begins with a table
 myst_heading_anchors = 4  # pages link to headings, as GitHub names them
@@ -45,7 +45,8 @@ def _block(text: str) -> str:
     rows = text.splitlines()
     if not ARGUMENT.match(rows[0]) or not all(ARGUMENT.match(row) or row.startswith(" ") for row in rows):
         return "\n".join(row.strip() for row in rows)
-    return "\n".join(ARGUMENT.sub(r":\1: ", row, count=1) if ARGUMENT.match(row) else f"   {row}" for row in rows)
+    starts = [ARGUMENT.sub(r"* **\1**: ", row, count=1) if ARGUMENT.match(row) else f"  {row.strip()}" for row in rows]
+    return "\n".join(starts)
 
 
 def setup(app) -> None:

@@ -13,7 +13,14 @@ from framework_compare.results.intervals import MIN_RUNS
 @pytest.fixture
 def quickstart(pictures, own_cache, monkeypatch):
     """Runs the quickstart with the test model on small images; its lines on standard output, and its exit code."""
-    small = {"models": ["linear"], "dataset": str(pictures), "image_size": 32, "threads": 1, "loader_workers": 1}
+    small = {
+        "models": ["linear"],
+        "dataset": str(pictures),
+        "image_size": 32,
+        "threads": 1,
+        "loader_workers": 1,
+        "limit": None,
+    }
     monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 4})
 
     def run(*frameworks):

@@ -15,6 +15,7 @@ from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.plan.settings import SETTINGS
+from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
     from framework_compare.comparison import Comparison
@@ -31,6 +32,7 @@ app = typer.Typer(
 QUICK: Dict[str, Any] = {
     "models": ["alexnet"],
     "dataset": "fire-smoke-tiny",
+    "limit": 24,
     "image_size": 64,
     "batch_size": 8,
     "epochs": 3,
@@ -155,11 +157,14 @@ def ladder(
 def quickstart(**request: Any) -> None:
     """Find the fastest of three frameworks on a small task, and write the report.
 
-    Each trains AlexNet five times on 48 rendered images of 64 x 64 pixels: minutes, after 3.3 GB of environments are
+    Each trains AlexNet five times on 24 rendered images of 64 x 64 pixels: minutes, after 3.3 GB of environments are
     installed the first time. The verdict holds for that alone: your models and images give another.
     """
     from framework_compare.report import headlines
 
+    load = busy.watch()
+    if not doctor.is_quiet(load):
+        print(f"This machine is {doctor.load_words(load)}. While it is, no winner is named.", file=sys.stderr)
     result = _run_and_show(kind="time", **QUICK, **request)
     answers = headlines.lines(list(result.frame.itertuples()), result.verdicts())
     print(f"\nAnswer: {answers[0] if answers else 'none; fewer than two frameworks finished: see `doctor`'}")

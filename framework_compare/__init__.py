@@ -13,7 +13,8 @@ _PUBLIC = {
     "ladder": "framework_compare.api",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
-    "stability": "framework_compare.stability_sweep",
+    "largest_batch": "framework_compare.stability_sweep",
+    "stability": "framework_compare.stability_sweep",  # its name until version 0.1
     "sweep": "framework_compare.pytest_plugin",
 }
 __all__ = [*_PUBLIC, "__version__"]

@@ -98,7 +98,7 @@ def compare(
     limit: use this many images, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
-    index: framework -> URL of an extra package index for its environment (such as that of PyTorch's CPU builds).
+    index: framework -> URL of an extra package index for its environment; "none": without PyTorch's CPU builds.
     timeout_s: wall seconds after which a run is ended as `timed-out`.
     phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
@@ -112,7 +112,7 @@ def compare(
     disturbance_threshold: share of one core; an epoch in which other programs or the hypervisor took more is marked,
         its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
-        repeats the one that lost the least counts, and the others stay in the study, told as such.
+        repeats the one that lost the least counts; the others stay in the study and are marked.
     budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where intervals are widest, in blocks
         with those they compete with, until each is within precision_target or the time is spent; of an epoch that takes
         long only some steps are measured, and the whole is estimated (`epoch_estimate_s`). `Comparison.budget` says how

@@ -48,6 +48,11 @@ class FrameworkCheck:
     notes: tuple[str, ...] = ()
     device: str = "cpu"
 
+    @property
+    def made_at_first_use(self) -> bool:
+        """Whether nothing is missing but an environment, which the next use makes."""
+        return self.state == "not made yet"
+
 
 class Interpreter(NamedTuple):
     """A Python to ask, ours or the user's."""
@@ -161,6 +166,12 @@ def _failure(one: FrameworkCheck, spec: registry.Framework, run: Run) -> tuple[s
     if why:
         return f"import {spec.imports} failed: {why}", f"see what `{one.python} -c 'import {spec.imports}'` prints"
     return f"its adapter does not start there: {run.status}: {run.reason}", "run one of its cells and read the log"
+
+
+def devices_here() -> tuple[str, ...]:
+    """The CPU, and "cuda" if NVML counts a GPU."""
+    nvidia = describe_gpus()
+    return ("cpu", "cuda") if nvidia and nvidia["devices"] else ("cpu",)
 
 
 def machine() -> Machine:

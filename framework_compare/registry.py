@@ -36,6 +36,7 @@ class Framework:
     whole_batches_from: int = 0
     foreign: Optional[ForeignWheels] = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
+    cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -51,19 +52,57 @@ _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", _PINS, "torch", _PYTHONS, _CUDA_PINS, 1),
-    "tensorflow": Framework(
-        "tensorflow", _A + "tensorflow:TensorFlowTrainer", _PINS, "tensorflow", _PYTHONS, _CUDA_PINS
+    "torch": Framework(
+        "torch",
+        _A + "torch:TorchTrainer",
+        _PINS,
+        imports="torch",
+        python=_PYTHONS,
+        cuda_requirements=_CUDA_PINS,
+        whole_batches_from=1,
+        cpu_index="https://download.pytorch.org/whl/cpu",
     ),
-    "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", _PINS, "mxnet", ((3, 11), (3, 11)), _CUDA_PINS, 1),
-    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", _PINS, "paddle", _PYTHONS, _CUDA_PINS, 1),
-    "jax": Framework("jax", _A + "jax:JaxTrainer", _PINS, "jax", _PYTHONS, _CUDA_PINS, 3),
+    "tensorflow": Framework(
+        "tensorflow",
+        _A + "tensorflow:TensorFlowTrainer",
+        _PINS,
+        imports="tensorflow",
+        python=_PYTHONS,
+        cuda_requirements=_CUDA_PINS,
+    ),
+    "mxnet": Framework(
+        "mxnet",
+        _A + "mxnet:MXNetTrainer",
+        _PINS,
+        imports="mxnet",
+        python=((3, 11), (3, 11)),
+        cuda_requirements=_CUDA_PINS,
+        whole_batches_from=1,
+    ),
+    "paddle": Framework(
+        "paddle",
+        _A + "paddle:PaddleTrainer",
+        _PINS,
+        imports="paddle",
+        python=_PYTHONS,
+        cuda_requirements=_CUDA_PINS,
+        whole_batches_from=1,
+    ),
+    "jax": Framework(
+        "jax",
+        _A + "jax:JaxTrainer",
+        _PINS,
+        imports="jax",
+        python=_PYTHONS,
+        cuda_requirements=_CUDA_PINS,
+        whole_batches_from=3,
+    ),
     "singa": Framework(
         "singa",
         _A + "singa:SingaTrainer",
         _PINS,
-        "singa",
-        ((3, 8), (3, 12)),
+        imports="singa",
+        python=((3, 8), (3, 12)),
         whole_batches_from=1,
         foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
@@ -176,7 +215,7 @@ def framework(name: str) -> Framework:
 
 
 def labels(names: Iterable[str]) -> Tuple[str, ...]:
-    """What is to be said of frameworks wherever they are named, in sentences; nothing of most."""
+    """Remarks on frameworks, as sentences, for every place that names them; most have none."""
     known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
 

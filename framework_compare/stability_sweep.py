@@ -1,8 +1,9 @@
-"""How large a batch each framework survives: cells of growing batch size until one fails."""
+"""The largest batch that works with each framework: cells of growing batch size until one fails."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -40,7 +41,7 @@ COLUMNS = (
 
 
 class Stability:
-    """A sweep's result: `frame` has one row per swept cell, `probes` one row per batch size tried."""
+    """The result of `largest_batch`: `frame` has one row per swept cell, `probes` one row per batch size tried."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.comparison = comparison
@@ -51,7 +52,7 @@ class Stability:
         """The sweep in a study folder; StudyError where that holds none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
-            raise StudyError(f"{folder} holds a study that is not a stability sweep")
+            raise StudyError(f"{folder} holds a study that is not a sweep of batch sizes")
         return cls(comparison)
 
     @property
@@ -114,7 +115,7 @@ def _summary(probes: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str,
 
 
 @terminate_as_interrupt()
-def stability(
+def largest_batch(
     frameworks: Names,
     models: Names,
     device: Names = "cpu",
@@ -168,6 +169,12 @@ def stability(
     with open_or_create(folder, plan, options, strategy) as store, watcher:
         Study(store, options, watcher, strategy).run()
     return Stability(Comparison.load(folder))
+
+
+def stability(frameworks: Names, models: Names, device: Names = "cpu", **request: Any) -> Stability:
+    """The name of `largest_batch` until version 0.1; deprecated."""
+    warnings.warn("stability() is called largest_batch() now", DeprecationWarning, stacklevel=2)
+    return largest_batch(frameworks, models, device, **request)
 
 
 def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:

@@ -1,5 +1,6 @@
 """The command line in processes of its own: what it prints, where, and its exit code."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,12 +97,24 @@ def test_list_names_what_can_be_given(own_cache):
     assert all(name in text for name in ("torch", "vgg16", "134,272,835", "fire-smoke-big"))
 
 
-def test_doctor_has_a_line_a_framework_and_device_and_the_machine(own_cache):
-    lines = run("doctor", "--device", "cpu,cuda:99").stdout.splitlines()
+def test_doctor_has_a_verdict_a_line_a_framework_and_device_and_the_machine(own_cache):
+    verdict, *lines = run("doctor", "--device", "cpu,cuda:99").stdout.splitlines()
+    assert re.match(
+        r"0 of 6 frameworks ready on cpu, \d made at first use; 0 of 6 frameworks ready on cuda:99; ", verdict
+    )
+    assert re.search(r"; machine (quiet|BUSY, times would be too long)$", verdict)
     heads = [line.split("  ")[0].split(" not ")[0] for line in lines if not line.startswith(" ")]
     frameworks = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
     each = [title for name in frameworks for title in (name, f"{name} (cuda:99)")]
     assert heads == [*each, "machine", "cache", "load"]
+
+
+def test_doctor_exits_with_1_where_no_framework_can_run_and_where_strict_finds_less_than_all(own_cache, tmp_path):
+    missing = ("--frameworks", "torch", "--python", f"torch={tmp_path / 'gone'}")
+    assert run("doctor", *missing, check=1).stdout.startswith("0 of 1 frameworks ready on cpu; ")
+    run("doctor", "--frameworks", "tensorflow")
+    run("doctor", "--frameworks", "tensorflow", "--strict", check=1)
+    assert "unknown framework 'caffe'" in run("doctor", "--frameworks", "caffe", check=2).stderr
 
 
 def test_env_remove_needs_a_known_name(own_cache):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from framework_compare import Comparison, compare, registry
-from framework_compare.cli.environments import load_words
+from framework_compare.cli.doctor import load_words
 from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
 from framework_compare.protocol import TrainConfig

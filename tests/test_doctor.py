@@ -10,8 +10,10 @@ import numpy
 import pytest
 
 from framework_compare import doctor, registry
+from framework_compare.cli import doctor as doctor_command
 from framework_compare.environments import gpu_builds, installers, managed, venvs
 from framework_compare.registry import Framework
+from framework_compare.samplers import busy
 
 ANY_PYTHON = ((3, 10), (3, 99))
 TRAINER = """
@@ -202,3 +204,24 @@ def test_the_machine(cache):
     machine = doctor.machine()
     assert machine.cores >= 1 and machine.ram_bytes > 0 and machine.cache_free_bytes >= 0
     assert machine.cache == cache
+
+
+QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyProcess(7, "python", 0.93),))
+
+
+@pytest.mark.parametrize(
+    ("states", "gpus", "load", "line"),
+    [
+        (["ready", "ready"], None, QUIET, "2 of 2 frameworks ready on cpu; no NVIDIA GPU; machine quiet"),
+        (
+            ["ready", "not made yet", "broken"],
+            ("H100",),
+            BUSY,
+            "1 of 3 frameworks ready on cpu, 1 made at first use; 1 GPU; machine BUSY, times would be too long",
+        ),
+    ],
+)
+def test_the_verdict_is_one_line(states, gpus, load, line, cache):
+    checks = tuple(doctor.FrameworkCheck(f"fw{n}", state == "ready", state) for n, state in enumerate(states))
+    machine = doctor.Machine(2, 10**9, cache, 10**9, gpus)
+    assert doctor_command.verdict(doctor.Diagnosis(machine, checks), load) == line

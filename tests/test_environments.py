@@ -24,16 +24,16 @@ from framework_compare.registry import Framework
 ANY_PYTHON = ((3, 10), (3, 99))
 
 
-def write_wheel(folder: Path, tag: str = "py3-none-any") -> Path:
-    """tinyfw 1.0, a framework of one line."""
-    meta = "tinyfw-1.0.dist-info/"
+def write_wheel(folder: Path, tag: str = "py3-none-any", version: str = "1.0") -> Path:
+    """tinyfw, a framework of one line."""
+    meta = f"tinyfw-{version}.dist-info/"
     files = {
-        "tinyfw/__init__.py": "__version__ = '1.0'\n",
-        meta + "METADATA": "Metadata-Version: 2.1\nName: tinyfw\nVersion: 1.0\n",
+        "tinyfw/__init__.py": f"__version__ = '{version}'\n",
+        meta + "METADATA": f"Metadata-Version: 2.1\nName: tinyfw\nVersion: {version}\n",
         meta + "WHEEL": f"Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     record = "".join(f"{name},,\n" for name in [*files, meta + "RECORD"])
-    path = folder / f"tinyfw-1.0-{tag}.whl"
+    path = folder / f"tinyfw-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         for name, text in {**files, meta + "RECORD": record}.items():
             wheel.writestr(name, text)
@@ -336,6 +336,98 @@ def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_pat
     assert "--extra-index-url https://me:secret@host.invalid/cpu" in told
     kept = (environment.folder / venvs.MARKER).read_text() + venvs.log_of(environment.folder).read_text()
     assert "https://host.invalid/cpu" in kept and "secret" not in kept
+
+
+@pytest.fixture
+def cpu_builds(framework, monkeypatch, tmp_path):
+    """Registers tinyfw with an index of CPU builds of its own, as PyTorch has; pip's index has the other build.
+
+    Returns the URL of pip's index. Both are folders; `reachable` says whether the CPU builds' is there.
+    """
+
+    def register(reachable: bool = True) -> str:
+        urls = {}
+        for name, version in (("pip", "1.0"), ("cpu", "1.0+cpu")):
+            page = tmp_path / f"index-{name}/tinyfw"
+            page.mkdir(parents=True)
+            wheel = write_wheel(page, version=version)
+            (page / "index.html").write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
+            urls[name] = page.parent.as_uri()
+        if not reachable:
+            shutil.rmtree(tmp_path / "index-cpu")
+        for key in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+            monkeypatch.delenv(key)
+        monkeypatch.setenv("PIP_INDEX_URL", urls["pip"])
+        entry = dataclasses.replace(registry.FRAMEWORKS[framework()], cpu_index=urls["cpu"])
+        monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+        return urls["pip"]
+
+    return register
+
+
+def test_the_build_for_cpus_is_installed_by_itself(cpu_builds):
+    cpu_builds()
+    said: list[str] = []
+    made = managed.ensure("tiny", report=said.append)
+    assert made.version == "1.0+cpu"
+    assert not any("cannot be reached" in message for message in said)
+    assert venvs.marker(made.folder)["index"] == registry.FRAMEWORKS["tiny"].cpu_index
+    assert managed.ensure("tiny", index=registry.FRAMEWORKS["tiny"].cpu_index) == made, "it is not made again"
+
+
+def test_no_index_but_pips_own_is_used_where_that_is_asked_for(cpu_builds):
+    cpu_builds()
+    made = managed.ensure("tiny", index=installers.NO_INDEX)
+    assert made.version == "1.0" and venvs.marker(made.folder)["index"] is None
+    assert managed.ensure("tiny") == managed.ensure("tiny", index=installers.NO_INDEX) == made, "it is not made again"
+
+
+def test_an_index_that_is_named_takes_the_place_of_the_default_one(cpu_builds):
+    assert managed.ensure("tiny", index=cpu_builds()).version == "1.0"
+
+
+def test_an_index_of_cpu_builds_that_cannot_be_reached_is_one_line(cpu_builds):
+    cpu_builds(reachable=False)
+    said: list[str] = []
+    made = managed.ensure("tiny", report=said.append)
+    assert made.version == "1.0" and venvs.marker(made.folder)["index"] is None
+    (line,) = [message for message in said if "cannot be reached" in message]
+    assert (
+        registry.FRAMEWORKS["tiny"].cpu_index in line
+        and "neither a file nor" in line
+        and "settings of pip alone" in line
+    )
+
+
+def test_a_host_that_does_not_answer_is_asked_once(cpu_builds, monkeypatch):
+    cpu_builds()
+    entry = dataclasses.replace(registry.FRAMEWORKS["tiny"], cpu_index="http://127.0.0.1:9/cpu")
+    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    said: list[str] = []
+    made = managed.ensure("tiny", report=said.append)
+    assert made.version == "1.0"
+    assert sum("Connection refused" in message for message in said) == 1
+    assert "--extra-index-url" not in venvs.log_of(made.folder).read_text()
+
+
+def test_uv_asks_the_index_of_cpu_builds_before_it_installs_from_it(cpu_builds, tmp_path, monkeypatch):
+    cpu_builds()
+    uv = tmp_path / "bin/uv"
+    uv.parent.mkdir()
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
+    managed.ensure("tiny", installer="uv")
+    index = registry.FRAMEWORKS["tiny"].cpu_index
+    asked, installed = (tmp_path / "told").read_text().splitlines()
+    assert "--dry-run" in asked and f"--index-url {index} tinyfw" in asked
+    assert f"--extra-index-url {index}" in installed
+
+
+def test_torch_has_an_index_of_cpu_builds_for_its_cpu_environment_only():
+    assert venvs.plan(registry.framework("torch"), Path()).default_index.startswith("https://download.pytorch.org/")
+    assert venvs.plan(registry.framework("torch"), Path(), "cuda").default_index == ""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from framework_compare import compare, stability
+from framework_compare import compare, largest_batch
 from framework_compare.comparison import Comparison
 from framework_compare.launch import supervised_worker
 from framework_compare.launch.supervised_worker import SupervisedWorker
@@ -179,7 +179,7 @@ def terminate(*_: object) -> None:
 def test_a_sigterm_between_two_probes_of_a_sweep_stops_it(faulty, pictures, own_cache, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "extend", terminate)
     with pytest.raises(KeyboardInterrupt):
-        stability(faulty, "fine", dataset=pictures, out=tmp_path / "study", batch_sizes=[2], image_size=32)
+        largest_batch(faulty, "fine", dataset=pictures, out=tmp_path / "study", batch_sizes=[2], image_size=32)
 
 
 def test_a_sigterm_after_the_last_cell_is_an_interrupt(faulty, pictures, own_cache, tmp_path, monkeypatch):

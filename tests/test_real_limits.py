@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import compare, stability
+from framework_compare import compare, largest_batch
 
 pytestmark = pytest.mark.real
 
@@ -41,7 +41,7 @@ SWEEPS = [([50, 100], 64), pytest.param([10, 100], 224, marks=pytest.mark.nightl
 
 @pytest.mark.parametrize("sizes, image_size", SWEEPS)
 def test_a_sweep_of_two_frameworks_ends_at_the_limit(sizes, image_size, hundred_pictures, tmp_path):
-    result = stability(
+    result = largest_batch(
         ["torch", "mxnet"],
         "alexnet",
         dataset=hundred_pictures,

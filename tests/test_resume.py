@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from framework_compare import compare, resume, stability
+from framework_compare import compare, largest_batch, resume
 from framework_compare.cli import studies
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.parity import in_study
@@ -172,7 +172,7 @@ def test_an_older_study_that_says_less_of_its_request_is_gone_on_with(version, s
 def test_a_sweep_is_resumed_by_its_folder(faulty, pictures, own_cache, tmp_path):
     settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study"}
     del settings["batch_size"]
-    stability(faulty, "fine", batch_sizes=[2, 4], **settings)
+    largest_batch(faulty, "fine", batch_sizes=[2, 4], **settings)
     with Store.open(tmp_path / "study", readonly=False) as store:
         store._connection.execute("PRAGMA foreign_keys = OFF")
         store._connection.execute("DELETE FROM run WHERE cell_id = 2")

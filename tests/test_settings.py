@@ -140,7 +140,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", ["run", "stability"])
+@pytest.mark.parametrize("command", ["run", "largest-batch"])
 def test_the_help_of_a_command_reads_the_setting(command):
     done = subprocess.run(
         [sys.executable, "-c", CHANGED, command, "--help"], capture_output=True, text=True, timeout=120, check=True,

@@ -8,7 +8,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import stability
+from framework_compare import largest_batch, stability
 from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
@@ -72,7 +72,7 @@ def many(pictures, tmp_path_factory):
 def sweep(faulty, many, own_cache, tmp_path):
     def run(*models, **given):
         settings = {**QUICK, "dataset": many, "out": tmp_path / "sweep", "batch_sizes": [10, 20, 30, 40], **given}
-        return stability(faulty, list(models), **settings)
+        return largest_batch(faulty, list(models), **settings)
 
     return run
 
@@ -127,7 +127,7 @@ def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, chang
 
 def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
     Store.create(tmp_path / "sweep", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="not a stability sweep; name another folder"):
+    with pytest.raises(StudyError, match="not a sweep of batch sizes; name another folder"):
         sweep("fine")
 
 
@@ -179,7 +179,7 @@ def test_a_sweep_is_shown_again_by_its_folder_alone(sweep):
 
 def test_a_style_that_is_none_is_refused_before_the_sweep(faulty, many, own_cache, tmp_path):
     request = ["--frameworks", faulty, "--models", "fine", "--dataset", many, "--out", tmp_path / "s"]
-    assert "unknown style 'foo'; allowed: " in command("stability", *request, "--style", "foo")
+    assert "unknown style 'foo'; allowed: " in command("largest-batch", *request, "--style", "foo")
     assert not (tmp_path / "s").exists()
 
 
@@ -203,10 +203,15 @@ def test_an_unknown_search_lists_the_known(sweep):
 
 def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
     Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="not a stability sweep"):
+    with pytest.raises(StudyError, match="not a sweep of batch sizes"):
         Stability.load(tmp_path / "study")
 
 
 def test_one_batch_size_is_refused_and_the_list_named(sweep):
     with pytest.raises(UsageError, match="batch_size is 7; a sweep grows it: name batch_sizes"):
         sweep("fine", batch_size=7)
+
+
+def test_the_old_name_works_and_says_the_new_one():
+    with pytest.warns(DeprecationWarning, match=r"largest_batch\(\) now"), pytest.raises(UsageError, match="caffe"):
+        stability("caffe", "fine")

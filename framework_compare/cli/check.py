@@ -20,8 +20,6 @@ def check(
     """Compare a study with a baseline; exit code 1 if a cell is slower than allowed or no longer works.
 
     A cell counts as slower if its ratio exceeds the limit and the 95 % interval lies above 1.
-
-    Example: framework-compare check latest --baseline STUDY --max-slowdown 5%
     """
     from framework_compare.comparison import Comparison
     from framework_compare.results import gates

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Optional
+from typing import Annotated, Any, Callable, Dict, List, Optional, Tuple
 
 import typer
 
@@ -40,7 +40,8 @@ class Option:
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
-        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar)
+        flags = filter(None, [self.flag])
+        option = typer.Option(*flags, help=self.help, metavar=self.metavar, rich_help_panel=PANEL_OF.get(name))
         kind: Any = Optional[self.type] if default is None else self.type
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
 
@@ -90,7 +91,7 @@ def _statuses(text: Optional[str]) -> List[str]:
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
-_INDEX = "FRAMEWORK=URL: an extra package index. Repeatable."
+_INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyTorch's CPU builds. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
@@ -131,6 +132,27 @@ OPTIONS: Dict[str, Option] = {
 }
 ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
+# Panels of `--help`, in this order.
+PANELS: Dict[str, Tuple[str, ...]] = {
+    "What to compare": ("frameworks", "models", "dataset", "batch_sizes", "search", "mode"),
+    "Device, arithmetic, execution": ("device", "precision", "execution", "tuning", "threads", "internals"),
+    "Training": (
+        *("batch_size", "epochs", "optimizer", "learning_rate", "momentum", "weight_decay", "epsilon", "loss"),
+        *("patience", "warmup_steps", "seed"),
+    ),
+    "Images and how they are read": (
+        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_picture"),
+    ),
+    "Runs and readings": (
+        *("repeats", "sampling_hz", "profile", "verify", "retry"),
+        *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
+    ),
+    "Limits": LIMITS,
+    "Environments": ENVIRONMENTS,
+    "Output": ("out", "style", "strict"),
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+_PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in names}
 # What one cell is asked for; its classes are those of the data set.
 SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DATASET))
 
@@ -146,7 +168,8 @@ def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
         def read_and_run(**given: Any) -> None:
             command(**{name: OPTIONS[name].read(value) if name in names else value for name, value in given.items()})
 
-        options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in names]
+        shown = sorted(names, key=lambda name: _PLACE.get(name, len(PANELS)))
+        options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in shown]
         own = [
             parameter.replace(kind=_KEYWORD)
             for parameter in inspect.signature(command, eval_str=True).parameters.values()

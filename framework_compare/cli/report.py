@@ -21,8 +21,6 @@ def report(
     """Write a study as one HTML file: answers, figures, tables, failures, method.
 
     It opens in any browser, offline, without JavaScript too.
-
-    Example: framework-compare report latest --out report.html
     """
     from framework_compare.comparison import Comparison
     from framework_compare.study import names
@@ -40,10 +38,7 @@ def figure(
     frameworks: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
     models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
 ) -> None:
-    """Write one figure of a study for a paper, with its caption beside it as a text file.
-
-    Example: framework-compare figure F2 latest --out epoch-time.pdf --width 174mm
-    """
+    """Write one figure of a study for a paper, with its caption beside it as a text file."""
     from framework_compare.comparison import Comparison
     from framework_compare.study import names
 

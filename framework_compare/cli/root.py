@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
 
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import check, console, environments, fairness, report, studies
+from framework_compare.cli import check, console, doctor, environments, examples, fairness, report, studies
 from framework_compare.cli import verify as verify_command
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.plan.settings import SETTINGS
+from framework_compare.samplers import busy
+
+if TYPE_CHECKING:
+    from framework_compare.comparison import Comparison
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,24 +27,20 @@ app = typer.Typer(
     help="Find which deep-learning framework trains fastest on this machine, and at what cost.\n\n"
     "Start with `framework-compare quickstart`; `framework-compare doctor` checks this machine.",
 )
-app.add_typer(environments.app, name="env")
-app.command()(verify_command.verify)
-app.command()(fairness.fairness)
-for _command in (
-    *(studies.resume, studies.stability, studies.overhead, studies.export),
-    *(report.report, report.figure, check.check),
-):
-    app.command()(_command)
 
+# Small enough for five runs of each framework in minutes: what a run takes is mostly to import the framework.
 QUICK: Dict[str, Any] = {
-    "models": ["alexnet", "mobilenet_v2", "resnet50", "vgg16"],
+    "models": ["alexnet"],
     "dataset": "fire-smoke-tiny",
-    "limit": 16,
-    "batch_size": 4,
-    "epochs": 2,
-    "warmup_steps": 1,
-    "repeats": 1,
+    "limit": 24,
+    "image_size": 64,
+    "batch_size": 8,
+    "epochs": 3,
+    "repeats": 5,
+    "retries_when_disturbed": 0,
 }
+QUICK_FRAMEWORKS = "torch,tensorflow,jax"
+NEXT = "framework-compare run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100"
 
 
 def main() -> None:
@@ -98,18 +98,13 @@ def _root(
     load_plugins()
 
 
-@app.command()
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
     *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run", "strict"),
 )
 def run(context: typer.Context, **request: Any) -> None:
-    """Train every model with every framework, each cell in a process of its own, and print the tables.
-
-    Example: framework-compare run --frameworks torch,mxnet --models alexnet,vgg16 --dataset IMAGES
-    --batch-size 16 --epochs 2 --out STUDY
-    """
+    """Train every model with every framework, each cell in a process of its own, and print the tables."""
     _run_and_show(**_stated(context, request))
 
 
@@ -123,7 +118,6 @@ def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in request.items() if name not in (*SETTINGS, "dataset") or asked(name)}
 
 
-@app.command()
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
     *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "strict"),
@@ -142,8 +136,7 @@ def ladder(
     """Train one model in steps, each rung with settings changed, and print what each gains.
 
     --models takes one model, or a published ladder: abidate2025-google, abidate2025-ibm, abidate2025-guava,
-    abidate2025-diabetes, tf-profiling. Example: framework-compare ladder --frameworks torch --models lstm_google
-    --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"
+    abidate2025-diabetes, tf-profiling.
     """
     from framework_compare.plan.ladders import LADDERS, rungs_of_text
 
@@ -160,17 +153,30 @@ def ladder(
     _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@app.command()
-@takes("frameworks", "out", *ENVIRONMENTS, frameworks=FRAMEWORKS)
+@takes("frameworks", "out", *ENVIRONMENTS, frameworks=QUICK_FRAMEWORKS)
 def quickstart(**request: Any) -> None:
-    """Train four models with all five frameworks on a few rendered images: minutes, after some 5 GB of downloads.
+    """Find the fastest of three frameworks on a small task, and write the report.
 
-    It shows that everything works here. Its few, small steps are no measurement: do not quote its figures.
+    Each trains AlexNet five times on 24 rendered images of 64 x 64 pixels: minutes, after 3.3 GB of environments are
+    installed the first time. The verdict holds for that alone: your models and images give another.
     """
-    _run_and_show(**QUICK, **request)
+    from framework_compare.report import headlines
+
+    load = busy.watch()
+    if not doctor.is_quiet(load):
+        print(f"This machine is {doctor.load_words(load)}. While it is, no winner is named.", file=sys.stderr)
+    result = _run_and_show(kind="time", **QUICK, **request)
+    answers = headlines.lines(list(result.frame.itertuples()), result.verdicts())
+    print(f"\nAnswer: {answers[0] if answers else 'none; fewer than two frameworks finished: see `doctor`'}")
+    print(f"Report: {result.report(result.folder / 'report.html')}")
+    print(f"Next:   {NEXT}")
+    if not (result.frame["status"] == "ok").any():
+        raise typer.Exit(1)
 
 
-def _run_and_show(strict: bool = False, kind: Optional[str] = None, dry_run: bool = False, **request: Any) -> None:
+def _run_and_show(
+    strict: bool = False, kind: Optional[str] = None, dry_run: bool = False, **request: Any
+) -> "Comparison":
     from framework_compare.api import compare
     from framework_compare.study.opening import new_study_folder
 
@@ -178,16 +184,16 @@ def _run_and_show(strict: bool = False, kind: Optional[str] = None, dry_run: boo
     watcher = console.watcher()
     if dry_run:
         print(compare(out=folder, watcher=watcher, dry_run=True, **request))
-        return
+        raise typer.Exit
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, watcher=watcher, **request)
     console.print_tables(result, "terminal", *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
+    return result
 
 
-@app.command()
 @takes("style")
 def show(
     style: str,
@@ -215,7 +221,6 @@ def show(
         console.print_damage(result)
 
 
-@app.command("list")
 def list_names() -> None:
     """List the frameworks, models and data sets to choose from, and the studies in the cache folder."""
     from framework_compare import registry
@@ -244,17 +249,35 @@ def list_names() -> None:
         print(f"  {path}")
 
 
-@app.command()
-@takes("python", "device", device="cpu,cuda")
-def doctor(
-    python: Dict[str, str],
-    device: Any,
-    deep: Annotated[
-        bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
-    ] = False,
-) -> None:
-    """Check which frameworks can run on this machine, and how to fix those that cannot."""
-    environments.print_diagnosis(python, deep=deep, devices=[device] if isinstance(device, str) else device)
+def _help(command: Callable[..., Any]) -> str:
+    """The docstring of a command with one line per paragraph, for the terminal to wrap."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
+
+
+# In the order in which a newcomer needs them; each heading is a panel of `--help`.
+COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
+    "Start": {"quickstart": quickstart, "doctor": doctor.doctor, "list": list_names},
+    "Train and measure": {
+        "run": run,
+        "resume": studies.resume,
+        "ladder": ladder,
+        "largest-batch": studies.largest_batch,
+        "overhead": studies.overhead,
+    },
+    "Read and publish": {
+        "show": show,
+        "report": report.report,
+        "figure": report.figure,
+        "export": studies.export,
+        "check": check.check,
+    },
+    "Check that all train the same function": {"verify": verify_command.verify, "fairness": fairness.fairness},
+}
+for _panel, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, help=_help(_command), rich_help_panel=_panel, epilog=examples.below(_name))(_command)
+app.command("stability", hidden=True, deprecated=True, epilog=examples.below("stability"))(studies.largest_batch)
+app.add_typer(environments.app, name="env", rich_help_panel="Start")
 
 
 if __name__ == "__main__":

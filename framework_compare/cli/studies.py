@@ -1,4 +1,4 @@
-"""Commands on studies: `resume`, `stability`, `export`, and `show` of two studies."""
+"""Commands on studies: `resume`, `largest-batch`, `overhead`, `export`, and `show` of two studies."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ def resume(
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
 
     Limits and --verify replace those of the study.
-
-    Example: framework-compare resume STUDY --retry failed,timed-out --timeout 3600
     """
     from framework_compare import api
     from framework_compare.study import names
@@ -44,11 +42,8 @@ def resume(
     *("python", "index", *LIMITS, "style"),
     epochs="1",
 )
-def stability(out: Optional[Path], style: str, **request: Any) -> None:
-    """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size.
-
-    Example: framework-compare stability --frameworks torch,mxnet --models vgg16 --memory-limit 8GiB --out STUDY
-    """
+def largest_batch(out: Optional[Path], style: str, **request: Any) -> None:
+    """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
     from framework_compare.report import stability_tables
     from framework_compare.study.opening import new_study_folder
@@ -57,7 +52,7 @@ def stability(out: Optional[Path], style: str, **request: Any) -> None:
     folder = out or new_study_folder()
     watcher = console.watcher()
     with console.kept_on_interrupt(folder, watcher):
-        result = stability_sweep.stability(out=folder, watcher=watcher, **request)
+        result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
     print(result.table(style))
     watcher.say(f"study: {folder}")
 
@@ -76,10 +71,7 @@ def overhead(
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = 64,
     **request: Any,
 ) -> None:
-    """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios.
-
-    Example: framework-compare overhead --framework torch --rates 0,10 --repeats 8
-    """
+    """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
     from framework_compare import overhead as costs
     from framework_compare.report import overhead_table, renderers
 
@@ -96,10 +88,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
     kind: Annotated[str, typer.Option("--format", help="Format of the files: parquet, csv or json.")] = "parquet",
 ) -> None:
-    """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1.
-
-    Example: framework-compare export STUDY --format csv --out FOLDER
-    """
+    """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1."""
     from framework_compare.report.exports import export as write
     from framework_compare.study import names
 
@@ -111,7 +100,7 @@ def export(
 
 
 def show_sweep(study: Path, style: str) -> bool:
-    """Print the tables of a stability sweep; return False if the study is not a sweep."""
+    """Print the tables of a sweep of batch sizes; return False if the study is not a sweep."""
     from framework_compare.comparison import Comparison
     from framework_compare.stability_sweep import Stability
     from framework_compare.study import strategies

@@ -18,6 +18,7 @@ from framework_compare.paths import CACHE_VARIABLE
 from framework_compare.registry import ForeignWheels
 
 INSTALLERS = ("pip", "uv")
+NO_INDEX = "none"  # in place of a URL: no index but those of the installer's own settings
 
 _DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?(\S+) \(([\d.]+ [MG]B)\)")
 _ERROR = re.compile(r"\s*(?:ERROR|error): (.+)")
@@ -27,13 +28,19 @@ _NETWORK = re.compile(
     r"tcp connect error|Failed to fetch|name resolution"
 )
 _CAUSE = re.compile(r"\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|[Cc]onnection refused|CERTIFICATE_VERIFY_FAILED")
+# pip says so at -vv of one index and goes on to the next; uv ends with it.
+_UNREACHED = re.compile(
+    r"Could not fetch URL|Location '.*' is ignored|Skipping page|Failed to fetch|error sending request|dns error"
+)
+_SKIPPED = re.compile(r".*(Could not fetch URL|Skipping page) \S+ ?|.* is ignored: it is | - skipping$")
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
     """What to install where; `say` gets a message for each slow download.
 
-    index: one more package index (a URL). own_index: the one that has what others have not, for the user to name.
+    index: one more package index (a URL), or NO_INDEX. default_index: the one to add where `index` is None, if it answers
+    when asked for `package`. own_index: the one that has what others have not, for the user to name.
     """
 
     framework: str
@@ -44,6 +51,8 @@ class Order:
     installer: str = "pip"
     index: str | None = None
     own_index: str = ""
+    default_index: str = ""
+    package: str = ""
     say: Callable[[str], None] = lambda message: None
     foreign: ForeignWheels | None = None
     site_packages: Path = Path()  # where foreign wheels go
@@ -63,18 +72,61 @@ def check_name(installer: str) -> None:
         raise UsageError(f"unknown installer {installer!r}; allowed: {', '.join(INSTALLERS)}")
 
 
-def install(order: Order) -> None:
-    """Make the environment and install the requirements; output goes to `order.log`, the last run's only.
+def install(order: Order) -> str | None:
+    """Make the environment and install the requirements; return the URL of the extra index that was used.
 
-    Raises Unavailable; what was written by then stays, for the caller to remove.
+    Output goes to `order.log`, the last run's only. Raises Unavailable; what was written by then stays, for the caller
+    to remove.
     """
-    commands = _pip_commands(order) if order.installer == "pip" else _uv_commands(order)
+    commands = _pip_commands if order.installer == "pip" else _uv_commands
+    make_environment = commands(order)[0]
     with order.log.open("w", encoding="utf-8") as log:
-        for command in commands:
-            try:
+        try:
+            _run(make_environment, log, order)
+            order = _with_index(order, log)
+            for command in commands(order)[1:]:
                 _run(command, log, order)
-            except _Failed as failure:
-                raise _explain(order, failure.lines) from None
+        except _Failed as failure:
+            raise _explain(order, failure.lines) from None
+    return order.index
+
+
+def _with_index(order: Order, log: TextIO) -> Order:
+    """The order with the index that it will use: the one asked for, else the default one if that answers."""
+    if order.index == NO_INDEX:
+        return dataclasses.replace(order, index=None)
+    if order.index or not order.default_index:
+        return order
+    why = _unreached(order, log)
+    if not why:
+        return dataclasses.replace(order, index=order.default_index)
+    order.say(
+        f"{order.framework}: its index of CPU builds, {order.default_index}, cannot be reached ({why}); the settings of"
+        f" {order.installer} alone decide which build is installed, perhaps one for GPUs of several GB"
+    )
+    return order
+
+
+def _unreached(order: Order, log: TextIO) -> str:
+    """Why the installer, by its own proxy and certificates, gets no answer from the default index; empty if it does."""
+    try:
+        lines = _run(_question(order), log, order)
+    except _Failed as failure:  # pip fails where the index lacks the package, too: others may have it
+        lines = failure.lines
+    own = order.default_index if order.installer == "pip" else ""  # pip names each index, those of its settings too
+    missed = next((line for line in lines if _UNREACHED.search(line) and own in line), "")
+    cause = _CAUSE.search(missed)
+    return cause[0] if cause else _shorten(_SKIPPED.sub("", missed), 120)
+
+
+def _question(order: Order) -> list[str]:
+    """A command that asks the default index for the package and installs nothing; pip's is told not to try again."""
+    python = str(order.folder / "bin/python")
+    if order.installer == "uv":
+        dry = ["pip", "install", "--dry-run", "--no-deps", "--python", python]
+        return [_uv(order), *dry, "--index-url", order.default_index, order.package]
+    brief = ["--disable-pip-version-check", "--no-input", "--retries", "0", "--timeout", "10", "-vv"]
+    return [python, "-m", "pip", "index", "versions", *brief, "--index-url", order.default_index, order.package]
 
 
 def public_url(url: str | None) -> str | None:
@@ -102,7 +154,7 @@ def _foreign_options(order: Order, wheels: ForeignWheels) -> list[str]:
     return ["--target", str(order.site_packages), *only, *_index_options(order)]
 
 
-def _uv_commands(order: Order) -> list[list[str]]:
+def _uv(order: Order) -> str:
     beside = os.path.dirname(sys.executable)  # where `pip install uv` put it, when this environment is not activated
     uv = shutil.which("uv", path=os.pathsep.join([os.environ.get("PATH", ""), beside]))
     if uv is None:
@@ -110,6 +162,11 @@ def _uv_commands(order: Order) -> list[list[str]]:
             f"{order.framework}: uv was requested as installer, but no uv is on PATH",
             "install it (`pip install uv`) or use the default installer, pip",
         )
+    return uv
+
+
+def _uv_commands(order: Order) -> list[list[str]]:
+    uv = _uv(order)
     python = str(order.folder / "bin/python")
     options = _index_options(order)
     if options:
@@ -131,7 +188,7 @@ def _index_options(order: Order) -> list[str]:
     return ["--extra-index-url", order.index] if order.index else []
 
 
-def _run(command: list[str], log: TextIO, order: Order) -> None:
+def _run(command: list[str], log: TextIO, order: Order) -> list[str]:
     log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
     log.flush()
     lines = []
@@ -153,6 +210,7 @@ def _run(command: list[str], log: TextIO, order: Order) -> None:
             raise
     if child.returncode:
         raise _Failed(lines)
+    return lines
 
 
 def _child_environment() -> dict[str, str]:

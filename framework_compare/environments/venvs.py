@@ -40,6 +40,7 @@ class Plan:
     checksum: str  # of pins, Python's minor version and platform, whoever installs them
     folder: Path
     device: str = "cpu"  # the kind of device its pins are for
+    default_index: str = ""  # the package index that it is to be made from beside those of the installer's settings
     foreign: ForeignWheels | None = None  # its requirements as an absolute path
 
 
@@ -65,7 +66,8 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     folder = root / f"{spec.name}-{checksum[:12]}"
-    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, _foreign(spec))
+    default = spec.cpu_index if kind == "cpu" else ""
+    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, default, _foreign(spec))
 
 
 def _foreign(spec: Framework) -> ForeignWheels | None:
@@ -114,7 +116,7 @@ def fault(planned: Plan, *, index: str | None = None) -> str:
         return "its installation has not finished"
     if stored["checksum"] != planned.checksum:
         return "it was made from other requirements"
-    if index is not None and stored["index"] != installers.public_url(index):
+    if index not in (None, installers.NO_INDEX) and stored["index"] != installers.public_url(index):
         return f"it was made without the package index {installers.public_url(index)}"
     if not _starts(python_in(planned.folder)):
         return "its Python no longer runs"
@@ -142,15 +144,17 @@ def make(
         log,
         installer,
         index,
-        build.index if build else "",
-        say,
-        planned.foreign,
-        planned.folder / "lib/python{}.{}/site-packages".format(*planned.interpreter.minor),
+        own_index=build.index if build else "",
+        default_index=planned.default_index,
+        package=_name(planned.pins[0]),  # by convention the framework itself
+        say=say,
+        foreign=planned.foreign,
+        site_packages=planned.folder / "lib/python{}.{}/site-packages".format(*planned.interpreter.minor),
     )
     try:
         delete(planned.folder)
-        installers.install(order)
-        _write_marker(planned, installers.public_url(index))
+        used = installers.install(order)
+        _write_marker(planned, installers.public_url(used))
     except OSError as error:
         delete(planned.folder)
         raise Unavailable(f"{name}: its environment cannot be written ({error})", "fix that and run again") from None
@@ -158,6 +162,10 @@ def make(
         delete(planned.folder)
         raise
     say(f"{name}: its environment{_for(planned)} is ready")
+
+
+def _name(pin: str) -> str:
+    return pin.partition("=")[0]
 
 
 def _for(planned: Plan) -> str:

@@ -139,13 +139,13 @@ class Transcript:
         return _within(start_ns, last, end_ns - 1), end_ns
 
     def _stopped(self, event: Dict[str, Any]) -> None:
-        """Training ends with the epoch that was told last."""
+        """Training ends with the last epoch reported."""
         if not self._may_stop or _whole(event["epoch"]) != len(self.epochs):
             raise ValueError(f"stopped after epoch {event['epoch']}; {len(self.epochs)} were told")
         self.asked_epochs = len(self.epochs)
 
     def _quality(self, event: Dict[str, Any]) -> None:
-        """Metrics of the epoch that was told last, once."""
+        """Metrics of the last epoch reported, once."""
         number, split, values = _whole(event["epoch"]), _text(event["split"], MAX_NAME), event["values"]
         if number != len(self.epochs) or any((q.epoch, q.split) == (number, split) for q in self.quality):
             raise ValueError(f"quality of epoch {number} after epoch {len(self.epochs)}")

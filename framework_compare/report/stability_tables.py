@@ -1,4 +1,4 @@
-"""The tables of a stability sweep: the largest batch that works, and the memory at each batch size."""
+"""The tables of a sweep of batch sizes: the largest batch that works, and the memory at each batch size."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def parse_cores(text: bytes, names: Set[bytes]) -> Cores:
 
 
 class SlowCounters:
-    """Pages read from swap and throttlings of the allowed cores, since the machine started; None where not told."""
+    """Pages read from swap and throttlings of the allowed cores, since the machine started; None if not counted."""
 
     def __init__(self, *, cpus: Path = CPUS, vmstat: Path = Path("/proc/vmstat")) -> None:
         self._vmstat = vmstat
@@ -120,7 +120,7 @@ class SlowCounters:
 
 
 class DisturbanceLog:
-    """Counters of one run, of which the shares of any of its epochs are had. `add` one at each tick and edge."""
+    """Counters of one run, from which the shares of its epochs are computed. `add` one at each tick and edge."""
 
     def __init__(self, most: int) -> None:
         self._most = most

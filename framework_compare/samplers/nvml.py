@@ -103,7 +103,7 @@ class NvmlSampler:
         return self._users.warnings()
 
     def facts(self) -> Dict[str, Any]:
-        """Which GPU it is, and how its readings were had; milliseconds."""
+        """Which GPU it is, and the sources of its readings; takes milliseconds."""
         if self._handle is None:
             return {"reason": self.reason or "the readings are closed"}
         return {

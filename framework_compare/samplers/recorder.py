@@ -115,7 +115,7 @@ class Recorder:
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
     def gauges(self) -> Dict[str, Any]:
-        """How the readings were had, once they have ended; {} where none were."""
+        """The sources of the readings, once they have ended; {} without readings."""
         source = next((reading.source for reading in self.energy() if reading.device == GPU), None)
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
@@ -141,7 +141,7 @@ class Recorder:
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds that taking the samples has cost so far, to be held against the run's."""
+        """CPU seconds that the samples have cost so far, to compare with the run's."""
         return self._cpu_s
 
     def _record(self) -> None:
@@ -198,7 +198,7 @@ class Recorder:
         self._cpu_s = time.thread_time()
 
     def _meter(self, gpu: Optional[NvmlSampler], stack: ExitStack) -> None:
-        """Start the readings of energy where there is anything to read, and have all facts told at the end."""
+        """Start the readings of energy where there is anything to read; all facts are reported at the end."""
         packages, reason = find_packages()
         self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
         meters: List[Meter] = [*packages]

@@ -61,8 +61,8 @@ def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
 
 
 _KINDS = {
-    "product": "a study that is neither a stability sweep nor under a budget",
-    "growth": "a stability sweep",
+    "product": "a study that is neither a sweep of batch sizes nor under a budget",
+    "growth": "a sweep of batch sizes",
     "budget": "a study under a budget",
 }
 

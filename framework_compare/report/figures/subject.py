@@ -153,7 +153,7 @@ def _what(cell: Any, varied: Sequence[str]) -> str:
 
 
 def value_words(name: str, value: Any) -> str:
-    """A value of a setting, said so that it is understood alone."""
+    """A value of a setting, in words that need no column heading."""
     known = {settings.column(field): setting for field, setting in settings.SETTINGS.items()}
     if name in ("dataset", "execution", "precision"):
         return str(value)

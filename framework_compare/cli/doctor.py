@@ -1,0 +1,104 @@
+"""`framework-compare doctor`: a verdict on this machine, then what it rests on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Dict, List, Optional
+
+import typer
+
+from framework_compare.cli.environments import gigabytes, titled
+from framework_compare.cli.options import takes
+from framework_compare.doctor import Diagnosis, FrameworkCheck, devices_here, examine
+from framework_compare.launch.disturbances import THRESHOLD
+from framework_compare.plan.planning import check_device
+from framework_compare.plan.values import split
+from framework_compare.samplers import busy
+
+ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
+
+
+@takes("python", "device", device=None)
+def doctor(
+    python: Dict[str, str],
+    device: Any,
+    frameworks: Annotated[Optional[str], typer.Option(help="Only these, comma-separated.")] = None,
+    deep: Annotated[
+        bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 unless all can run at once and the machine is quiet.")
+    ] = False,
+) -> None:
+    """Check which frameworks can run on this machine, how to fix those that cannot, and whether the machine is quiet.
+
+    The first line is the verdict. Without --device the CPU is checked, and the GPU if there is one. Exit code 1 if no
+    framework can run.
+    """
+    wanted = [device] if isinstance(device, str) else device or devices_here()
+    names = split(frameworks) if frameworks else None
+    diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
+    load = busy.watch()
+    print(verdict(diagnosis, load))
+    for check in diagnosis.frameworks:
+        _print_check(check)
+    _print_machine(diagnosis, load)
+    if not any(check.usable or check.made_at_first_use for check in diagnosis.frameworks):
+        raise typer.Exit(1)
+    if strict and not (all(check.usable for check in diagnosis.frameworks) and is_quiet(load)):
+        raise typer.Exit(1)
+
+
+def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:
+    """One line: how many frameworks are ready on each device, the GPU, whether the machine is quiet."""
+    devices = dict.fromkeys(check.device for check in diagnosis.frameworks)
+    parts = [_ready(device, [check for check in diagnosis.frameworks if check.device == device]) for device in devices]
+    gpus = diagnosis.machine.gpus
+    parts.append(f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else "no NVIDIA GPU")
+    parts.append("machine quiet" if is_quiet(load) else "machine BUSY, times would be too long")
+    return "; ".join(parts)
+
+
+def _ready(device: str, checks: List[FrameworkCheck]) -> str:
+    made = sum(check.made_at_first_use for check in checks)
+    later = f", {made} made at first use" if made else ""
+    return f"{sum(check.usable for check in checks)} of {len(checks)} frameworks ready on {device}{later}"
+
+
+def is_quiet(load: busy.Load) -> bool:
+    """Whether others take so little of the CPU that no epoch would be marked as disturbed."""
+    return load.others + load.stolen <= THRESHOLD
+
+
+def _print_check(check: FrameworkCheck) -> None:
+    facts = [
+        check.state,
+        check.version or "",
+        f"Python {check.interpreter}" if check.interpreter else "",
+        gigabytes(check.size_bytes) if check.size_bytes else "",
+        str(check.python or ""),
+    ]
+    name = titled(check.framework, check.device)
+    print(f"{name:21}{'usable' if check.usable else 'not usable':12}{', '.join(f for f in facts if f)}")
+    for label, text in (("why", check.why), ("do", check.remedy), *(("note", note) for note in check.notes)):
+        if text:
+            print(f"{'':21}{label}: {text}")
+
+
+def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
+    here = diagnosis.machine
+    gpus = "no NVIDIA driver" if here.gpus is None else ", ".join(here.gpus) or "none"
+    print(f"{'machine':21}{here.cores} cores, {gigabytes(here.ram_bytes)} memory, GPUs: {gpus}")
+    print(f"{'cache':21}{here.cache}, {gigabytes(here.cache_free_bytes)} free")
+    if here.cache_free_bytes < ENVIRONMENTS_BYTES and any(check.made_at_first_use for check in diagnosis.frameworks):
+        print(f"{'':21}note: all environments together need about {gigabytes(int(ENVIRONMENTS_BYTES))}")
+    print(f"{'load':21}{load_words(load)}")
+
+
+def load_words(load: busy.Load) -> str:
+    """Whether the machine is quiet, and who is busy if not, shares of one core."""
+    state = "quiet" if is_quiet(load) else "not quiet"
+    hypervisor = f", the hypervisor {load.stolen:.0%}" if load.stolen > THRESHOLD / 2 else ""
+    names = [f"{one.name} (pid {one.pid}) {one.share:.0%}" for one in load.busiest]
+    who = f": {', '.join(names)}" if names and not is_quiet(load) else ""
+    unseen = " by processes that cannot be seen from here" if not names and not is_quiet(load) else ""
+    return f"{state}, others take {load.others:.0%} of a core{hypervisor}{unseen}{who}"

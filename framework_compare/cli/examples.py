@@ -1,0 +1,41 @@
+"""Examples of every command, shown below its help. Tests parse all of them, and run those that train nothing."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+# IMAGES stands for a folder with one folder of images per class, STUDY for a study's folder or name.
+EXAMPLES: Dict[str, Tuple[str, ...]] = {
+    "quickstart": ("quickstart", "quickstart --frameworks torch,paddle"),
+    "doctor": ("doctor", "doctor --frameworks torch,jax --strict"),
+    "list": ("list",),
+    "run": (
+        "run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100",
+        "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
+        "run --frameworks torch,jax --models resnet50 --budget 30min --dry-run",
+    ),
+    "ladder": (
+        'ladder --frameworks torch --models lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
+        "ladder --frameworks torch --models abidate2025-google",
+    ),
+    "largest-batch": ("largest-batch --frameworks torch,mxnet --models vgg16 --memory-limit 8GiB --out STUDY",),
+    "stability": ("largest-batch --frameworks torch --models vgg16",),
+    "resume": ("resume latest", "resume STUDY --retry failed,timed-out --timeout 3600"),
+    "overhead": ("overhead --framework torch --rates 0,10 --repeats 8",),
+    "show": ("show", "show STUDY --table resources --style markdown", "show STUDY_A STUDY_B"),
+    "report": ("report latest --out report.html",),
+    "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
+    "check": ("check latest --baseline STUDY --max-slowdown 5%",),
+    "export": ("export latest --format csv --out FOLDER",),
+    "verify": ("verify --frameworks torch,jax --models alexnet", "verify STUDY"),
+    "fairness": ("fairness FOLDER --frameworks torch,jax --models alexnet --steps 10",),
+    "env create": ("env create torch,jax", "env create torch --device cuda", "env create torch --index torch=none"),
+    "env list": ("env list",),
+    "env remove": ("env remove paddle",),
+}
+
+
+def below(command: str) -> str:
+    """What stands below the help of a command; a paragraph per line, as typer joins lines."""
+    lines = (f"framework-compare {example}" for example in EXAMPLES.get(command, ()))
+    return "\n\n".join(["Examples:", *lines])

@@ -1,0 +1,52 @@
+"""The quickstart: it names a winner, and ends with the answer, the report and the next command."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import registry
+from framework_compare.cli import root
+from framework_compare.results.intervals import MIN_RUNS
+
+
+@pytest.fixture
+def quickstart(pictures, own_cache, monkeypatch):
+    """Runs the quickstart with the test model on small images; its lines on standard output, and its exit code."""
+    small = {
+        "models": ["linear"],
+        "dataset": str(pictures),
+        "image_size": 32,
+        "threads": 1,
+        "loader_workers": 1,
+        "limit": None,
+    }
+    monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 4})
+
+    def run(*frameworks):
+        done = CliRunner().invoke(root.app, ["quickstart", "--frameworks", ",".join(frameworks)])
+        return done.stdout.splitlines(), done.exit_code
+
+    return run
+
+
+def test_it_can_name_a_winner_of_its_frameworks():
+    assert root.QUICK["repeats"] > MIN_RUNS
+    assert all(name in registry.FRAMEWORKS for name in root.QUICK_FRAMEWORKS.split(","))
+
+
+def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache):
+    lines, code = quickstart(paced("quick", pace_s=0.004), paced("slow", pace_s=0.012))
+    answer, report, following = lines[-3:]
+    assert answer.startswith("Answer: linear: quick is ") and "faster than slow" in answer
+    page = next((own_cache / "studies").glob("*/report.html"))
+    assert report == f"Report: {page}" and "quick" in page.read_text()
+    assert following == f"Next:   {root.NEXT}" and code == 0
+
+
+def test_it_says_so_where_nothing_worked(quickstart, tiny, monkeypatch):
+    adapter = registry.FRAMEWORKS[tiny].trainer
+    entry = registry.Framework("absent", adapter, "", "no_such_module", ((3, 8), (3, 99)))
+    monkeypatch.setitem(registry.FRAMEWORKS, "absent", entry)
+    lines, code = quickstart("absent")
+    assert lines[-3] == "Answer: none; fewer than two frameworks finished: see `doctor`" and code == 1

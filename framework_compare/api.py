@@ -17,8 +17,8 @@ from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.study_file import Store
-from framework_compare.study import attachment, strategies
+from framework_compare.store.study_file import REQUEST, Store
+from framework_compare.study import attachment, strategies, study_toml
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
@@ -27,6 +27,7 @@ from framework_compare.study.opening import (
     check_folder,
     new_study_folder,
     open_or_create,
+    open_or_extend,
     tell_of_datasets,
 )
 from framework_compare.study.progress import Watcher, default_watcher
@@ -62,6 +63,7 @@ def compare(
     retries_when_disturbed: int = RETRIES,
     rungs: Optional[Rungs] = None,
     one_at_a_time: bool = False,
+    extend: bool = False,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Comparison:
@@ -94,12 +96,14 @@ def compare(
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts, and the others stay in the study, told as such.
     rungs, one_at_a_time: as `ladder` has them.
+    extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
 
     A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
     and then nothing has been written.
     """
+    given = dict(locals())
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     if repeats is not None:
@@ -124,9 +128,19 @@ def compare(
     if rungs is not None:
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
-    with open_or_create(folder, plan, options, Product(), repeats, stored) as store, watcher:
+    kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
+    opening = open_or_extend if check_flag("extend", extend) else open_or_create
+    with opening(folder, plan, options, Product(), repeats, kept) as store, watcher:
         Study(store, options, watcher).run(retry)
     return Comparison.load(folder)
+
+
+def compare_file(path: Union[str, "os.PathLike[str]"], **more: Any) -> Comparison:
+    """`compare` with the arguments in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
+
+    UsageError for a file that is no TOML, and for a key that `compare` does not take.
+    """
+    return compare(**{**study_toml.read(path, compare), **more})
 
 
 def ladder(

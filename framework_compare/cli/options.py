@@ -95,8 +95,8 @@ _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,...
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 OPTIONS: Dict[str, Option] = {
-    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
-    "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
+    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed),
+    "models": Option(str, f"Comma-separated: {MODELS}.", read=_listed),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
@@ -117,13 +117,14 @@ OPTIONS: Dict[str, Option] = {
         float, "Seconds without an event or output after which a run is ended.", None, flag="--silence-timeout"
     ),
     "memory_limit": Option(str, "Memory limit of a run, all its processes together: bytes, or 4GiB, 1500MB.", None),
+    "extend": Option(bool, "Add the cells to the study in --out; finished cells stay.", False, flag="--extend"),
     "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
     "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
     "verify": Option(str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn"),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
-    "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
+    "style": Option(str, "terminal, markdown, github, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }
 ENVIRONMENTS = ("python", "index", "installer")

@@ -27,6 +27,17 @@ class Ratio(NamedTuple):
         return f"{base.device}, {base.precision}, {base.execution}, {base.threads} threads"
 
 
+def to_best(cells: Sequence[Record]) -> Dict[int, float]:
+    """Each cell's median epoch time over the least of the same model, data set and settings, by its place."""
+    least: Dict[Any, float] = {}
+    worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and cell.epoch_s_median > 0}
+    for cell in cells:
+        if cell.Index in worked:
+            key = worked[cell.Index]
+            least[key] = min(least.get(key, math.inf), cell.epoch_s_median)
+    return {cell.Index: cell.epoch_s_median / least[worked[cell.Index]] for cell in cells if cell.Index in worked}
+
+
 def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
 

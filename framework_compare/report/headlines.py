@@ -39,7 +39,7 @@ def titled(verdict: Verdict) -> Verdict:
     reason = verdict.reason
     for name in (verdict.faster, verdict.slower):
         reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: title(name), reason)  # type: ignore[misc]
-    names = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    names: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
     changed = dataclasses.replace(verdict, reason=reason, **names)
     return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
 

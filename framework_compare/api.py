@@ -19,8 +19,8 @@ from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.study_file import Store
-from framework_compare.study import attachment, blocks, strategies
+from framework_compare.store.study_file import REQUEST, Store
+from framework_compare.study import attachment, blocks, strategies, study_toml
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import (
     RETRIES,
@@ -36,6 +36,7 @@ from framework_compare.study.opening import (
     check_folder,
     new_study_folder,
     open_or_create,
+    open_or_extend,
     tell_of_datasets,
 )
 from framework_compare.study.progress import Watcher, default_watcher
@@ -82,6 +83,7 @@ def compare(
     dry_run: bool = False,
     rungs: Optional[Rungs] = None,
     one_at_a_time: bool = False,
+    extend: bool = False,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Union[Comparison, Forecast]:
@@ -120,12 +122,14 @@ def compare(
     precision_target: with a budget, the longer arm of an interval as a share of its figure; 0.05 by default.
     dry_run: start nothing, and return a Forecast instead: cells, runs, minutes, gigabytes.
     rungs, one_at_a_time: as `ladder` has them.
+    extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
 
     A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
     and then nothing has been written.
     """
+    given = dict(locals())
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     if repeats is not None:
@@ -157,7 +161,9 @@ def compare(
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
     if dry_run:
         return forecast(plan, options, strategy, repeats or blocks.REPEATS)
-    with open_or_create(folder, plan, options, strategy, 1 if limited else repeats, stored) as store, watcher:
+    kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
+    opening = open_or_extend if check_flag("extend", extend) else open_or_create
+    with opening(folder, plan, options, strategy, 1 if limited else repeats, kept) as store, watcher:
         Study(store, options, watcher, strategy).run(retry)
     return _loaded(folder, watcher)
 
@@ -168,6 +174,14 @@ def _loaded(folder: Path, watcher: Watcher) -> Comparison:
     if comparison.settings.get("strategy", {}).get("name") == Budget.name and comparison.budget:
         watcher.say(comparison.budget.sentence)
     return comparison
+
+
+def compare_file(path: Union[str, "os.PathLike[str]"], **more: Any) -> Comparison:
+    """`compare` with the arguments in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
+
+    UsageError for a file that is no TOML, and for a key that `compare` does not take.
+    """
+    return compare(**{**study_toml.read(path, compare), **more})
 
 
 def ladder(

@@ -97,6 +97,13 @@ class Comparison:
         """`frame` joined with `profile`, the runs of a cell added up."""
         return profiles.with_profile(self.frame, self.profile)
 
+    @property
+    def kinds(self) -> List[str]:
+        """The kinds of `table` that this study has."""
+        from framework_compare.report import kinds
+
+        return kinds.present(self)
+
     @functools.cached_property
     def settings(self) -> Dict[str, Any]:
         """What the study was planned with."""
@@ -151,8 +158,9 @@ class Comparison:
         *,
         width: Optional[int] = None,
         bold: Optional[bool] = None,
+        verdicts: bool = True,
     ) -> str:
-        """The results as text, in style "terminal", "markdown", "latex" or "csv".
+        """The results as text, in style "terminal", "markdown", "github", "latex" or "csv".
 
         kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
         fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy",
@@ -160,14 +168,16 @@ class Comparison:
         machine can do) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
-        to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.
+        to the terminal style; their defaults are those of standard output. verdicts: whether to begin with them.
+        Raises UsageError for another kind or style.
         """
         from framework_compare.report import kinds
 
         def blocks() -> Any:
             return pairing.block_seconds(self.epochs)
 
-        return kinds.render(getattr(self, kinds.frame_of(kind)), kind, style, blocks, width=width, bold=bold)
+        frame = getattr(self, kinds.frame_of(kind))
+        return kinds.render(frame, kind, style, blocks, verdicts, width=width, bold=bold)
 
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]:
         """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.
@@ -207,6 +217,24 @@ class Comparison:
         from framework_compare.report import renderers
 
         Path(path).write_text(renderers.csv(self.frame), encoding="utf-8", newline="")
+
+    def to_json(self) -> str:
+        """The study as one JSON document: every cell with all columns of `frame`, verdicts, machine, packages.
+
+        Its schema is `report/study.schema.json` in the package; units are SI, a missing figure is null.
+        """
+        from framework_compare.report import json_document
+
+        return json_document.text(self)
+
+    def to_toml(self) -> str:
+        """The request that made the study, as a file for `framework-compare run --from` and `api.compare_file`.
+
+        StudyError for a study that keeps none: one of an earlier version, a sweep, one that was extended.
+        """
+        from framework_compare.study import study_toml
+
+        return study_toml.text(self.settings, self.folder)
 
     def beside(self, other: "Comparison") -> "pd.DataFrame":
         """One row per cell that this study and another have, with the ratio of the median epoch times."""

@@ -6,14 +6,16 @@
     def test_trains(cell, run_cell):
         assert run_cell(cell, dataset="fire-smoke-tiny", batch_size=4, epochs=1).status == "ok"
 
-`--fc-frameworks`, `--fc-models` and `--fc-device` narrow or redirect every sweep from the command line.
+`--fc-frameworks`, `--fc-models` and `--fc-device` narrow or redirect every sweep from the command line. The cells of a
+session make one study, whose table ends the session's summary.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -49,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fc-models", metavar="NAMES", help="only these models in sweeps, comma-separated")
     group.addoption("--fc-device", metavar="NAMES", help="run sweeps on these devices instead, comma-separated")
     group.addoption(
+        "--fc-out", metavar="FOLDER", help="the study of this session; default: a new one in the cache folder"
+    )
+    group.addoption(
         "--fc-index", metavar="FRAMEWORK=URL", action="append", help="an extra package index for an environment"
     )
     group.addoption(
@@ -73,6 +78,9 @@ def _is_conformance(text: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    given = config.getoption("--fc-out", None)
+    if given and not hasattr(config, "workerinput") and Path(given).is_dir() and any(Path(given).iterdir()):
+        raise pytest.UsageError(f"--fc-out is {given!r}, which is not empty; allowed: a new or an empty folder")
     config.addinivalue_line("markers", "framework_compare_sweep: one test per framework, model and device (`sweep`)")
 
 
@@ -121,11 +129,83 @@ def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
     return [wanted] if isinstance(wanted, str) else list(wanted)
 
 
+class _Session:
+    """The study that the cells of a session make; under pytest-xdist each process has one of its own."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._folder: Optional[Path] = None
+        self._cells = 0
+
+    def train(self, cell: SweepCell, settings: Dict[str, Any]) -> Any:
+        """The row of a cell that is trained as one more of the study; None where the study cannot take it.
+
+        It has a cell with these settings already, or other images under the same name.
+        """
+        from framework_compare.api import compare
+        from framework_compare.errors import StudyError
+
+        folder = self._folder or self._new()
+        try:
+            found = compare([cell.framework], [cell.model], cell.device, out=folder, extend=True, **settings).frame
+        except StudyError:
+            if self._folder is None:
+                raise
+            return None
+        if self._folder is None:
+            _studies(self._config).append(str(folder))
+        more, self._folder, self._cells = len(found) > self._cells, folder, len(found)
+        return found.iloc[-1] if more else None
+
+    def _new(self) -> Path:
+        from framework_compare.study.opening import new_study_folder
+
+        given, worker = self._config.getoption("--fc-out"), getattr(self._config, "workerinput", {}).get("workerid")
+        folder = Path(given) if given else new_study_folder()
+        return folder.with_name(f"{folder.name}-{worker}") if worker else folder
+
+
+_STUDIES = pytest.StashKey[List[str]]()
+
+
+def _studies(config: pytest.Config) -> List[str]:
+    """The folders of the studies of a session."""
+    return config.stash.setdefault(_STUDIES, [])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)  # of pytest-xdist, for the process that sums up
+    if output is not None:
+        output["framework_compare_studies"] = _studies(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _studies(node.config).extend(getattr(node, "workeroutput", {}).get("framework_compare_studies", ()))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for folder in _studies(config):
+        from framework_compare.comparison import Comparison
+
+        terminalreporter.section("framework-compare")
+        terminalreporter.write(Comparison(folder).table(width=terminalreporter._tw.fullwidth, bold=False))
+        terminalreporter.write_line(f"study: {folder}")
+
+
+@pytest.fixture(scope="session")
+def _framework_compare_session(pytestconfig: pytest.Config) -> _Session:
+    return _Session(pytestconfig)
+
+
 @pytest.fixture
-def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+def run_cell(
+    request: pytest.FixtureRequest, tmp_path: Path, _framework_compare_session: _Session
+) -> Callable[..., Any]:
     """`run_cell(cell, **settings of compare)` trains one cell and returns its row (a pandas Series with `status`).
 
-    It trains once, unless `repeats` says otherwise.
+    It trains once, unless `repeats` says otherwise. The cell becomes one of the session's study. With an `out`, or where
+    that study cannot take it, it has a study of its own.
     """
     from framework_compare.api import compare
     from framework_compare.plan.values import pairs
@@ -134,10 +214,13 @@ def run_cell(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., An
     index = pairs("--fc-index", request.config.getoption("--fc-index"))
 
     def run(cell: SweepCell, **settings: Any) -> Any:
-        settings.setdefault("out", tmp_path / f"study-{cell.id}")
         settings.setdefault("python", python)
         settings.setdefault("index", index)
         settings.setdefault("repeats", 1)
-        return compare([cell.framework], [cell.model], cell.device, **settings).frame.iloc[0]
+        row = None if "out" in settings else _framework_compare_session.train(cell, settings)
+        if row is None:
+            settings.setdefault("out", Path(tempfile.mkdtemp(dir=tmp_path)) / f"study-{cell.id}")
+            row = compare([cell.framework], [cell.model], cell.device, **settings).frame.iloc[0]
+        return row
 
     return run

@@ -64,7 +64,7 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
         store._connection.execute("UPDATE run SET status = 'bogus' WHERE run_id = 1")
     for arguments in ([], ["--table", "time"], [tmp_path / "study"]):
         done = run("show", tmp_path / "study", *arguments)
-        assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout
+        assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout.lower()
     done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
     assert "its status is 'bogus'" in done.stderr and "runs.csv" in done.stdout
 
@@ -87,7 +87,7 @@ def test_a_picture_that_does_not_decode_is_named_or_skipped(pictures, tmp_path, 
 
 def test_show_prints_a_study_in_every_style(tmp_path):
     Store.create(tmp_path / "empty", settings={}, machine={}, cells=[], repeats=1).close()
-    for style in ("terminal", "markdown", "csv", "latex"):
+    for style in ("terminal", "markdown", "github", "csv", "latex"):
         run("show", tmp_path / "empty", "--style", style)
     assert "no study" in run("show", tmp_path, check=2).stderr
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import drawn_study
 import pandas as pd
 import pytest
 
@@ -181,3 +185,22 @@ def test_runs_that_failed_are_exported_with_their_evidence(study, tmp_path):
     export(study, tmp_path / "out", "json")
     last = read(tmp_path / "out" / "runs.json").iloc[-1]
     assert (last.status, last.signal, last.log_tail) == ("crashed", "SIGSEGV", "the end")
+
+
+def test_pytest_benchmark_reads_its_export(tmp_path):
+    made = drawn_study.study(tmp_path / "study")
+    made.export(tmp_path / "out", "pytest-benchmark")
+    path = tmp_path / "out" / "pytest-benchmark.json"
+    document = json.loads(path.read_text())
+    ok = made.frame[made.frame.status == "ok"]
+    assert [one["stats"]["rounds"] for one in document["benchmarks"]] == ok.runs_ok.tolist()
+    for one, cell in zip(document["benchmarks"], ok.itertuples()):
+        mean = sum(one["stats"]["data"]) / one["stats"]["rounds"]
+        assert one["stats"]["mean"] == pytest.approx(mean) == pytest.approx(cell.epoch_s_median, rel=0.01)
+    script = Path(sys.executable).with_name("pytest-benchmark")
+    if not script.exists():
+        pytest.skip("pytest-benchmark is missing: pip install -e '.[test]'")
+    done = subprocess.run(
+        [script, "compare", path, "--columns=mean,rounds"], capture_output=True, text=True, check=True
+    )
+    assert "torch-alexnet-cpu" in done.stdout and "alexnet on cpu" in done.stdout

@@ -119,7 +119,7 @@ def comparison(tmp_path_factory) -> Comparison:
     ]
     epochs = tuple(Epoch(n, n * SECOND, (n + 1) * SECOND, 0.1, 8, 2, 1.0, 0.1, 0.1, 0.1) for n in (1, 2, 3))
     profile = tuple(ProfileRow(kind, "gemm", 3, 1.0) for kind in ("operator", "cuda-runtime", "kernel"))
-    sample = Sample(2 * SECOND, cpu_percent=90.0, rss_bytes=2**30, threads=4)
+    sample = Sample(2 * SECOND, cpu_percent=90.0, rss_bytes=2**30, threads=4, gpu_power_w=300.0)
     quality = tuple(Quality(3, "validation", name, 0.5) for name in ("loss", "accuracy"))
     ok = Run("ok", quality=quality, epochs=epochs, samples=(sample,), profile=profile)
     folder = tmp_path_factory.mktemp("glossary") / "study"

@@ -48,7 +48,7 @@ def study(folder, outcomes):
     return Comparison.load(folder)
 
 
-ON_DEVICES = ({}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16"})
+ON_DEVICES = ({}, {"device": "cuda"}, {"device": "cuda", "precision": "bf16", "batch_size": 8})
 
 
 def pair(folder, *parities):
@@ -68,7 +68,7 @@ def rows(text):
 def test_every_table_marks_a_cell_that_is_not_proved(tmp_path, kind, parity):
     text = pair(tmp_path, OTHER, parity, OTHER).table(kind, "markdown")
     assert f"parity {parity}" in text
-    assert all(any("(" in figure for figure in row) for row in rows(text) if row[0] in ("torch", "conv"))
+    assert all(any("(" in figure for figure in row) for row in rows(text) if row[0] in ("PyTorch", "conv"))
 
 
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])
@@ -120,13 +120,13 @@ def test_a_speed_up_says_that_the_cpus_side_is_not_proved(tmp_path):
 def test_a_cell_that_fails_parity_is_never_the_fastest(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), FAILED)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**" not in text and "No fastest framework is marked (mxnet is ahead and fails parity)" in text
+    assert "**" not in text and "No fastest framework is marked (MXNet is ahead and fails parity)" in text
 
 
 def test_a_fastest_cell_that_is_not_proved_is_said_to_be_so(tmp_path):
     outcomes = [("torch", {}, ok(2, 2.1, 2.2), PROVED), ("mxnet", {}, ok(1, 1.01, 1.02), UNKNOWN)]
     text = study(tmp_path, outcomes).table("time", "markdown")
-    assert "**1.01 ±0.00 (1)**" in text and "not proved to train the same function: mxnet" in text
+    assert "**1.01 ±0.00 (1)**" in text and "not proved to train the same function: MXNet" in text
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
@@ -143,7 +143,7 @@ def test_a_sweep_names_what_is_not_proved(tmp_path):
     outcomes.append(("mxnet", {"batch_size": 1}, ok(1, 1.1, 1.2), PROVED))
     sweep = Stability(study(tmp_path, outcomes))
     for table in stability_tables.both(sweep.frame, sweep.probes, sweep.varying, None):
-        assert "Parity unverified: torch alexnet." in table.remarks
+        assert "Parity unverified: PyTorch AlexNet." in table.remarks
 
 
 def test_a_verdict_that_fails_is_not_said_to_be_provable():
@@ -167,11 +167,11 @@ def test_the_fastest_is_named_where_all_is_proved_that_a_cell_has_a_use_for(tmp_
 
 def test_the_fastest_is_named_with_a_note_where_a_level_could_not_be_asked(tmp_path):
     text = race(tmp_path, "0-3, 5, not asked: 4")
-    assert "Marked: the fastest" in text and "not proved to train the same function: torch" in text
+    assert "Marked: the fastest" in text and "not proved to train the same function: PyTorch" in text
 
 
 def test_no_fastest_is_named_where_it_fails(tmp_path):
-    assert "No fastest framework is marked (torch is ahead and fails parity)" in race(tmp_path, FAILED)
+    assert "No fastest framework is marked (PyTorch is ahead and fails parity)" in race(tmp_path, FAILED)
 
 
 DAMAGE = {

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from framework_compare.comparison import Comparison
+
 PLUGINS = Path(__file__).parent / "plugins"
 SUITE = f"""
 import sys
@@ -46,3 +48,48 @@ def test_an_unknown_name_is_a_usage_error(pytester):
     pytester.makepyfile(SUITE + TEST.format(pictures="x"))
     result = pytester.runpytest_subprocess("--fc-frameworks", "caffe")
     assert "unknown framework 'caffe'; allowed: torch" in result.stdout.str() + result.stderr.str()
+
+
+TWICE = """
+@sweep(["tiny"], ["linear"])
+@pytest.mark.parametrize("size", [2, 4])
+def test_trains(cell, run_cell, size):
+    row = run_cell(cell, dataset={pictures!r}, batch_size=size, epochs=1, image_size=32, threads=1)
+    assert (row.status, row.batch_size) == ("ok", size)
+
+@sweep(["tiny"], ["linear"])
+def test_once_more(cell, run_cell):
+    settings = dict(dataset={pictures!r}, batch_size=4, epochs=1, image_size=32, threads=1)
+    rows = [run_cell(cell, **settings) for _ in range(2)]
+    assert [row.status for row in rows] == ["ok", "ok"] and rows[0].epoch_s != rows[1].epoch_s
+"""
+
+
+def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, pictures, own_cache):
+    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
+    result = pytester.runpytest_subprocess("--fc-out", "study")
+    result.assert_outcomes(passed=3)
+    frame = Comparison.load(pytester.path / "study").frame
+    assert frame.batch_size.tolist() == [2, 4] and (frame.status == "ok").all()
+    shown = result.stdout.str().partition("framework-compare")[2]
+    assert shown.count("Median epoch time") == 2 and "study: study" in shown
+
+
+def test_a_session_needs_a_folder_of_its_own(pytester, pictures):
+    (pytester.mkdir("study") / "file").write_text("x")
+    pytester.makepyfile(SUITE + TEST.format(pictures=str(pictures)))
+    result = pytester.runpytest_subprocess("--fc-out", "study")
+    assert "--fc-out is 'study', which is not empty; allowed: a new or an empty folder" in result.stderr.str()
+
+
+def test_a_session_without_cells_shows_nothing(pytester):
+    pytester.makepyfile("def test_nothing(): pass")
+    text = pytester.runpytest_subprocess().stdout.str()
+    assert "1 passed" in text and "= framework-compare =" not in text
+
+
+def test_processes_of_xdist_have_a_study_each(pytester, pictures, own_cache):
+    pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
+    result = pytester.runpytest_subprocess("-n", "1", "--fc-out", "study")
+    result.assert_outcomes(passed=3)
+    assert "study: study-gw0" in result.stdout.str() and len(Comparison.load(pytester.path / "study-gw0").frame) == 2

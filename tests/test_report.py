@@ -160,4 +160,4 @@ def test_a_notebook_shows_verdicts_table_and_figure(comparison):
     found = Page(comparison._repr_html_())
     assert found.all("table") and found.all("img")
     assert not found.all("script")
-    assert re.search(r"torch is \d\.\d+x \[", found.text)
+    assert re.search(r"PyTorch is \d\.\d+x \[", found.text)

@@ -15,6 +15,7 @@ from framework_compare.plan import planning
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
+from framework_compare.registry import WORKLOADS
 from framework_compare.report import parts
 from framework_compare.results import columns, verdicts
 from framework_compare.study.progress import described
@@ -97,16 +98,22 @@ def columns_name(name: str) -> str:
     return "loss_function" if name == "loss" else name
 
 
-def test_a_caption_says_what_its_cells_share_and_of_quiet_settings_those_that_vary_in_the_study():
-    assert parts.caption([record()], []) == (
-        "cpu, batch 16, execution default, pipeline native, precision fp32, tuning recommended, 1 thread, "
-        "1 loader worker, 3 epochs, 2 runs per cell. small: 12 images."
-    )
-    caption = parts.caption([record(threads=2, crop="none"), record(threads=4, crop="none")], ["crop", "threads"])
-    assert "thread" not in caption and "2 runs per cell, crop none." in caption
+def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
+    assert parts.caption([record()], []) == "CPU, 1 thread, 2 runs per cell. small: 12 images."
+    both = [record(threads=2, crop="none"), record(threads=4, crop="none")]
+    caption = parts.caption(both, ["threads", "batch_size"])
+    assert caption.startswith("CPU, batch 16,") and "crop none" in caption and "thread" not in caption
+    caption = parts.caption([record(device="cuda", batch_size=4, image_size=64, loader_workers=0)], [])
+    assert caption.startswith("GPU, batch 4, 1 thread, 0 loader workers, image size 64, 2 runs per cell.")
 
 
-@pytest.mark.parametrize("name", of_role("quiet"))
+def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():
+    own = {**WORKLOADS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
+    caption = parts.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
+    assert caption.startswith("CPU, 1 thread, 2 runs per cell.")
+
+
+@pytest.mark.parametrize("name", [name for name in of_role("quiet") if not SETTINGS[name].caption])
 def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it(name):
     column = columns_name(name)
     assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in parts.caption([record()], [column])
@@ -114,7 +121,7 @@ def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it(name):
 
 def test_a_caption_reads_the_setting(monkeypatch):
     monkeypatch.setitem(SETTINGS, "epochs", dataclasses.replace(SETTINGS["epochs"], caption="{} lap"))
-    assert "3 laps" in parts.caption([record()], [])
+    assert "4 laps" in parts.caption([record(epochs=4)], [])
 
 
 def test_validation_reads_the_setting(monkeypatch):

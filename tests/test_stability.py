@@ -152,7 +152,7 @@ def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
     Store.create(tmp_path / "study", settings={"stability": {}}, machine={}, cells=cells, repeats=1).close()
     sweep = Stability.load(tmp_path / "study")
     table = stability_tables.memory_table(sweep.probes, sweep.varying)
-    assert [row.names for row in table.rows] == [("torch", "alexnet", "cpu"), ("torch", "alexnet", "cuda")]
+    assert [row.names for row in table.rows] == [("PyTorch", "AlexNet", "cpu"), ("PyTorch", "AlexNet", "cuda")]
 
 
 def test_beside_a_memory_limit_the_table_says_what_each_figure_counts(sweep):

@@ -54,12 +54,12 @@ def test_an_execution_pays_after_the_steps_that_make_up_for_its_start(tmp_path):
     comparison = study(tmp_path, runs)
     assert comparison.frame.startup_s.tolist()[:4] == [4, 34, 6, 8]
     assert rows(comparison.table("startup", "markdown")) == [
-        ["torch", "alexnet", "eager", "4.00", "2.00", "2.00", "-", "-"],
+        ["PyTorch", "AlexNet", "eager", "4.00", "2.00", "2.00", "-", "-"],
         # 30 s more for steps that are 0.05 s shorter: 600 steps, of which ten are an epoch
-        ["torch", "alexnet", "compiled", "34.0", "17.0", "1.50", "600", "60.0"],
-        ["torch", "alexnet", "graph", "6.00", "3.00", "2.50", "never", "never"],
-        ["jax", "alexnet", "graph", "8.00", "4.00", "1.00", "-", "-"],
-        ["mxnet", "alexnet", "eager", "crashed (1)", "-", "-", "-", "-"],
+        ["PyTorch", "AlexNet", "compiled", "34.0", "17.0", "1.50", "600", "60.0"],
+        ["PyTorch", "AlexNet", "graph", "6.00", "3.00", "2.50", "never", "never"],
+        ["JAX", "AlexNet", "graph", "8.00", "4.00", "1.00", "-", "-"],
+        ["MXNet", "AlexNet", "eager", "crashed (1)", "-", "-", "-", "-"],
     ]
     assert "startup_s" in comparison.table("startup", "csv")
 

@@ -18,7 +18,7 @@ from framework_compare.store.study_file import Store
 SECOND = 1_000_000_000
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
-STYLES = ("terminal", "markdown", "latex", "csv")
+STYLES = ("terminal", "markdown", "github", "latex", "csv")
 HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c` <b>&amp; ~^"
 HOSTILE += "\n\x1b[31mred\x1b[0m\x07\u202eend"
 
@@ -94,7 +94,8 @@ def table(text):
 
 
 @pytest.mark.parametrize(
-    "render", [renderers.markdown, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)]
+    "render",
+    [renderers.markdown, renderers.github, renderers.latex, lambda t: terminal.render(t, width=40, bold=False)],
 )
 @pytest.mark.parametrize("text", [HOSTILE, "", "日本語" * 20, "x" * 500], ids=["hostile", "empty", "wide", "long"])
 def test_any_text_may_stand_anywhere(render, text):
@@ -111,4 +112,4 @@ def test_latex_spans_and_rules_count_the_columns():
     assert r"\begin{tabular}{lrr}" in text
     assert r" & \multicolumn{2}{c}{x} \\" in text
     assert r"\cmidrule(lr){2-3}" in text
-    assert r"x\textsuperscript{(1)} & \textbf{x} \\" in text
+    assert r"x & {x\textsuperscript{(1)}} & {\bfseries x} \\" in text

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from framework_compare.cli import console
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
@@ -17,7 +18,8 @@ from framework_compare.store.study_file import Store
 SECOND = 1_000_000_000
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
-STYLES = ("terminal", "markdown", "latex", "csv")
+ALL = (*FRAMEWORKS, "jax")
+STYLES = ("terminal", "markdown", "github", "latex", "csv")
 FAILURES = ("out-of-memory", "timed-out", "crashed", "not-installed", "unsupported", "diverged", "failed")
 
 
@@ -33,7 +35,7 @@ def ok(*seconds):
 
 def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None, repeats=1):
     """`outcomes` maps (framework, model) to a Run, or to one per repeat; None stays planned."""
-    keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in FRAMEWORKS if (f, m) in outcomes]
+    keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in ALL if (f, m) in outcomes]
     cells = [Cell(f, m, d, c.device, c) for f, m, d, c in keys]
     settings = {"datasets": {name: pictures or {"pictures": 791, "skipped": 2} for name in datasets}}
     with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=repeats) as store:
@@ -76,45 +78,73 @@ def test_the_terminal_table_keeps_to_its_width(tmp_path, width):
     assert max(map(len, comparison.table(width=width).splitlines())) <= width
 
 
-def test_the_terminal_table_has_a_row_a_framework_and_a_column_a_network(tmp_path):
+def body(text):
+    """The lines of a terminal table from its headings on."""
+    lines = text.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("framework"))
+    return lines[start - 1], [line.split() for line in lines[start:]]
+
+
+def test_the_terminal_table_has_a_row_a_framework_and_a_time_and_a_ratio_a_model(tmp_path):
     outcomes = {(f, m): ok(row + 1) for row, f in enumerate(FRAMEWORKS) for m in MODELS}
-    lines = study(tmp_path, outcomes).table(width=100).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("framework"))
-    assert lines[start].split() == ["framework", *MODELS]
-    assert [line.split() for line in lines[start + 2 : start + 6]] == [
-        [framework] + [f"{row}.00"] * 4 for row, framework in enumerate(FRAMEWORKS, 1)
+    titles, lines = body(study(tmp_path, outcomes).table(width=120))
+    assert titles.split() == ["AlexNet", "MobileNetV2", "ResNet-50", "VGG-16", "mean"]
+    assert lines[0] == ["framework", *4 * ["s", "x", "best"], "x", "best"]
+    names = ("PyTorch", "TensorFlow", "MXNet", "PaddlePaddle")
+    assert lines[2:6] == [[name, *4 * [f"{n}.00", f"{n}.00"], f"{n}.00"] for n, name in enumerate(names, 1)]
+
+
+def test_two_data_sets_stand_below_their_model(tmp_path):
+    outcomes = {("torch", m): ok(1) for m in MODELS}
+    titles, lines = body(study(tmp_path, outcomes, datasets=("small", "big")).table(width=100))
+    assert titles.split() == ["AlexNet", "MobileNetV2", "ResNet-50", "VGG-16"]
+    assert lines[0] == ["framework"] + ["small", "big"] * 4
+
+
+def test_rows_are_in_the_order_of_the_geometric_mean_of_their_ratios(tmp_path):
+    seconds = {"torch": (8, 1), "tensorflow": (1, 6), "mxnet": (2, 1.5), "paddle": (1, None)}
+    outcomes = {}
+    for name, (first, second) in seconds.items():
+        outcomes[name, "alexnet"] = ok(first)
+        outcomes[name, "vgg16"] = ok(second) if second else Run("failed", "no reason")
+    lines = study(tmp_path, outcomes).table(style="markdown").splitlines()
+    found = [[field.strip() for field in line.split("|")[1:-1]] for line in lines if line.startswith("|")][2:]
+    assert [(row[0], row[2], row[4], row[5]) for row in found] == [
+        ("MXNet", "2.00", "1.50", "1.73"),
+        ("TensorFlow", "1.00", "6.00", "2.45"),
+        ("PyTorch", "8.00", "1.00", "2.83"),
+        ("PaddlePaddle", "1.00", "-", "1.00 (2)"),
     ]
+    assert "(2) over 1 of 2" in lines
 
 
-def test_two_data_sets_stand_below_their_network(tmp_path):
-    outcomes = {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}
-    lines = study(tmp_path, outcomes, datasets=("small", "big")).table(width=100).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("framework"))
-    assert lines[start - 1].split() == list(MODELS)
-    assert lines[start].split() == ["framework"] + ["small", "big"] * 4
+def test_a_framework_alone_has_no_ratio(tmp_path):
+    assert "best" not in study(tmp_path, {("torch", m): ok(1) for m in MODELS}).table()
 
 
-def test_the_caption_tells_all_that_the_cells_share(tmp_path):
+def test_the_two_tables_of_twenty_cells_fit_eighty_columns(tmp_path, monkeypatch, capsys):
+    outcomes = {(f, m): [ok(n, n + 0.01, n + 0.02)] * 3 for n, f in enumerate(ALL, 1) for m in MODELS}
+    comparison = study(tmp_path, outcomes, repeats=3)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console.print_tables(comparison, "terminal")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and sum("PaddlePaddle  " in line for line in lines) >= 5
+
+
+def test_the_caption_names_what_is_not_the_default(tmp_path):
     config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
     caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
-    for part in (
-        "cpu",
-        "batch 50",
-        "7 epochs",
-        "2 threads",
-        "graph",
-        "shared",
-        "tf32",
-        "small: 791 images, 2 skipped",
-    ):
-        assert part in caption
+    assert caption == (
+        "Median epoch time in seconds ± 95 % interval over runs. CPU, batch 50, execution graph, pipeline shared, "
+        "precision tf32, 2 threads, 1 loader worker, 7 epochs, 1 run per cell. small: 791 images, 2 skipped."
+    )
 
 
 def test_each_set_of_settings_has_a_table_of_its_own(tmp_path):
     configs = [TrainConfig(batch_size=1), TrainConfig(batch_size=100), TrainConfig(device="cuda", learning_rate=0.5)]
     text = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=configs).table(style="markdown")
     captions = [line for line in text.splitlines() if line.startswith("Median epoch time")]
-    assert ["batch 1," in captions[0], "batch 100," in captions[1], "cuda" in captions[2]] == [True] * 3
+    assert ["batch 1," in captions[0], "batch 100," in captions[1], "GPU" in captions[2]] == [True] * 3
     assert "learning rate 0.5" in captions[2]
 
 
@@ -140,7 +170,7 @@ def test_cells_not_run_yet_are_shown_as_planned(tmp_path):
 
 def test_a_combination_that_was_not_planned_is_a_dash(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1), ("paddle", "vgg16"): ok(1)}
-    assert "| paddle | - | 1.00 |" in study(tmp_path, outcomes).table(style="markdown")
+    assert "| PaddlePaddle | - | - | 1.00 | 1.00 | 1.00 (1) |" in study(tmp_path, outcomes).table(style="markdown")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +225,8 @@ def test_resources_have_a_row_a_cell(tmp_path):
         ("paddle", "alexnet"): Run("out-of-memory", "8 GiB", peak_rss_bytes=2**33),
     }
     lines = study(tmp_path, outcomes).table("resources", "markdown").splitlines()
-    assert "| torch | alexnet | 50.0 | 10.0 | 103 | 105 | 1.00 | 11 |" in lines
-    assert "| paddle | alexnet | out-of-memory (1) | - | - | - | 8.00 | - |" in lines
+    assert "| PyTorch | AlexNet | 50.0 | 10.0 | 103 | 105 | 1.00 | 11 |" in lines
+    assert "| PaddlePaddle | AlexNet | out-of-memory (1) | - | - | - | 8.00 | - |" in lines
     assert not any("GPU" in line for line in lines)
 
 
@@ -224,3 +254,29 @@ def test_resources_say_what_the_comparison_itself_took(tmp_path):
             store.record(run_id, Run("ok", epochs=epochs, gauges=gauges))
     text = Comparison.load(tmp_path / "s").table("resources", width=200)
     assert "The comparing process took 0.4 % of a core and 64 MiB at most." in text
+
+
+def test_csv_has_nine_digits_and_the_ratio_to_the_best(tmp_path):
+    outcomes = {("torch", "alexnet"): ok(1 / 3), ("paddle", "alexnet"): ok(2 / 3)}
+    comparison = study(tmp_path, outcomes)
+    rows = list(csv.DictReader(io.StringIO(comparison.table(style="csv"))))
+    assert [row["epoch_s_median"] for row in rows] == ["0.333333333", "0.666666666"]
+    assert [round(float(row["ratio_to_best"]), 6) for row in rows] == [1, 2]
+    assert all(len(re.sub(r"[^0-9]", "", row["epoch_s"])) <= 10 for row in rows)
+
+
+def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
+    outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
+    text = study(tmp_path, outcomes, repeats=2).table(style="github")
+    assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Median epoch time" in text
+    assert "<details><summary>Notes</summary>\n\n- Marked: the fastest" in text and text.endswith("</details>\n")
+
+
+@pytest.mark.parametrize("most", [900_000, 300])
+def test_githubs_style_goes_to_the_summary_of_a_job_up_to_its_size(tmp_path, monkeypatch, capsys, most):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setattr(console, "SUMMARY_BYTES", most)
+    console.print_tables(study(tmp_path / "study", {(f, m): ok(1) for f in FRAMEWORKS for m in MODELS}), "github")
+    summary, printed = (tmp_path / "summary.md").read_text(), capsys.readouterr().out
+    assert ("Cut here" in summary) == (most == 300) and "PaddlePaddle" in printed
+    assert summary.startswith("not yet · ") and len(summary) < most + 200

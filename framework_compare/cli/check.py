@@ -52,6 +52,7 @@ def share(text: str) -> float:
 
 def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) -> None:
     from framework_compare.report import renderers
+    from framework_compare.report.parts import row_name
     from framework_compare.report.tables import Figure, Group, Row, Table
 
     rows = []
@@ -60,7 +61,7 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) ->
         known = row["ratio_ci_low"] == row["ratio_ci_low"]
         interval = f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}" if known else "-"
         figures = (ratio, interval, one.outcome + (f" ({one.reason})" if one.reason else ""))
-        rows.append(Row(tuple(str(row[name]) for name in headings), tuple(map(Figure, figures))))
+        rows.append(Row(tuple(row_name(name, row[name]) for name in headings), tuple(map(Figure, figures))))
     failing = sum(one.fails for one in judged)
     caption = f"{failing} of {len(judged)} cells fail. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
     group = Group("", ("ratio", "95 % interval", "outcome"))

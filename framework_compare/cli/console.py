@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any, Iterator
 
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher
+
+SUMMARY_BYTES = 900_000  # of a GitHub job's summary, which holds 1 MiB
 
 
 def fail(message: str, code: int) -> None:
@@ -33,15 +36,39 @@ def watcher() -> Watcher:
 
 
 def print_tables(result: Any, style: str, *kinds: str) -> None:
-    """Print tables of these kinds, by default those of times and resources."""
-    from framework_compare.report import provenance, terminal
+    """Print tables of these kinds, by default those of times and resources; style github for a job's summary, too."""
+    from framework_compare.report import provenance, renderers, terminal
 
-    width = shutil.get_terminal_size((100, 24)).columns if style == "terminal" else None
+    width = shutil.get_terminal_size().columns if style == "terminal" else None
     if width:
         print("\n".join(terminal.wrap(f"Measured on {provenance.line(result)}", width)) + "\n")
-    for kind in kinds or ("time", "resources"):
-        print(result.table(kind, style=style, **({"width": width} if width else {})))
+    options = {"width": width} if width else {}
+    tables = [
+        result.table(kind, style=style, verdicts=not place, **options)
+        for place, kind in enumerate(kinds or ("time", "resources"))
+    ]
+    if style == "github":
+        tables.insert(0, f"{renderers.escape_markdown(provenance.line(result))}\n")
+        _summarise("\n".join(tables))
+    for text in tables:
+        print(text)
     print_damage(result)
+
+
+def _summarise(text: str) -> None:
+    """Append to the summary of the GitHub job, where there is one; GitHub takes 1 MiB of a step."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    whole = text.encode("utf-8")
+    if len(whole) > SUMMARY_BYTES:
+        kept = whole[:SUMMARY_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
+        text = f"{kept}\n\nCut here: the summary of a GitHub job holds 1 MiB. Use `framework-compare report`.\n"
+    try:
+        with open(path, "a", encoding="utf-8") as summary:
+            summary.write(text)
+    except OSError as error:
+        fail(f"GITHUB_STEP_SUMMARY is {path!r} and cannot be written: {error}; unset it, or name a file", 1)
 
 
 def print_damage(result: Any) -> None:

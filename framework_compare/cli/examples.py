@@ -13,6 +13,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100",
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
         "run --frameworks torch,jax --models resnet50 --budget 30min --dry-run",
+        "run --from study.toml --epochs 5",
     ),
     "ladder": (
         'ladder --frameworks torch --models lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
@@ -22,7 +23,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "stability": ("largest-batch --frameworks torch --models vgg16",),
     "resume": ("resume latest", "resume STUDY --retry failed,timed-out --timeout 3600"),
     "overhead": ("overhead --framework torch --rates 0,10 --repeats 8",),
-    "show": ("show", "show STUDY --table resources --style markdown", "show STUDY_A STUDY_B"),
+    "show": ("show", "show STUDY --table resources --style markdown", "show STUDY_A STUDY_B", "show latest --json"),
     "report": ("report latest --out report.html",),
     "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
     "check": ("check latest --baseline STUDY --max-slowdown 5%",),

@@ -96,8 +96,8 @@ _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,...
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 OPTIONS: Dict[str, Option] = {
-    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
-    "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
+    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed),
+    "models": Option(str, f"Comma-separated: {MODELS}.", read=_listed),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
@@ -118,6 +118,7 @@ OPTIONS: Dict[str, Option] = {
         float, "Seconds without an event or output after which a run is ended.", None, flag="--silence-timeout"
     ),
     "memory_limit": Option(str, "Memory limit of a run, all its processes together: bytes, or 4GiB, 1500MB.", None),
+    "extend": Option(bool, "Add the cells to the study in --out; finished cells stay.", False, flag="--extend"),
     "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
     "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
     "verify": Option(str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn"),
@@ -127,7 +128,7 @@ OPTIONS: Dict[str, Option] = {
     "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
     "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
-    "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
+    "style": Option(str, "terminal, markdown, github, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
 }
 ENVIRONMENTS = ("python", "index", "installer")
@@ -144,7 +145,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
         *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_picture"),
     ),
     "Runs and readings": (
-        *("repeats", "sampling_hz", "profile", "verify", "retry"),
+        *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
         *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
     ),
     "Limits": LIMITS,

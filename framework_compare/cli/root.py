@@ -100,22 +100,42 @@ def _root(
 
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
-    *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
+    *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run", "strict"),
+    frameworks=None,
+    models=None,
 )
-def run(context: typer.Context, **request: Any) -> None:
+def run(
+    context: typer.Context,
+    study_file: Annotated[
+        Optional[Path], typer.Option("--from", help="A TOML file with the request, as `show --toml` prints it.")
+    ] = None,
+    **request: Any,
+) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
+    if study_file is not None:
+        from framework_compare.api import compare
+        from framework_compare.study import study_toml
+
+        own = {name: value for name, value in request.items() if _asked(context, name)}
+        request = {**study_toml.read(study_file, compare), **own}
+        _run_and_show(kind="gains" if "rungs" in request else None, **request)
+        return
+    for name in ("frameworks", "models"):
+        if request[name] is None:
+            raise UsageError(f"Missing option '--{name}'; give it, or --from FILE")
     _run_and_show(**_stated(context, request))
+
+
+def _asked(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is None or source.name != "DEFAULT"
 
 
 def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
     """A request without the settings and the data set that nobody asked for: a workload has its own."""
-
-    def asked(name: str) -> bool:
-        source = context.get_parameter_source(name)
-        return source is None or source.name != "DEFAULT"
-
-    return {name: value for name, value in request.items() if name not in (*SETTINGS, "dataset") or asked(name)}
+    own = (*SETTINGS, "dataset")
+    return {name: value for name, value in request.items() if name not in own or _asked(context, name)}
 
 
 @takes(
@@ -180,7 +200,7 @@ def _run_and_show(
     from framework_compare.api import compare
     from framework_compare.study.opening import new_study_folder
 
-    folder = Path(request.pop("out") or new_study_folder())
+    folder = Path(request.pop("out", None) or new_study_folder())
     watcher = console.watcher()
     if dry_run:
         print(compare(out=folder, watcher=watcher, dry_run=True, **request))
@@ -200,25 +220,37 @@ def show(
     study: Annotated[str, report.STUDY] = "latest",
     other: Annotated[Optional[str], typer.Argument(help="Another study, to compare side by side.")] = None,
     table: Annotated[
-        Optional[str], typer.Option(help="Kind of table: time, resources, profile, ...; default: the first two.")
+        Optional[str],
+        typer.Option(help="Kind of table: time, resources, profile, ...; `kinds` lists those that the study has."),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
 ) -> None:
-    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have."""
+    """Print the tables of a study or a sweep. With two studies, print the ratios of the cells that both have.
+
+    By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
+    """
     from framework_compare.comparison import Comparison
     from framework_compare.study import names
 
     folder = names.find(study)
+    if json or toml:
+        if json and toml or other is not None or table is not None:
+            raise UsageError("--json and --toml are of one whole study; allowed: one of them, without --table")
+        result = Comparison.load(folder)
+        print(result.to_json() if json else result.to_toml(), end="")
+        console.print_damage(result)
+        return
     if other is not None:
         studies.show_two(folder, names.find(other), style)
         return
     if table is None and studies.show_sweep(folder, style):
         return
     result = Comparison.load(folder)
-    if table is None:
-        console.print_tables(result, style)
+    if table == "kinds":
+        print("\n".join(result.kinds))
     else:
-        print(result.table(table, style=style))
-        console.print_damage(result)
+        console.print_tables(result, style, *filter(None, [table]))
 
 
 def list_names() -> None:

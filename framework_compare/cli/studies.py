@@ -74,13 +74,14 @@ def overhead(
     """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
     from framework_compare import overhead as costs
     from framework_compare.report import overhead_table, renderers
+    from framework_compare.report.figures.look import title
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
     asked = {"dataset": dataset, "batch_size": batch_size, "image_size": image_size, **request}
     say = console.watcher().say
     rows = costs.overhead(framework, model, rates_hz=split(rates, float), repeats=repeats, say=say, **asked)
-    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{framework} {model}")))
+    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}")))
 
 
 def export(

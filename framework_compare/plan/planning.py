@@ -27,6 +27,7 @@ CountProgress = Callable[[str, int, int], None]
 OWN = "(the model's own)"  # in place of data sets
 PICTURES = "fire-smoke-small"  # what networks for images are trained on unless another data set is asked for
 OF_PICTURES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
+BY_ARRAYS = (*OF_PICTURES, "loss", "image_size", "loader_workers")  # settings that arrays decide
 
 
 @dataclasses.dataclass(frozen=True)

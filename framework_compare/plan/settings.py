@@ -23,9 +23,8 @@ from framework_compare.protocol import (
 DEFAULTS = TrainConfig()
 
 # Roles: where a setting is shown.
-IDENTITY = "identity"  # a column beside every figure, and in every caption
-STATED = "stated"  # in every caption
-QUIET = "quiet"  # in the captions of a study that has several values of it
+IDENTITY = "identity"  # a column beside every figure
+QUIET = "quiet"  # a column further on
 OF_DATASET = "of the data set"  # the data set decides it; no table is split by it
 
 # Parts of a verdict on parity, which another value makes another verdict.
@@ -41,7 +40,6 @@ class Setting:
     help: what it is, or what each choice is; no capital, no full stop.
     choices: the words that are allowed, or their forms where `pattern` says which are.
     least, below: a number is at least the one and less than the other.
-    unsaid: a value that captions leave out.
     caption: how a table's caption says a value; a noun after "{} " is made plural. "" is the name and the value.
     column: its name in frames where it is not the field's.
     all_cores: None, which the API and the command line start from, is as many as the cores that a run may use.
@@ -54,7 +52,6 @@ class Setting:
     least: float = 0
     below: float = math.inf
     caption: str = ""
-    unsaid: str = ""
     column: str = ""
     verdict: str = ""
     may_be_list: bool = True
@@ -100,7 +97,7 @@ SETTINGS: Dict[str, Setting] = {
         caption="{}",
         verdict=CODE_PATH,
     ),
-    "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", unsaid="train", verdict=CODE_PATH),
+    "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
     "batch_size": Setting("images per step", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
@@ -108,7 +105,7 @@ SETTINGS: Dict[str, Setting] = {
     "tuning": Setting(_TUNING, IDENTITY, TUNINGS, verdict=CODE_PATH),
     "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
     "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
-    "epochs": Setting(_EPOCHS, STATED, least=1, caption="{} epoch"),
+    "epochs": Setting(_EPOCHS, least=1, caption="{} epoch"),
     "learning_rate": Setting("step size of the optimizer"),
     "momentum": Setting("momentum of SGD", below=1),
     "weight_decay": Setting("weight decay of SGD, on every parameter"),

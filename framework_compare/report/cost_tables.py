@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
+from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import METRICS
@@ -44,6 +45,9 @@ _ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
     ),
     ("host", (("J/image", "host_j_per_image"),)),
 )
+
+
+NO_ENERGY = "Energy not measured: this machine exposes no counter, or the measured epochs were too short."
 
 
 def scaling_table(cells: Sequence[Record], caption: str) -> Table:
@@ -103,7 +107,7 @@ def _largest(cells: Sequence[Record]) -> List[str]:
             first = next((cell for cell in failed if not worked or cell.batch_size > max(worked)), failed[0])
             most = f"the largest batch that worked is {max(worked)}" if worked else "no batch size worked"
             tried = _size(first) + "," * (_step_size(first) != first.batch_size)
-            lines.append(f"{framework} {model}: {most}; {tried} ended {first.status}.")
+            lines.append(f"{title(framework)} {title(model)}: {most}; {tried} ended {first.status}.")
     return lines
 
 
@@ -143,6 +147,18 @@ def _sources(cells: Sequence[Record]) -> List[str]:
     if on_host:
         lines.append("Host energy of all processor packages, other programs included, by their counters.")
     if not on_gpu and not on_host:
-        lines.append("Energy not measured: this machine exposes no counter, or the measured epochs were too short.")
-    lines += [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
+        lines.append(NO_ENERGY)
+    return lines + reasons(cells)
+
+
+def reasons(cells: Sequence[Record]) -> List[str]:
+    """Why the energy of the GPU, or that of the host, is not known."""
+    lines = [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
     return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
+
+
+def has_energy(cells: Sequence[Record]) -> bool:
+    """Whether any cell has a reading of the GPU or of the energy of the host."""
+    return any_known(
+        cells, [(heading, (name,)) for title, columns in _ENERGY_GROUPS if title for heading, name in columns]
+    )

@@ -10,6 +10,7 @@ from typing import Any, List, Sequence
 from framework_compare import registry
 from framework_compare.parity.training.curves import Curves
 from framework_compare.report import curves_picture, renderers
+from framework_compare.report.figures.look import title
 from framework_compare.report.tables import Figure, Group, Row, Table
 
 
@@ -31,10 +32,10 @@ def table(curves: Sequence[Curves]) -> Table:
         apart = Figure(f"{one.ratio(one.apart()):.2f}" if one.losses else "-")
         first, last = (Figure(f"{one.yardstick[step]:.1e}") for step in (0, -1))
         each = (_figure(one, name, notes) for name in names)
-        rows.append(Row((one.model,), (first, last, *each, apart, Figure("yes" if one.hold else "no"))))
+        rows.append(Row((title(one.model),), (first, last, *each, apart, Figure("yes" if one.hold else "no"))))
     groups = (
         Group("yardstick at", ("first step", "last step")),
-        Group("off float64", tuple(names)),
+        Group("off float64", tuple(map(title, names))),
         Group("", ("furthest apart", "within")),
     )
     remarks = (
@@ -63,7 +64,7 @@ def _figure(one: Curves, name: str, notes: List[str]) -> Figure:
     reason = one.failures.get(name) or one.unsupported.get(name)
     if reason is None:
         return Figure("-")
-    text = f"{name} {one.model}: {reason}"
+    text = f"{title(name)} {title(one.model)}: {reason}"
     if text not in notes:
         notes.append(text)
     return Figure("failed" if name in one.failures else "unsupported", notes.index(text) + 1)

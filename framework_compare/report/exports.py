@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.report import renderers
+from framework_compare.report import pytest_benchmark, renderers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
 from framework_compare.store.study_file import FILE, Store
@@ -30,11 +30,13 @@ class Export:
 def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet") -> Export:
     """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
+    kind: "parquet", "csv", "json", or "pytest-benchmark": one file in the format of pytest-benchmark.
+
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
     there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.
     """
-    if kind not in WRITERS:
-        raise UnknownNameError("format", kind, WRITERS)
+    if kind not in (*WRITERS, BENCHMARK):
+        raise UnknownNameError("format", kind, (*WRITERS, BENCHMARK))
     if kind == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UsageError("Parquet needs pyarrow: pip install 'framework-compare[parquet]', or choose csv or json")
     folder, target = Path(study).absolute(), Path(out).absolute()
@@ -42,7 +44,8 @@ def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[s
         raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
     Store.open(folder, checked=True).close()
     damage: Dict[str, Tuple[int, str]] = {}
-    parts = {name: _read(folder, reader, damage) for name, reader in PARTS.items()}
+    wanted = {BENCHMARK: _benchmarks} if kind == BENCHMARK else PARTS
+    parts = {name: _read(folder, reader, damage) for name, reader in wanted.items()}
     return Export(tuple(_write(target, parts, kind)), tuple(schema.damage_sentences(folder, damage)))
 
 
@@ -66,6 +69,12 @@ def _facts(store: Store) -> Dict[str, Any]:
     return {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
 
 
+def _benchmarks(store: Store) -> Dict[str, Any]:
+    cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
+    return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
+
+
+BENCHMARK = "pytest-benchmark"
 PARTS: Dict[str, Callable[[Store], Any]] = {
     "cells": frames.cell_frame,
     "epochs": frames.epoch_frame,

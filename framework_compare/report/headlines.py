@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from framework_compare.report.figures.look import title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record
 from framework_compare.results.intervals import MIN_RUNS
@@ -31,10 +34,21 @@ def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) ->
     return sorted((one for one in under if models.issuperset(one.models)), key=lambda one: len(one.models) > 1)
 
 
+def titled(verdict: Verdict) -> Verdict:
+    """A verdict with the names that people write."""
+    reason = verdict.reason
+    for name in (verdict.faster, verdict.slower):
+        reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: title(name), reason)  # type: ignore[misc]
+    names: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    changed = dataclasses.replace(verdict, reason=reason, **names)
+    return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
+
+
 def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     """One line per model and condition, then a line per geometric mean; none where nothing competes."""
     if not verdicts:
         return [_ONE_RUN] if _compete(cells) else []
+    verdicts = [titled(one) for one in verdicts]
     varied = _varied([one.condition for one in verdicts])
     groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
     for one in verdicts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -15,13 +14,11 @@ from framework_compare.report.parts import (
     Notes,
     any_known,
     caption,
-    epoch_seconds,
-    epoch_text,
     estimated,
     how_read,
     names_of,
     row_names,
-    unsure,
+    varies,
     warming,
     warned,
 )
@@ -29,13 +26,12 @@ from framework_compare.report.profile_table import profile_table
 from framework_compare.report.roofline_table import roofline_table
 from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results import precision, profiles, ratios, repeats, roofline, speed_verdicts
+from framework_compare.report.time_table import time_table
+from framework_compare.results import precision, profiles, ratios, roofline, speed_verdicts
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.parity import fails
 from framework_compare.results.ratios import Blocks, Ratio
-from framework_compare.results.speed_verdicts import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +39,9 @@ if TYPE_CHECKING:
 _NO_CELLS = "No cells in this study."
 _NOTHING = {
     "speedup": "No model was trained on the CPU and on another device with the same settings.",
+    "ladder": "All cells of this study have the same precision and execution; run it with several.",
+    "scaling": "All cells of this study have the same batch size; run it with several.",
+    "energy": cost_tables.NO_ENERGY,
     "quality": "No model of this study was measured on a validation split.",
     "gains": "This study is no ladder; run one with `framework-compare ladder`.",
     "inference": "No cell of this study is of mode inference.",
@@ -68,89 +67,6 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
         ),
     ),
 )
-
-
-def time_table(cells: Sequence[Record], caption: str, verdicts: Sequence[Verdict] = ()) -> Table:
-    """One row per framework, one column per model and data set: median epoch seconds."""
-    by_name = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    columns = sorted(dict.fromkeys(key[1:] for key in by_name), key=lambda column: models.index(column[0]))
-    frameworks = list(dict.fromkeys(cell.framework for cell in cells))
-    by_column = {(model, data): _of_column(verdicts, model, data) for model, data in columns}
-    winners = {
-        column: _fastest([by_name.get((f, *column)) for f in frameworks], by_column[column]) for column in columns
-    }
-    notes, rows = Notes(), []
-    for framework in frameworks:
-        picked = [(by_name.get((framework, *column)), winners[column][0] == framework) for column in columns]
-        rows.append(Row((framework,), tuple(_time(cell, best, notes) for cell, best in picked)))
-    best = [by_name[(winner, *column)] for column, (winner, _) in winners.items() if winner]
-    return Table(
-        f"Median epoch time in seconds ± 95 % interval over runs. {caption}",
-        ("framework",),
-        _model_groups(columns),
-        tuple(rows),
-        tuple(notes.texts),
-        (*_remarks({_heading(column, columns): winner for column, winner in winners.items()}), *unsure(best)),
-    )
-
-
-def _of_column(verdicts: Sequence[Verdict], model: str, dataset: str) -> List[Verdict]:
-    return [one for one in verdicts if one.model == model and one.condition["dataset"] == dataset]
-
-
-def _model_groups(columns: Sequence[Tuple[str, str]]) -> Tuple[Group, ...]:
-    if len({dataset for _, dataset in columns}) == 1:
-        return tuple(Group("", (model,)) for model, _ in columns)
-    models = dict.fromkeys(model for model, _ in columns)
-    return tuple(Group(name, tuple(dataset for model, dataset in columns if model == name)) for name in models)
-
-
-def _heading(column: Tuple[str, str], columns: Sequence[Tuple[str, str]]) -> str:
-    return column[0] if len({dataset for _, dataset in columns}) == 1 else " / ".join(column)
-
-
-def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
-    if cell is None:
-        return Figure("-")
-    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
-        return notes.figure(cell)
-    return Figure(epoch_text(cell), notes.parity(cell), best)
-
-
-def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> Tuple[Optional[str], str]:
-    """The framework that is shown to be faster than all others, or None and why none is named."""
-    worked = [
-        cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(epoch_seconds(cell))
-    ]
-    if len(worked) < 2:
-        return None, ""
-    disturbed = [
-        cell.framework for cell in worked if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
-    ]
-    if disturbed:
-        return None, f"others took CPU time in every epoch of {', '.join(disturbed)}"
-    first, *others = sorted(worked, key=epoch_seconds)
-    if fails(first.parity):
-        return None, f"{first.framework} is ahead and fails parity"
-    rivals = {cell.framework for cell in others if not fails(cell.parity)}
-    among = [one for one in verdicts if {one.faster, one.slower} <= {first.framework, *rivals}]
-    unclear = [one for one in among if one.p is None]
-    if unclear or not among:
-        return None, "fewer than 2 runs" if not unclear or unclear[0].blocks < 2 else unclear[0].reason
-    slower = {one.slower for one in among if one.shown and one.faster == first.framework}
-    return (first.framework, "") if rivals <= slower else (None, "no difference shown")
-
-
-def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
-    lines = []
-    if any(name for name, _ in winners.values()):
-        lines.append("Marked: the fastest, shown to be faster than each other in the column.")
-    for why in dict.fromkeys(why for name, why in winners.values() if why):
-        headings = [heading for heading, winner in winners.items() if winner[1] == why]
-        where = ", ".join(headings) if len(headings) < len(winners) else "all models"
-        lines.append(f"No fastest framework is marked ({why}): {where}.")
-    return lines
 
 
 def resource_table(cells: Sequence[Record], caption: str) -> Table:
@@ -204,7 +120,8 @@ class Kind:
 
     A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
     and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
-    table of its own. judged: `make` gets the verdicts on the frameworks.
+    table of its own. judged: `make` gets the verdicts on the frameworks. there: whether the cells of a study have what
+    the kind is about; reasons: sentences on why they have not.
     """
 
     make: Callable[..., Table]
@@ -214,6 +131,13 @@ class Kind:
     frame: str = "frame"
     apart: Tuple[str, ...] = ()
     judged: bool = False
+    there: Callable[[Sequence[Record]], bool] = lambda cells: True
+    reasons: Callable[[Sequence[Record]], List[str]] = lambda cells: []
+
+
+def _several(*names: str) -> Callable[[Sequence[Record]], bool]:
+    """Whether the cells of a study differ in any of these settings."""
+    return lambda cells: any(varies(cells, name) for name in names)
 
 
 _ESTIMATES = ("epoch_estimate_s", "epoch_estimate_s_low", "epoch_estimate_s_high")
@@ -225,11 +149,21 @@ KINDS: Dict[str, Kind] = {
     ),
     "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
     "ladder": Kind(
-        ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
+        ratio_tables.ladder_table,
+        ("images_per_s",),
+        ("precision", "execution", "batch_size"),
+        ratios.ladder,
+        there=_several("precision", "execution"),
     ),
-    "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",)),
+    "scaling": Kind(cost_tables.scaling_table, cost_tables.SCALING, ("batch_size",), there=_several("batch_size")),
     "startup": Kind(startup_table, STARTUP, ("execution",)),
-    "energy": Kind(cost_tables.energy_table, cost_tables.ENERGY, ("device", "batch_size", "precision", "execution")),
+    "energy": Kind(
+        cost_tables.energy_table,
+        cost_tables.ENERGY,
+        ("device", "batch_size", "precision", "execution"),
+        there=cost_tables.has_energy,
+        reasons=cost_tables.reasons,
+    ),
     "quality": Kind(task_tables.quality_table, ("epochs_run", "baseline"), frame="quality"),
     "gains": Kind(
         task_tables.gains_table, (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"), tuple(SHARED), frame="gains"
@@ -251,22 +185,27 @@ def frame_of(kind: str) -> str:
 
 
 def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict) -> List[Table]:
-    """The tables of a study, one for each set of settings that its cells share; `blocks` is called
-    for ratios and verdicts only."""
+    """The tables of a study, one for each set of settings that its cells share; none of a kind that it has not.
+
+    `blocks` is called for ratios and verdicts only.
+    """
     if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
     made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
     fixed = [name for name in SHARED if name not in made.across]
     shared = operator.attrgetter(*fixed) if fixed else lambda cell: None
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
+    records = list(frame.itertuples())
+    if not made.there(records):
+        return []
     groups: Dict[Any, List[Record]] = {}
-    for cell in frame.itertuples():
+    for cell in records:
         apart = [getattr(cell, name) for name in made.apart]
         groups.setdefault(str((shared(cell), apart)), []).append(cell)
     # Reading all epochs takes long, and of one run each there is no verdict.
     judged = made.frame == "frame" and bool((frame["runs_ok"] > 1).any())
     seconds = blocks() if made.ratios or judged else {}
-    verdicts = speed_verdicts.verdicts(list(frame.itertuples()), seconds) if judged else []
+    verdicts = speed_verdicts.verdicts(records, seconds) if judged else []
     judgements = headlines.by_condition(verdicts)
     tables = []
     for cells in groups.values():
@@ -293,23 +232,48 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
     return [table for table in tables if table.rows]
 
 
-def render(frame: "pd.DataFrame", kind: str, style: str, blocks: Callable[[], Blocks] = dict, **terminal: Any) -> str:
-    """The tables of a study as text; `terminal` (width, bold) applies to that style only."""
+def render(
+    frame: "pd.DataFrame",
+    kind: str,
+    style: str,
+    blocks: Callable[[], Blocks] = dict,
+    verdicts: bool = True,
+    **terminal: Any,
+) -> str:
+    """The tables of a study as text, with their verdicts or without; `terminal` (width, bold) is for that style only."""
     if style == "csv" and kind in KINDS:
         return renderers.csv(_long(frame, KINDS[kind], blocks))
     tables = build(frame, kind, blocks)
+    if not verdicts:
+        tables = [dataclasses.replace(table, verdicts=()) for table in tables]
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, [*renderers.RENDERERS, "csv"])
     if not tables:
-        text = _NOTHING.get(kind, _NO_CELLS) if len(frame) or KINDS[kind].apart else _NO_CELLS
-        return ("% " if style == "latex" else "") + text + "\n"
+        return "".join(("% " if style == "latex" else "") + line + "\n" for line in _absence(frame, kind))
+    if style == "latex":
+        return "\n".join(renderers.latex(table, f"tab:{kind}{n if n > 1 else ''}") for n, table in enumerate(tables, 1))
     options = terminal if style == "terminal" else {}
     return "\n".join(renderers.RENDERERS[style](table, **options) for table in tables)
+
+
+def present(study: Any) -> List[str]:
+    """The kinds of table that a study has; `study` is a Comparison."""
+    return [kind for kind in KINDS if build(getattr(study, KINDS[kind].frame), kind)]
+
+
+def _absence(frame: "pd.DataFrame", kind: str) -> List[str]:
+    """Why a study has no table of a kind."""
+    if not len(frame) and not KINDS[kind].apart:
+        return [_NO_CELLS]
+    return [_NOTHING.get(kind, _NO_CELLS), *KINDS[kind].reasons(list(frame.itertuples()))]
 
 
 def _long(frame: "pd.DataFrame", kind: Kind, blocks: Callable[[], Blocks]) -> "pd.DataFrame":
     """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
     figures = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
+    if kind.judged:
+        best = ratios.to_best(list(frame.itertuples()))
+        return figures.assign(ratio_to_best=[best.get(place) for place in frame.index])
     if not kind.ratios:
         return figures
     by_place = kind.ratios(list(frame.itertuples()), blocks())

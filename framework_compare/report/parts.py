@@ -6,8 +6,10 @@ import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
-from framework_compare.plan.settings import IDENTITY, QUIET, SETTINGS, STATED, column, of_role
+from framework_compare.plan.planning import BY_ARRAYS
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report import tables
+from framework_compare.report.figures.look import title
 from framework_compare.report.tables import Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
@@ -99,11 +101,6 @@ def with_interval(mean: float, low: float, high: float) -> str:
     return f"{mean:.{places}f} ±{arm:.{places}f}"
 
 
-def epoch_seconds(cell: Record) -> float:
-    """Median epoch seconds, estimated where a part of an epoch was measured."""
-    return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
-
-
 def epoch_text(cell: Record) -> str:
     """The same with its interval; an estimate is marked."""
     if not math.isnan(cell.epoch_s_median):
@@ -122,27 +119,39 @@ def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, .
 
 
 def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
-    """The settings that all the cells share, and their images; of the quiet ones those `varied` within the study."""
-    quiet = [name for name in of_role(QUIET) if column(name) in varied]
+    """What all the cells share: device, settings that are not at their default or `varied` within the study, images."""
+    names = [name for name in SETTINGS if not varies(cells, column(name))]
+    said = [name for name in names if name == "device" or column(name) in varied or _by_choice(cells, name)]
+    values = [_value(name, getattr(cells[0], column(name))) for name in said]
     runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " per cell"]
-    parts = [*_values(cells, of_role(IDENTITY, STATED)), *runs, *_values(cells, quiet)]
     datasets: Dict[str, Record] = {}
     for one in cells:
         datasets.setdefault(one.dataset, one)
     pictures = map(_pictures, datasets.values())
-    return f"{', '.join(parts)}. {'; '.join(pictures)}."
+    return f"{', '.join([*values, *runs])}. {'; '.join(pictures)}."
 
 
-def _values(cells: Sequence[Record], names: Sequence[str]) -> List[str]:
-    """The values of those settings that the cells share."""
-    shared = [name for name in names if not varies(cells, column(name))]
-    values = {name: getattr(cells[0], column(name)) for name in shared}
-    return [_value(name, value) for name, value in values.items() if value != SETTINGS[name].unsaid]
+def _by_choice(cells: Sequence[Record], name: str) -> bool:
+    """Whether a setting has a value that neither its default nor the data set gives it."""
+    if SETTINGS[name].role == OF_DATASET:
+        return False
+    return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
+
+
+def _default(cell: Record, name: str) -> Any:
+    """The value that a cell has where nobody asks for one."""
+    workload = registry.WORKLOADS.get(getattr(cell, "model", ""))
+    if workload is not None and name in BY_ARRAYS:
+        return getattr(cell, column(name))
+    if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are said where they are not as many
+        return None if name == "threads" else cell.threads
+    own = {} if workload is None else {"pipeline": "shared", **workload.settings}
+    return own.get(name, getattr(DEFAULTS, name))
 
 
 def _value(name: str, value: Any) -> str:
     form = SETTINGS[name].caption or f"{column(name).replace('_', ' ')} {{}}"
-    return plural(value, form[3:]) if form.startswith("{} ") else form.format(value)
+    return plural(value, form[3:]) if form.startswith("{} ") else form.format(title(value))
 
 
 def varies(cells: Sequence[Record], name: str) -> bool:
@@ -156,7 +165,17 @@ def row_names(cells: Sequence[Record], *more: str) -> Tuple[str, ...]:
 
 
 def names_of(cell: Record, headings: Sequence[str]) -> Tuple[str, ...]:
-    return tuple(str(getattr(cell, name)) for name in headings)
+    return tuple(row_name(name, getattr(cell, name)) for name in headings)
+
+
+def row_name(column: str, value: Any) -> str:
+    """A value that names a row; frameworks and models as people write them."""
+    return title(value) if column in ("framework", "model") else str(value)
+
+
+def who(cell: Record) -> str:
+    """The framework and the model of a cell, as people write them."""
+    return f"{title(cell.framework)} {title(cell.model)}"
 
 
 def how_read(cells: Sequence[Record]) -> List[str]:
@@ -169,7 +188,7 @@ def _power(cells: Sequence[Record]) -> List[str]:
     sources = [source for source in POWER if by_source[source]]
     lines = []
     for source in sources:
-        names = dict.fromkeys(f"{cell.framework} {cell.model}" for cell in by_source[source])
+        names = dict.fromkeys(who(cell) for cell in by_source[source])
         whose = f" ({', '.join(names)})" if source != sources[0] else ""
         lines.append(f"GPU power by {source}{whose}, {POWER[source]}.")
     return lines
@@ -195,20 +214,20 @@ def warned(cells: Sequence[Record]) -> List[str]:
     cells_of: Dict[str, List[str]] = {}
     for cell in cells:
         if isinstance(cell.warnings, str) and cell.warnings:
-            cells_of.setdefault(shorten(tables.clean(cell.warnings)), []).append(f"{cell.framework} {cell.model}")
+            cells_of.setdefault(shorten(tables.clean(cell.warnings)), []).append(who(cell))
     return [f"Warning, {', '.join(dict.fromkeys(names))}: {text}" for text, names in cells_of.items()]
 
 
 def warming(cells: Sequence[Record]) -> List[str]:
     """Which epochs the figures leave out, as the run was not steady yet."""
     left = [cell for cell in cells if cell.epochs_warming > 0]
-    parts = [f"{cell.framework} {cell.model} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
+    parts = [f"{who(cell)} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
     return [f"Epochs left out as warm-up, where a run has others: {', '.join(parts)}."] if parts else []
 
 
 def unsure(fastest: Sequence[Record]) -> List[str]:
     """Which of the cells marked as the fastest are not proved equal."""
-    names = ", ".join(dict.fromkeys(cell.framework for cell in fastest if unproved(cell.parity)))
+    names = ", ".join(dict.fromkeys(title(cell.framework) for cell in fastest if unproved(cell.parity)))
     return [f"Marked as the fastest, but not proved to train the same function: {names}."] if names else []
 
 

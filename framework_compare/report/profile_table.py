@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 
@@ -66,7 +67,9 @@ def _order(rows: Sequence[Record]) -> Callable[[Column], int]:
 def _groups(columns: Sequence[Column]) -> Tuple[Group, ...]:
     named = 2 if len({dataset for _, dataset, _ in columns}) > 1 else 1
     models = groupby(columns, lambda column: column[:2])
-    return tuple(Group(" / ".join(title[:named]), tuple(c[2] for c in members)) for title, members in models)
+    return tuple(
+        Group(" / ".join((title(of[0]), *of[1:named])), tuple(title(c[2]) for c in members)) for of, members in models
+    )
 
 
 def _ranked(shares: Dict[Column, Dict[str, float]]) -> List[str]:

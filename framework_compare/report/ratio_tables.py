@@ -6,10 +6,10 @@ import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS
-from framework_compare.report.parts import ABOUT, Notes, Record, epoch_seconds, names_of, row_names, with_interval
+from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
-from framework_compare.results.ratios import Ratio
+from framework_compare.results.ratios import Ratio, epoch_seconds
 
 _SURE = "± is the longer arm of the 95 % interval; it needs 2 runs of both cells."
 Ratios = Mapping[int, Ratio]

@@ -1,18 +1,23 @@
-"""A table as text: terminal, Markdown, LaTeX; a frame as CSV. Each escapes what its readers would run or misread."""
+"""A table as text: terminal, Markdown; `latex` has a module of its own; a frame as CSV.
+
+Each escapes what its readers would run or misread.
+"""
 
 from __future__ import annotations
 
 import csv as csv_files
 import io
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
 from framework_compare.report import terminal as terminal_renderer
+from framework_compare.report.latex import escape_latex, latex
 from framework_compare.report.tables import Figure, Table, clean
 
 if TYPE_CHECKING:
     import pandas as pd
 
+DIGITS = 9  # of numbers in CSV and JSON: more than any clock or counter is good for, and all that a float32 has
 _MARKDOWN = re.compile(r"([\\`*\[\]|~$#])|((?<![^\W_])_|_(?![^\W_]))")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -25,15 +30,19 @@ def escape_markdown(text: object) -> str:
 
 def markdown(table: Table) -> str:
     """A pipe table; the group's title stands before each of its headings, as there are no spans."""
+    below = "\n\n".join(map(escape_markdown, table.below()))
+    above = "\n\n".join(map(escape_markdown, table.verdicts))
+    return "\n\n".join(filter(None, [above, escape_markdown(table.caption), _pipe_table(table), below])) + "\n"
+
+
+def _pipe_table(table: Table) -> str:
     heads = [" / ".join(filter(None, (group.title, heading))) for group in table.groups for heading in group.headings]
     lines = [
         _pipes([escape_markdown(text) for text in (*table.headings, *heads)]),
         _pipes([":---"] * len(table.headings) + ["---:"] * len(heads)),
         *(_pipes([*map(escape_markdown, row.names), *map(_markdown_figure, row.figures)]) for row in table.rows),
     ]
-    below = "\n\n".join(map(escape_markdown, table.below()))
-    above = "\n\n".join(map(escape_markdown, table.verdicts))
-    return "\n\n".join(filter(None, [above, escape_markdown(table.caption), "\n".join(lines), below])) + "\n"
+    return "\n".join(lines)
 
 
 def _markdown_figure(figure: Figure) -> str:
@@ -45,81 +54,17 @@ def _pipes(fields: Sequence[str]) -> str:
     return "| " + " | ".join(fields) + " |"
 
 
-_LATEX: Dict[str, str] = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "'": r"\textquotesingle{}",
-    "`": r"\textasciigrave{}",
-    "±": r"$\pm$",
-    "≈": r"$\approx$",
-    # At the start of a row these would be read as arguments of the line break before it.
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-    **{c: "\\" + c for c in "&%$#_{}"},
-}
-
-
-def escape_latex(text: object) -> str:
-    # Two hyphens would make a dash.
-    return re.sub("-(?=-)", "-{}", "".join(_LATEX.get(c, c) for c in clean(text)))
-
-
-def latex(table: Table) -> str:
-    """A floating table for booktabs, with the notes in small print below."""
-    columns = "l" * len(table.headings) + "r" * sum(len(group.headings) for group in table.groups)
-    heads = [*table.headings, *(heading for group in table.groups for heading in group.headings)]
-    body = [[*map(escape_latex, row.names), *map(_latex_figure, row.figures)] for row in table.rows]
-    return "\n".join(
-        [
-            "% \\usepackage{booktabs,textcomp} \\usepackage[T1]{fontenc}",
-            "\\begin{table}",
-            *(f"\\par\\raggedright {escape_latex(line)}" for line in table.verdicts),
-            "\\centering",
-            f"\\caption{{{escape_latex(table.caption)}}}",
-            f"\\begin{{tabular}}{{{columns}}}",
-            "\\toprule",
-            *_latex_titles(table),
-            _latex_row(map(escape_latex, heads)),
-            "\\midrule",
-            *map(_latex_row, body),
-            "\\bottomrule",
-            "\\end{tabular}",
-            *(f"\\par\\smallskip\\footnotesize\\raggedright {escape_latex(line)}" for line in table.below()),
-            "\\end{table}\n",
-        ]
-    )
-
-
-def _latex_titles(table: Table) -> List[str]:
-    if not any(group.title for group in table.groups):
-        return []
-    titles, rules, first = [""] * len(table.headings), [], len(table.headings) + 1
-    for group in table.groups:
-        last = first + len(group.headings) - 1
-        titles.append(f"\\multicolumn{{{len(group.headings)}}}{{c}}{{{escape_latex(group.title)}}}")
-        rules.append(f"\\cmidrule(lr){{{first}-{last}}}" if group.title else "")
-        first = last + 1
-    return [_latex_row(titles), "".join(rules)]
-
-
-def _latex_row(fields: Any) -> str:
-    return " & ".join(fields) + r" \\"
-
-
-def _latex_figure(figure: Figure) -> str:
-    text = escape_latex(figure.text)
-    note = f"\\textsuperscript{{({figure.note})}}" if figure.note else ""
-    return (f"\\textbf{{{text}}}" if figure.best else text) + note
+def github(table: Table) -> str:
+    """Markdown for GitHub's job summaries, issues and comments: verdicts as a list, notes folded away."""
+    verdicts = "\n".join(f"- {escape_markdown(line)}" for line in table.verdicts)
+    notes = "\n".join(f"- {escape_markdown(line)}" for line in table.below())
+    folded = f"<details><summary>Notes</summary>\n\n{notes}\n\n</details>" if notes else ""
+    caption = f"**{escape_markdown(table.caption)}**" if clean(table.caption) else ""
+    return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
 
 
 def csv(frame: "pd.DataFrame") -> str:
-    """A frame as plain CSV, a header line and one line per row; a missing value is an empty field."""
+    """A frame as plain CSV, a header line and one line per row; numbers to 9 digits, a missing value as an empty field."""
     file = io.StringIO()
     writer = csv_files.writer(file, lineterminator="\n")
     writer.writerow(frame.columns)
@@ -131,8 +76,8 @@ def csv(frame: "pd.DataFrame") -> str:
 def _csv_field(value: Any) -> str:
     if value is None or value != value:
         return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
     text = clean(value)
     # A spreadsheet would run it as a formula.
     return "'" + text if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
@@ -143,4 +88,10 @@ def terminal(table: Table, *, width: Optional[int] = None, bold: Optional[bool] 
     return terminal_renderer.render(table, width=width, bold=bold)
 
 
-RENDERERS: Dict[str, Callable[[Table], str]] = {"terminal": terminal, "markdown": markdown, "latex": latex}
+__all__ = ["RENDERERS", "csv", "escape_latex", "escape_markdown", "github", "latex", "markdown", "terminal"]
+RENDERERS: Dict[str, Callable[[Table], str]] = {
+    "terminal": terminal,
+    "markdown": markdown,
+    "github": github,
+    "latex": latex,
+}

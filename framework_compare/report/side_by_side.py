@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 import numpy as np
 
-from framework_compare.report.parts import Notes
+from framework_compare.report.parts import Notes, row_name
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.columns import NAMES, SETTINGS
 from framework_compare.results.metrics import digits
@@ -41,7 +41,7 @@ def _table_row(row: Dict[str, Any], varying: List[str], notes: Notes) -> Row:
     ratio = "-" if np.isnan(row["ratio"]) else f"{row['ratio']:.3f}"
     interval = "-" if np.isnan(row["ratio_ci_low"]) else f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}"
     texts = (ratio, interval, VERDICTS[row["verdict"]])
-    return Row(tuple(str(row[name]) for name in (*NAMES, *varying)), (*medians, *map(Figure, texts)))
+    return Row(tuple(row_name(name, row[name]) for name in (*NAMES, *varying)), (*medians, *map(Figure, texts)))
 
 
 def _median(row: Dict[str, Any], side: str, notes: Notes) -> Figure:

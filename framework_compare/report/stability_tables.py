@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import renderers, tables
-from framework_compare.report.parts import Notes, unproved
+from framework_compare.report.parts import Notes, row_name, unproved, who
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import METRICS
 
@@ -58,7 +58,7 @@ def _parity(probes: "pd.DataFrame") -> List[str]:
     for cell in probes.itertuples(index=False):
         verdict = unproved(cell.parity)
         if verdict and cell.status == "ok":
-            cells_of.setdefault(tables.clean(verdict), []).append(f"{cell.framework} {cell.model}")
+            cells_of.setdefault(tables.clean(verdict), []).append(who(cell))
     return [f"Parity {verdict}: {', '.join(dict.fromkeys(cells))}." for verdict, cells in cells_of.items()]
 
 
@@ -79,7 +79,7 @@ def _largest_row(row: Dict[str, Any], names: Sequence[str], notes: List[str]) ->
         _ending(row["next_failed_status"], row["next_failed_reason"], notes),
         Figure(_gib(row["next_failed_peak_rss_bytes"])),
     )
-    return Row(tuple(str(row[name]) for name in names), figures)
+    return Row(tuple(row_name(name, row[name]) for name in names), figures)
 
 
 def _ending(status: Any, reason: Any, notes: List[str]) -> Figure:
@@ -100,7 +100,9 @@ def memory_table(probes: "pd.DataFrame", names: Sequence[str], remarks: Sequence
     rows = []
     for values, group in probes.groupby(list(names), sort=False, dropna=False):
         by_size = {cell.batch_size: cell for cell in group.itertuples(index=False)}
-        rows.append(Row(tuple(map(str, values)), tuple(_memory(by_size.get(size), notes) for size in sizes)))
+        rows.append(
+            Row(tuple(map(row_name, names, values)), tuple(_memory(by_size.get(size), notes) for size in sizes))
+        )
     columns = (Group("batch size", tuple(map(str, sizes))),) if sizes else ()
     return Table("Peak RSS in GiB.", tuple(names), columns, tuple(rows), tuple(notes.texts), tuple(remarks))
 

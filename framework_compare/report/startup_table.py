@@ -6,10 +6,11 @@ import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from framework_compare.plan.settings import DEFAULTS
-from framework_compare.report.parts import ABOUT, Notes, epoch_seconds, names_of, row_names
+from framework_compare.report.parts import ABOUT, Notes, names_of, row_names
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.metrics import METRICS
+from framework_compare.results.ratios import epoch_seconds
 
 STARTUP = ("startup_s", "first_step_s", "epoch_s_median", "epoch_estimate_s", "images_per_s", "pictures")
 _COLUMNS = (("start-up s", "startup_s"), ("first step s", "first_step_s"), ("epoch s", "epoch_s_median"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, List, Sequence, Tuple
 
-from framework_compare.report.parts import Notes, Record, names_of, row_names, with_interval
+from framework_compare.report.figures.look import title
+from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results.gains import TOLERANCE
 from framework_compare.results.learned import PREFIX
@@ -38,7 +39,7 @@ def quality_table(cells: Sequence[Record], caption: str) -> Table:
 def _baseline(cell: Record, headings: Sequence[str], metrics: Sequence[str]) -> Row:
     """What needs no model, under the name of its way of answering."""
     values = [getattr(cell, f"baseline_{name}", math.nan) for name in metrics]
-    names = [f"({cell.baseline})" if name == "framework" else str(getattr(cell, name)) for name in headings]
+    names = [f"({cell.baseline})" if name == "framework" else row_name(name, getattr(cell, name)) for name in headings]
     return Row(tuple(names), (Figure(NOTHING), *(Figure(_number(value)) for value in values)))
 
 
@@ -48,7 +49,7 @@ def gains_table(cells: Sequence[Record], caption: str) -> Table:
     names = list(dict.fromkeys((cell.framework, cell.model) for cell in cells))
     metric = next((cell.metric for cell in cells if cell.metric), None)
     for cell in sorted(cells, key=lambda cell: names.index((cell.framework, cell.model))):
-        rows.append(Row((cell.framework, cell.rung), tuple(_gains(cell, notes))))
+        rows.append(Row((title(cell.framework), cell.rung), tuple(_gains(cell, notes))))
     quality = (metric.replace("_", " "),) if metric else ()
     return Table(
         f"Training seconds (first step and epochs) by rung of the ladder; gain is the rung before over this one."

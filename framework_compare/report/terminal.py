@@ -32,7 +32,8 @@ def render(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = 
         bold = out.is_terminal and not out.is_dumb_terminal if bold is None else bold
     blocks = [_block(table, spans) for spans in _stacks(table, width)]
     room = max(width, *(sum(part.width + GAP for part in block) - GAP for block in blocks))
-    lines = [piece for line in (*table.verdicts, table.caption) for piece in wrap(clean(line), room)]
+    lines = [piece for line in table.verdicts for piece in wrap(clean(line), room)]
+    lines += [*([""] if lines else []), *wrap(clean(table.caption), room)]
     for block in blocks:
         lines += [*_beside(block, bold), ""]
     lines += [piece for line in table.below() for piece in wrap(line, room)]
@@ -41,7 +42,7 @@ def render(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = 
 
 def wrap(text: str, room: int) -> List[str]:
     """Lines of at most `room` columns, broken between words where a word fits."""
-    return [str(line) for line in Text(text).wrap(_CONSOLE, room)]
+    return [str(line).rstrip() for line in Text(text).wrap(_CONSOLE, room)]
 
 
 def _stacks(table: Table, width: int) -> List[List[Span]]:

@@ -12,7 +12,7 @@ SETTINGS = settings.of_role(settings.IDENTITY)
 RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts")
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
-OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.STATED, settings.QUIET, settings.OF_DATASET)))
+OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
 BUDGET = ("precision_target", "budget_s")  # of the study; none without a budget
 _EVIDENCE = (
     *reading_sources.COLUMNS,

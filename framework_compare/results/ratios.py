@@ -27,6 +27,22 @@ class Ratio(NamedTuple):
         return f"{base.device}, {base.precision}, {base.execution}, {base.threads} threads"
 
 
+def epoch_seconds(cell: Record) -> float:
+    """Median epoch seconds, estimated where a part of an epoch was measured."""
+    return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
+
+
+def to_best(cells: Sequence[Record]) -> Dict[int, float]:
+    """Each cell's median epoch time over the least of the same model, data set and settings, by its place."""
+    least: Dict[Any, float] = {}
+    worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
+    for cell in cells:
+        if cell.Index in worked:
+            key = worked[cell.Index]
+            least[key] = min(least.get(key, math.inf), epoch_seconds(cell))
+    return {cell.Index: epoch_seconds(cell) / least[worked[cell.Index]] for cell in cells if cell.Index in worked}
+
+
 def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
 

@@ -27,6 +27,7 @@ from framework_compare.store import open_readonly, row_checks, schema
 FILE = "study.sqlite"
 LOCK = "study.lock"
 PICTURES = "pictures"
+REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 _NEW = FILE + ".new"
 _CUT_SHORT = (_NEW, _NEW + "-journal")
@@ -138,12 +139,26 @@ class Store:
         """Runs planned of each cell, without those that repeat a disturbed one; 0 for a study without any."""
         return self.select("SELECT coalesce(max(repeat), 0) FROM run WHERE retry_of IS NULL")[1][0][0]
 
+    def replace_settings(self, settings: Dict[str, Any]) -> None:
+        """Store other settings in place of those that the study was created with."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (_json(settings),))
+
+    def add(self, cells: Sequence[Cell], orders: Sequence[Sequence[int]]) -> None:
+        """Add cells to the plan; their runs make blocks of their own, after those that the study has.
+
+        orders: as `create` has them. StudyError for a cell that is there already.
+        """
+        first = self.select("SELECT coalesce(max(repeat), 0) + 1 FROM run")[1][0][0]
+        with self._transaction() as connection:
+            ids = [connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid for cell in cells]
+            runs = [(ids[place], block) for block, order in enumerate(orders, first) for place in order]
+            connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
+
     def extend(self, cell: Cell) -> int:
         """Add a cell with one run to the plan; its run_id. StudyError where it is there already."""
-        values = (cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict()))
         with self._transaction() as connection:
-            insert = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
-            cell_id = connection.execute(insert, values).lastrowid
+            cell_id = connection.execute(_NEW_CELL, _cell_values(cell)).lastrowid
             return connection.execute("INSERT INTO run (cell_id, repeat) VALUES (?, 1)", (cell_id,)).lastrowid or 0
 
     def add_block(self, cells: Sequence[Cell]) -> None:
@@ -306,6 +321,13 @@ class Store:
             for field, table in LISTS.items():
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
                 insert(connection, table, run_id, getattr(run, field))
+
+
+_NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
+
+
+def _cell_values(cell: Cell) -> Tuple[str, ...]:
+    return cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict())
 
 
 def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional
 
 from framework_compare import __version__
 from framework_compare.batches import quality
@@ -15,12 +15,12 @@ from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
 from framework_compare.records import oversize
 from framework_compare.samplers import host
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.study_file import FILE, REQUEST, Store
 from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
-from framework_compare.study.resumption import check_same_machine, check_same_plan
+from framework_compare.study.resumption import check_same_datasets, check_same_machine, check_same_plan
 from framework_compare.study.strategies import Strategy
 
 
@@ -30,16 +30,15 @@ def open_or_create(
     options: RunOptions,
     strategy: Strategy,
     repeats: Optional[int] = 1,
-    rungs: Optional[Sequence[Mapping[str, Any]]] = None,
+    kept: Optional[Mapping[str, Any]] = None,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
 
     repeats: runs of each cell; None is REPEATS, or what a study has that is there.
-    rungs: of a ladder, as plan_ladder has them.
+    kept: what a new study stores beside its settings: the request, the rungs of a ladder; not what is empty.
     """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
-    if rungs:
-        settings["rungs"] = [dict(rung) for rung in rungs]
+    settings.update({name: value for name, value in (kept or {}).items() if value})
     if not (folder / FILE).exists():
         cells, repeats, seed = strategy.first(plan.cells), repeats or blocks.REPEATS, blocks.new_seed()
         return Store.create(
@@ -57,6 +56,37 @@ def open_or_create(
         check_same_plan(store, plan.cells, store.repeats() if repeats is None else repeats, settings)
         check_same_machine(store, host.describe())
         write_pictures(store.folder, plan)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def open_or_extend(
+    folder: Path,
+    plan: Plan,
+    options: RunOptions,
+    strategy: Strategy,
+    repeats: Optional[int] = 1,
+    kept: Optional[Mapping[str, Any]] = None,
+) -> Store:
+    """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
+
+    StudyError where it was measured on another machine, or has other images under the same name.
+    """
+    if not (folder / FILE).exists():
+        return open_or_create(folder, plan, options, strategy, repeats, kept)
+    store = Store.open(folder, readonly=False)
+    try:
+        check_same_machine(store, host.describe())
+        check_same_datasets(store, describe(plan, options)["datasets"])
+        there, settings = {cell for _, cell in store.cells()}, store.settings()
+        settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}
+        settings.pop(REQUEST, None)  # no request alone makes this study any more
+        store.replace_settings(settings)
+        write_pictures(store.folder, plan)
+        cells = [cell for cell in plan.cells if cell not in there]
+        store.add(cells, blocks.orders(len(cells), repeats or blocks.REPEATS, blocks.new_seed()))
     except BaseException:
         store.close()
         raise

@@ -133,6 +133,12 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> Li
     ]
 
 
+def check_same_datasets(store: Store, datasets: Mapping[str, Any]) -> None:
+    """StudyError if a study has other images under the name of one of these data sets."""
+    changes = _different_datasets(store.settings().get("datasets") or {}, datasets)
+    _refuse(store, changes, "name another folder")
+
+
 def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     """StudyError if the study was measured on another machine than this one."""
     before = store.machine()

@@ -182,10 +182,11 @@ def known(value: Any) -> bool:
 
 def rounded(frame: "pd.DataFrame", digits: int = 5) -> List[Mapping[str, Any]]:
     """Rows for a specification: numbers to so many significant digits, what is missing as None."""
-    return [{name: _plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
+    return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _plain(value: Any, digits: int) -> Any:
+def plain(value: Any, digits: int) -> Any:
+    """A value as JSON has it: a number to so many significant digits, None where there is none."""
     if isinstance(value, (bool, str)) or value is None:
         return value
     try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
@@ -20,7 +18,7 @@ from framework_compare.report.figures.subject import Study, Subject
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
 from framework_compare.report.tables import Table, clean
-from framework_compare.results import pairing, speed_verdicts
+from framework_compare.results import pairing
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
@@ -94,7 +92,7 @@ def _content(study: Study) -> Dict[str, Any]:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
-    verdicts = [with_titles(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
+    verdicts = [headlines.titled(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
     return {
         "title": clean(Path(study.folder).name),
@@ -146,21 +144,6 @@ def uri_of(svg: str) -> str:
 
 def _sentences(cells: "pd.DataFrame", verdicts: Sequence[Verdict]) -> List[str]:
     return headlines.lines(list(cells.itertuples()), verdicts)
-
-
-def with_titles(verdict: Verdict) -> Verdict:
-    """A verdict with the names that people write."""
-    reason = verdict.reason
-    for name in (verdict.faster, verdict.slower):
-        reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: named(name), reason)  # type: ignore[misc]
-    changed = dataclasses.replace(
-        verdict,
-        model=named(verdict.model),
-        faster=named(verdict.faster),
-        slower=named(verdict.slower),
-        reason=reason,
-    )
-    return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
 
 
 class Shown(NamedTuple):

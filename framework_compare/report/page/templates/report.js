@@ -42,8 +42,16 @@
       if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
     }
   }, { rootMargin: "200px" });
+  // Stills below the window follow one by one once the page is open; without scripts they all come with it.
+  function loadStills(stills) {
+    const image = stills.shift();
+    if (!image) return;
+    image.loading = "eager";
+    image.decode().catch(() => {}).then(() => requestIdleCallback(() => loadStills(stills), { timeout: 200 }));
+  }
   window.addEventListener("load", () => {
     for (const plot of document.querySelectorAll(".plot")) seen.observe(plot);
+    loadStills(Array.from(document.querySelectorAll(".plot img")));
   });
 
   for (const button of document.querySelectorAll("[data-copy]")) {

@@ -1,0 +1,71 @@
+"""A study as one JSON document, described by `study.schema.json` beside this file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any, Dict, List
+
+from framework_compare.report.figures.subject import Study, plain, rounded
+from framework_compare.report.renderers import DIGITS
+from framework_compare.results import ratios
+from framework_compare.results.metrics import METRICS
+from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.store.study_file import REQUEST
+
+SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
+
+
+def text(study: Study) -> str:
+    """The document, indented; it ends in a line break."""
+    return json.dumps(document(study), indent=1, allow_nan=False) + "\n"
+
+
+def document(study: Study) -> Dict[str, Any]:
+    """Cells with every column of the frame in SI units, verdicts, machine and packages; what is missing is null."""
+    runs = study.runs
+    started = sorted(text for text in runs["started_at"] if text)
+    best = ratios.to_best(list(study.frame.itertuples()))
+    cells = rounded(study.frame.assign(ratio_to_best=[best.get(place) for place in study.frame.index]), DIGITS)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "framework_compare": str(study.settings.get("framework_compare") or "unknown"),
+        "study": Path(study.folder).name,
+        "started_at": started[0] if started else None,
+        "machine": _values(study.machine),
+        # The request has paths of the machine, and this is made to be passed on.
+        "settings": _values({name: value for name, value in study.settings.items() if name != REQUEST}),
+        "environments": _values(study.environments),
+        "metrics": {
+            name: {"label": one.label, "better": one.better, "shown_in": one.unit, "scale": one.scale}
+            for name, one in METRICS.items()
+        },
+        "cells": [dict(row) for row in cells],
+        "verdicts": [_verdict(one) for one in study.verdicts()],
+    }
+
+
+def schema() -> Dict[str, Any]:
+    """The JSON schema of the document (draft 2020-12)."""
+    file = resources.files("framework_compare.report").joinpath("study.schema.json")
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _verdict(verdict: Verdict) -> Dict[str, Any]:
+    fields = dataclasses.asdict(verdict)
+    return {
+        name: _values(value) if isinstance(value, (dict, list, tuple)) else plain(value, DIGITS)
+        for name, value in fields.items()
+    }
+
+
+def _values(value: Any) -> Any:
+    """Any value as JSON has it: no NaN, no infinity, no types of numpy."""
+    if isinstance(value, dict):
+        return {str(key): _values(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        listed: List[Any] = [_values(one) for one in value]
+        return listed
+    return value if isinstance(value, int) else plain(value, DIGITS)

@@ -1,0 +1,128 @@
+"""A table in LaTeX, to paste: booktabs rules, siunitx columns that align decimal points and intervals, a label."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+from framework_compare.report.tables import Figure, Table, clean
+
+PREAMBLE = (
+    "% In the preamble (siunitx 3; names in other than Latin letters need LuaLaTeX):\n"
+    "% \\usepackage[T1]{fontenc} \\usepackage{booktabs,textcomp,siunitx}"
+)
+_NUMBER = re.compile(r"(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")
+_ESCAPES: Dict[str, str] = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "±": r"$\pm$",
+    "…": r"\ldots{}",
+    "·": r"\textperiodcentered{}",
+    "°": r"\textdegree{}",
+    # At the start of a row these would be read as arguments of the line break before it.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    **{c: "\\" + c for c in "&%$#_{}"},
+}
+
+
+class _Number(NamedTuple):
+    """The digits of a figure such as "12.3 ±0.4": before the point, after it, and of the uncertainty."""
+
+    whole: str
+    decimals: str
+    uncertainty: str
+
+    @property
+    def source(self) -> str:
+        """As siunitx reads it: 12.3(4)."""
+        point = f".{self.decimals}" if self.decimals else ""
+        return f"{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
+
+
+def escape_latex(text: object) -> str:
+    # Two hyphens would make a dash.
+    return re.sub("-(?=-)", "-{}", "".join(_ESCAPES.get(c, c) for c in clean(text)))
+
+
+def latex(table: Table, label: str = "") -> str:
+    """A floating table, with verdicts and notes in small print below; label: what the text refers to it by."""
+    heads = [heading for group in table.groups for heading in group.headings]
+    columns = [_format([row.figures[place] for row in table.rows]) for place in range(len(heads))]
+    fields = [_row([*table.headings], [f"{{{escape_latex(head)}}}" for head in heads])]
+    fields += [_row(row.names, [_figure(*both) for both in zip(row.figures, columns)]) for row in table.rows]
+    notes = [f"\\par\\smallskip\\raggedright {escape_latex(line)}" for line in (*table.verdicts, *table.below())]
+    return "\n".join(
+        [
+            PREAMBLE,
+            "\\begin{table}",
+            "\\centering",
+            "\\sisetup{separate-uncertainty,detect-weight,table-align-text-after=false}",
+            f"\\caption{{{escape_latex(table.caption)}}}",
+            *([f"\\label{{{label}}}"] if label else []),
+            f"\\begin{{tabular}}{{{'l' * len(table.headings)}{''.join(column or 'r' for column in columns)}}}",
+            "\\toprule",
+            *_titles(table),
+            fields[0],
+            "\\midrule",
+            *fields[1:],
+            "\\bottomrule",
+            "\\end{tabular}",
+            *(["\\footnotesize", *notes] if notes else []),
+            "\\end{table}\n",
+        ]
+    )
+
+
+def _format(figures: Sequence[Figure]) -> str:
+    """siunitx's column for these figures, "" where none is a number."""
+    numbers = [number for number in map(_number, figures) if number]
+    if not numbers:
+        return ""
+    whole, decimals, uncertainty = (max(map(len, parts)) for parts in zip(*numbers))
+    digits = f"{whole}.{decimals}" if decimals else str(whole)
+    return f"S[table-format={digits}{f'({uncertainty})' if uncertainty else ''}]"
+
+
+def _number(figure: Figure) -> Optional[_Number]:
+    match = _NUMBER.fullmatch(clean(figure.text))
+    if not match:
+        return None
+    whole, decimals, arm, places = match.groups(default="")
+    uncertainty = (arm + places).lstrip("0") or "0" if arm else ""
+    return _Number(whole.replace(",", ""), decimals, uncertainty)
+
+
+def _titles(table: Table) -> List[str]:
+    """The line of the groups' titles, and the rules below them."""
+    if not any(group.title for group in table.groups):
+        return []
+    titles, rules, first = [], [], len(table.headings) + 1
+    for group in table.groups:
+        last = first + len(group.headings) - 1
+        titles.append(f"\\multicolumn{{{len(group.headings)}}}{{c}}{{{escape_latex(group.title)}}}")
+        rules.append(f"\\cmidrule(lr){{{first}-{last}}}" if group.title else "")
+        first = last + 1
+    return [_row([""] * len(table.headings), titles), "".join(rules)]
+
+
+def _row(names: Iterable[object], fields: Iterable[str]) -> str:
+    return " & ".join([*map(escape_latex, names), *fields]) + r" \\"
+
+
+def _figure(figure: Figure, column: str) -> str:
+    """A number as siunitx aligns it, anything else in braces, which it leaves alone."""
+    note = f"\\textsuperscript{{({figure.note})}}" if figure.note else ""
+    weight = "\\bfseries " if figure.best else ""
+    number = _number(figure)
+    if column and number:
+        return f"{weight}{number.source}{f' {{{note}}}' if note else ''}"
+    return f"{{{weight}{escape_latex(figure.text)}{note}}}"

@@ -1,0 +1,103 @@
+"""A study as a file to run again: the arguments of `compare` in TOML, as they were given."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Sequence, Union
+
+from framework_compare import registry
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.plan.settings import SETTINGS
+from framework_compare.store.study_file import REQUEST
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+APART = ("out", "watcher", "retry", "extend")  # where a study is and how it goes on is no part of its request
+PRIVATE = ("index",)  # its URL may hold a password
+_HEAD = """\
+# A study of framework_compare: the arguments of `compare`, those left out at their defaults.
+# To run it: framework-compare run --from FILE; options of the command line come first.
+
+"""
+
+
+def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
+    """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path."""
+    parameters = inspect.signature(call).parameters
+    given = {**given, **given.get("settings", {})}
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name not in ("settings", *APART, *PRIVATE) and not (name in parameters and value == parameters[name].default)
+    }
+    if "rungs" in kept:
+        kept["rungs"] = dict(kept["rungs"])
+    if "dataset" in kept:
+        kept["dataset"] = [_absolute(one) for one in _listed(kept["dataset"])]
+    return {name: _plain(value) for name, value in kept.items() if value is not None and value != {}}
+
+
+def text(settings: Mapping[str, Any], folder: Path) -> str:
+    """The file of a study, from what is stored with it; StudyError for one that has no request."""
+    import tomli_w
+
+    request = settings.get(REQUEST)
+    if not isinstance(request, dict):
+        raise StudyError(
+            f"{folder} keeps no request, as studies of an earlier version and sweeps; its report has the command"
+        )
+    return _HEAD + tomli_w.dumps(request)
+
+
+def read(path: Union[str, "os.PathLike[str]"], call: Callable[..., Any]) -> Dict[str, Any]:
+    """The arguments of `call` in a file; data sets that lie beside the file get its folder.
+
+    UsageError for a file that cannot be read or is no TOML, and for a key that is no argument.
+    """
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
+        raise UsageError(f"{file} is no study to run: {error}; `framework-compare show --toml` writes one") from None
+    allowed = [name for name in inspect.signature(call).parameters if name not in ("settings", *APART)]
+    for name in document:
+        if name not in (*allowed, *SETTINGS):
+            raise UnknownNameError(f"key of {file.name}", name, (*allowed, *SETTINGS))
+    if "dataset" in document:
+        document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
+    return document
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return [value] if isinstance(value, (str, os.PathLike)) else list(value)
+
+
+def _absolute(dataset: Any) -> str:
+    name = os.fspath(dataset)
+    known = name in registry.DATASETS or name in registry.ARRAY_DATASETS
+    return str(Path(name).absolute()) if not known and Path(name).exists() else str(name)
+
+
+def _beside(file: Path, dataset: Any) -> Any:
+    """A data set of a file: its name, or the path of what lies beside the file."""
+    if not isinstance(dataset, str) or dataset in registry.DATASETS or dataset in registry.ARRAY_DATASETS:
+        return dataset
+    path = file.absolute().parent / dataset
+    return str(path) if path.exists() else dataset
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON and TOML have it: lists for sequences, text for paths."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_plain(one) for one in value] if isinstance(value, Sequence) else str(value)

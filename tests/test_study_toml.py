@@ -1,0 +1,123 @@
+"""A study as a file: what is written of a request, and that it makes the same study again; more cells for a study."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from framework_compare import Comparison, compare
+from framework_compare.api import compare_file
+from framework_compare.cli import root
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.store.study_file import Store
+
+QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
+
+
+@pytest.fixture
+def study(tiny, pictures, own_cache, tmp_path):
+    def run(**given):
+        return compare(
+            tiny, "linear", **{**QUICK, "dataset": pictures, "out": tmp_path / "study", "repeats": 1, **given}
+        )
+
+    return run
+
+
+def cells(comparison):
+    return [
+        *comparison.frame[["framework", "model", "dataset", "batch_size", "epochs", "status"]].itertuples(index=False)
+    ]
+
+
+def test_the_file_of_a_study_makes_it_again(study, tmp_path):
+    first = study(batch_size=[4, 8], phase_timeout_s={"import": 60.0}, timeout_s=300.0)
+    path = tmp_path / "elsewhere" / "study.toml"
+    path.parent.mkdir()
+    path.write_text(first.to_toml())
+    second = compare_file(path, out=tmp_path / "second")
+    assert cells(second) == cells(first) and second.to_toml() == first.to_toml()
+    assert second.settings["limits"] == first.settings["limits"]
+
+
+def test_the_file_has_what_is_not_the_default_and_no_index(study, pictures):
+    lines = study(index={"tiny": "https://me:secret@host/simple"}, verify="off").to_toml().splitlines()
+    assert f'    "{pictures}",' in lines and 'verify = "off"' in lines and "batch_size = 4" in lines
+    assert not any(line.startswith(("index", "out", "sampling_hz", "installer", "precision")) for line in lines)
+    assert "secret" not in "".join(lines)
+
+
+def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, capsys):
+    study()
+    monkeypatch.setattr(sys, "argv", ["framework-compare", "show", str(tmp_path / "study"), "--toml"])
+    root.app(standalone_mode=False)
+    (tmp_path / "study.toml").write_text(capsys.readouterr().out)
+    options = ["--from", str(tmp_path / "study.toml"), "--epochs", "3", "--out", str(tmp_path / "again")]
+    monkeypatch.setattr(sys, "argv", ["framework-compare", "run", *options])
+    root.app(standalone_mode=False)
+    again = Comparison.load(tmp_path / "again")
+    assert again.frame.epochs.tolist() == [3] and again.frame.batch_size.tolist() == [4]
+
+
+def test_data_that_lie_beside_the_file_need_no_folder(tiny, pictures, own_cache, tmp_path):
+    (tmp_path / "images").symlink_to(pictures)
+    lines = ['frameworks = ["tiny"]', 'models = ["linear"]', 'dataset = ["images"]', "repeats = 1", "epochs = 1"]
+    (tmp_path / "study.toml").write_text("\n".join([*lines, "image_size = 32", "threads = 1"]))
+    assert compare_file(tmp_path / "study.toml", out=tmp_path / "study").frame.status.tolist() == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("frameworks = [", "is no study to run"),
+        ('frameworks = ["tiny"]\nbatchsize = 4', "unknown key of study.toml 'batchsize'; allowed: .*batch_size"),
+        ('out = "x"', "unknown key of study.toml 'out'"),
+        ("settings = 1", "unknown key of study.toml 'settings'"),
+        ('frameworks = ["caffe"]\nmodels = ["linear"]', "unknown framework 'caffe'"),
+    ],
+)
+def test_a_wrong_file_is_refused(tiny, tmp_path, own_cache, text, said):
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        compare_file(tmp_path / "study.toml", out=tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_study_without_a_request_says_so(tmp_path):
+    Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
+    with pytest.raises(StudyError, match="keeps no request"):
+        Comparison.load(tmp_path / "study").to_toml()
+
+
+def test_a_ladders_rungs_are_kept(study, tmp_path):
+    first = study(rungs={"batch 8": {"batch_size": 8}}, one_at_a_time=True)
+    assert '[rungs."batch 8"]\nbatch_size = 8' in first.to_toml()
+    (tmp_path / "study.toml").write_text(first.to_toml())
+    assert cells(compare_file(tmp_path / "study.toml", out=tmp_path / "second")) == cells(first)
+
+
+def test_a_study_takes_more_cells_and_keeps_its_runs(study, tmp_path):
+    before = study(repeats=2).runs
+    more = study(extend=True, repeats=2, batch_size=[4, 8, 2])
+    assert more.frame.batch_size.tolist() == [4, 8, 2] and (more.frame.status == "ok").all()
+    assert more.runs.started_at.tolist()[:2] == before.started_at.tolist()
+    # Trained at other times, they share no block with those before.
+    assert sorted(more.runs.block[:2]) == [1, 2] and sorted(more.runs.block[2:]) == [3, 3, 4, 4]
+    with pytest.raises(StudyError, match="keeps no request"):
+        more.to_toml()
+
+
+def test_more_cells_may_have_other_data_but_no_other_images_of_one_name(study, pictures, tmp_path):
+    study()
+    (tmp_path / "others").symlink_to(pictures)
+    more = study(extend=True, dataset=tmp_path / "others")
+    assert sorted(more.frame.dataset) == ["colours", "others"] and (more.frame.status == "ok").all()
+    with pytest.raises(StudyError, match="images of colours: 13 in the study, 6 now"):
+        study(extend=True, limit=6, batch_size=2)
+    assert json.dumps(more.settings["datasets"]["colours"])
+
+
+def test_a_study_that_is_not_there_is_made(study):
+    assert study(extend=True).to_toml()

@@ -27,7 +27,7 @@ app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
 app.command()(fairness.fairness)
 for _command in (
-    *(studies.resume, studies.stability, studies.overhead, studies.export),
+    *(studies.resume, studies.stability, studies.overhead, studies.reproduce, studies.export),
     *(report.report, report.figure, check.check),
 ):
     app.command()(_command)

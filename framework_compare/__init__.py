@@ -11,6 +11,7 @@ _PUBLIC = {
     "compare": "framework_compare.api",
     "Comparison": "framework_compare.comparison",
     "ladder": "framework_compare.api",
+    "reproduce": "framework_compare.reproduction",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
     "largest_batch": "framework_compare.stability_sweep",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from framework_compare.cli import root
 from framework_compare.datasets.arrays import load
 from framework_compare.errors import DataError, UsageError
 
@@ -337,3 +339,33 @@ def test_annotations_of_another_set(tmp_path):
     )
     fails(root, "tiny-imagenet", "", "val/val_annotations.txt", "is empty; give one with data")
     fails(root, "tiny-imagenet", b"\xff\xfe", "val/val_annotations.txt", "line 1: not UTF-8 text")
+
+
+def _of(text, name):
+    return lambda folder: (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+@pytest.mark.parametrize(
+    ("model", "write", "message"),
+    [
+        ("lstm_ibm", _of(PRICES.replace("High", "Top"), "d.csv"), "has no column 'High'"),
+        ("lstm_ibm", _of(PRICES.replace(",2,1,3,9", ",n/a,1,3,9"), "d.csv"), "line 4: High is 'n/a', not a number"),
+        ("lstm_ibm", _of(PRICES.replace(",2,1,3,9", ",nan,1,3,9"), "d.csv"), "line 4: High is 'nan'"),
+        ("lstm_ibm", _of(PRICES, "d.csv"), "12 "),
+        ("diabetes_ann", _of("", "d.csv"), "is empty; give one with data"),
+        ("diabetes_ann", _of(PIMA.replace("Outcome", "Result"), "d.csv"), "has no column 'Outcome'"),
+        ("tweet_span", _of(JPEG, "d.csv"), "is a JPEG image where text is needed"),
+        ("tweet_span", _of(TWEETS.replace("positive", "glad"), "d.csv"), "sentiment"),
+    ],
+    ids=["column", "number", "nan", "short", "empty", "target", "image", "label"],
+)
+def test_bad_data_is_one_line_and_leaves_no_study(model, write, message, tmp_path, own_cache, monkeypatch, capsys):
+    write(tmp_path)
+    words = ["--frameworks=torch", f"--models={model}", f"--dataset={tmp_path / 'd.csv'}", f"--out={tmp_path / 's'}"]
+    monkeypatch.setattr(sys, "argv", ["framework-compare", "run", *words])
+    with pytest.raises(SystemExit) as ended:
+        root.main()
+    said = capsys.readouterr().err.strip().splitlines()
+    assert ended.value.code == 2 and len(said) == 1
+    assert said[0].startswith("framework-compare: ") and message in said[0]
+    assert not (tmp_path / "s").exists()

@@ -15,7 +15,7 @@ PACKAGE = "framework_compare"
 FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
-    ("overhead",),
+    ("overhead", "reproduction"),
     ("api", "stability_sweep"),
     ("comparison", "forecast"),
     ("report", "study", "conformance"),

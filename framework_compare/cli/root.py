@@ -295,6 +295,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
         "overhead": studies.overhead,
+        "reproduce": studies.reproduce,
     },
     "Read and publish": {
         "show": show,

@@ -1,17 +1,18 @@
-"""Commands on studies: `resume`, `largest-batch`, `overhead`, `export`, and `show` of two studies."""
+"""Commands on studies: `resume`, `largest-batch`, `overhead`, `reproduce`, `export`, and `show` of two studies."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, List, Optional
 
 import typer
 
 from framework_compare.cli import console
-from framework_compare.cli.options import LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError
-from framework_compare.plan.values import split
+from framework_compare.plan.reproductions import REPRODUCTIONS
+from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 
 
@@ -82,6 +83,41 @@ def overhead(
     say = console.watcher().say
     rows = costs.overhead(framework, model, rates_hz=split(rates, float), repeats=repeats, say=say, **asked)
     print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}")))
+
+
+@takes("out", "repeats", "budget", "precision_target", *ENVIRONMENTS, "sampling_hz", "style", repeats=None)
+def reproduce(
+    name: Annotated[str, typer.Argument(help="The published study: " + ", ".join(REPRODUCTIONS) + ".")],
+    out: Optional[Path],
+    repeats: Optional[int],
+    style: str,
+    full: Annotated[bool, typer.Option("--full", help="With the published sizes: hours to days.")] = False,
+    frameworks: Annotated[Optional[str], typer.Option(help="Comma-separated; default: those of the study.")] = None,
+    device: Annotated[Optional[str], typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
+    part: Annotated[Optional[List[str]], typer.Option(help="Only this part of the study. Repeatable.")] = None,
+    data: Annotated[
+        Optional[List[str]], typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
+    ] = None,
+    **request: Any,
+) -> None:
+    """Repeat a published study on this machine and print its figures beside ours; --out with a study resumes it."""
+    from framework_compare.report import renderers
+    from framework_compare.reproduction import reproduce as run_again
+    from framework_compare.study.opening import new_study_folder
+
+    if style not in renderers.RENDERERS:
+        raise UnknownNameError("style", style, renderers.RENDERERS)
+    folder, watcher = out or new_study_folder(), console.watcher()
+    if repeats is not None:
+        request["repeats"] = repeats
+    request = {key: value for key, value in request.items() if value is not None}
+    asked = {"frameworks": None if frameworks is None else split(frameworks), "parts": part or None}
+    with console.kept_on_interrupt(folder, watcher):
+        result = run_again(
+            name, full=full, device=device, data=pairs("--data", data), out=folder, watcher=watcher, **asked, **request
+        )
+    print(result.table(style))
+    watcher.say(f"studies: {folder}")
 
 
 def export(

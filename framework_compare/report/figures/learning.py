@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import io
 import math
 from typing import Any, Dict, List, Tuple
 
@@ -13,6 +11,8 @@ from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
 from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape
 from framework_compare.results import pairing, ratios
+from framework_compare.results import published as published_figures
+from framework_compare.results.published import SETS
 
 GIB = 2**30
 LEAST = 0.01  # of the time, for a function to have a name in the figure
@@ -21,7 +21,6 @@ QUALITIES = ("train_", "validation_", "test_")
 BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
 # The published tables: mean epoch seconds on a CPU and on a GPU (Lerat 2021, tables 1 and 2).
 PUBLISHED = {"cpu": "lerat_table1_cpu.csv", "cuda": "lerat_table2_gpu.csv"}
-SETS = {"fire-smoke-small": "small", "fire-smoke-big": "big"}
 
 
 def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -226,11 +225,4 @@ def _published_pair(subject: Subject, cell: Any) -> Any:
 
 def published_seconds(device: str) -> Dict[Tuple[str, str, str], float]:
     """Published mean epoch seconds by framework, model and data set; empty for another device."""
-    import pandas as pd
-
-    if device not in PUBLISHED:
-        return {}
-    text = importlib.resources.files("framework_compare.report").joinpath("published", PUBLISHED[device]).read_text()
-    table = pd.read_csv(io.StringIO(text))
-    seconds = {(row.framework, row.model, row.dataset): float(row.mean_epoch_s) for row in table.itertuples()}
-    return {key: value for key, value in seconds.items() if math.isfinite(value)}
+    return published_figures.epoch_seconds(PUBLISHED[device]) if device in PUBLISHED else {}

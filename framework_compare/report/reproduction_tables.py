@@ -1,0 +1,86 @@
+"""A published study beside its repetition: one table for each way in which their figures are compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+
+from framework_compare.plan.reproductions import Part
+from framework_compare.report.parts import Notes, with_interval
+from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.results import published
+from framework_compare.results.intervals import Interval, paired_ratio
+from framework_compare.results.metrics import digits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAN = float("nan")
+
+
+def ratios(part: Part, cells: "pd.DataFrame", blocks: Mapping[int, Dict[int, float]], caption: str) -> Table:
+    """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
+    seconds, notes, rows = published.epoch_seconds(part.published), Notes(), []
+    frame = list(cells.itertuples())
+    torch = {(cell.model, cell.dataset): cell.Index for cell in frame if cell.framework == "torch"}
+    for cell in frame:
+        theirs = published.SETS.get(cell.dataset, "")
+        key = (cell.framework, cell.model, theirs)
+        own, base = seconds.get(key), seconds.get(("torch", *key[1:]))
+        first = torch.get((cell.model, cell.dataset), -1)
+        here = paired_ratio(blocks.get(cell.Index, {}), blocks.get(first, {}))
+        per_image = 1000 * cell.epoch_s_median / cell.pictures if cell.status == "ok" else NAN
+        figures = (
+            Figure(digits(1000 * own / published.IMAGES[theirs]) if own else NOTHING),
+            Figure(digits(own / base) if own and base else NOTHING),
+            notes.first(cell, digits(per_image) if per_image == per_image else NOTHING),
+            Figure(_shown(here)),
+        )
+        rows.append(Row((cell.model, cell.dataset, cell.framework), figures))
+    columns = ("ms/image", "over torch")
+    groups = (Group("published", columns), Group("here", columns))
+    return Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts))
+
+
+def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
+    """Seconds of training and how many times faster than the first rung, published and here; one row per rung."""
+    seconds, notes, rows = published.rung_seconds(part.published, part.workload, part.phase), Notes(), []
+    for cell in cells.itertuples():
+        own = seconds.get(part.places.get(cell.rung, -1))
+        worse = notes.number("its quality is worse than the base's: no gain at equal quality") if cell.worse else 0
+        figures = (
+            Figure(digits(own) if own else NOTHING),
+            Figure(digits(seconds[0] / own) if own else NOTHING),
+            notes.first(cell, digits(cell.total_s) if cell.total_s == cell.total_s else NOTHING),
+            Figure(digits(cell.gain_in_all) if cell.gain_in_all == cell.gain_in_all else NOTHING, worse),
+        )
+        rows.append(Row((cell.framework, cell.rung), figures))
+    columns = ("seconds", "times faster")
+    groups = (Group("published", columns), Group("here", columns))
+    remarks = (
+        "A published step changes several techniques at a time; it stands beside the rung of ours that has the last.",
+    )
+    return Table(caption, ("framework", "rung"), groups, tuple(rows), tuple(notes.texts), remarks)
+
+
+def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
+    """The largest batch that works and the one that fails, published and here; one row per framework and model."""
+    theirs, rows = published.largest_batches(part.published), []
+    for cell in cells.itertuples():
+        known = theirs.get(cell.framework, ("", ""))
+        here = (_size(cell.largest_ok), _size(cell.next_failed), str(cell.next_failed_status or NOTHING))
+        figures = tuple(Figure(text or NOTHING) for text in (*known, *here))
+        rows.append(Row((cell.framework, cell.model), figures))
+    columns = ("works", "fails")
+    groups = (Group("published", columns), Group("here", (*columns, "how")))
+    return Table(caption, ("framework", "model"), groups, tuple(rows))
+
+
+def _size(value: Any) -> str:
+    return NOTHING if value is None or value != value else str(int(value))
+
+
+def _shown(ratio: Optional[Interval]) -> str:
+    if ratio is None:
+        return NOTHING
+    ends: Tuple[float, ...] = tuple(NAN if end is None else end for end in (ratio.low, ratio.high))
+    return with_interval(ratio.value, *ends)

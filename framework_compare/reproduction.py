@@ -1,0 +1,141 @@
+"""`reproduce()`: a published study again, on this machine, its figures beside ours."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Union
+
+from framework_compare import registry
+from framework_compare.api import compare
+from framework_compare.comparison import Comparison
+from framework_compare.environments import managed
+from framework_compare.errors import UnknownNameError
+from framework_compare.plan import reproductions
+from framework_compare.plan.planning import Names, check_device, find_all
+from framework_compare.plan.reproductions import REPRODUCTIONS, Part
+from framework_compare.report import renderers, reproduction_tables
+from framework_compare.report.tables import Table
+from framework_compare.results import pairing
+from framework_compare.samplers import nvml
+from framework_compare.stability_sweep import Stability, largest_batch
+from framework_compare.study.opening import check_flag, check_folder, new_study_folder
+from framework_compare.study.progress import Watcher, default_watcher
+
+Studies = Dict[str, Union[Comparison, Stability]]
+
+
+class Reproduced:
+    """A published study and ours: `studies` by the name of the part, each in a folder of that name in `folder`."""
+
+    def __init__(self, name: str, full: bool, folder: Path, studies: Studies) -> None:
+        self.name, self.full, self.folder, self.studies = name, full, folder, studies
+
+    def tables(self) -> List[Table]:
+        """A table for each part with published figures, theirs beside ours."""
+        parts = REPRODUCTIONS[self.name].parts
+        made = [self._table(name, parts[name], study) for name, study in self.studies.items() if parts[name].beside]
+        return [table for table in made if table.rows]
+
+    def table(self, style: str = "terminal") -> str:
+        """Published figures beside ours, then the tables of parts that have none, as "terminal", "markdown", "latex"."""
+        if style not in renderers.RENDERERS:
+            raise UnknownNameError("style", style, renderers.RENDERERS)
+        texts = [renderers.RENDERERS[style](table) for table in self.tables()]
+        parts = REPRODUCTIONS[self.name].parts
+        for name, study in self.studies.items():
+            if not parts[name].beside and isinstance(study, Comparison):
+                texts.append(f"{name}: no figures are published." if style != "latex" else f"% {name}: none published")
+                texts += [study.table(kind, style) for kind in parts[name].tables]
+        return "\n".join(texts)
+
+    def _table(self, name: str, part: Part, study: Union[Comparison, Stability]) -> Table:
+        size = "in full" if self.full else "quick: fewer images and epochs, a check of the shape only"
+        caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures beside ours ({size})."
+        if isinstance(study, Stability):
+            return reproduction_tables.sizes(part, study.frame, caption)
+        if part.beside == reproductions.GAINS:
+            return reproduction_tables.gains(part, study.gains, caption)
+        return reproduction_tables.ratios(part, study.frame, pairing.block_seconds(study.epochs), caption)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def reproduce(
+    name: str,
+    *,
+    full: bool = False,
+    frameworks: Optional[Names] = None,
+    device: Optional[str] = None,
+    parts: Optional[Names] = None,
+    data: Optional[Mapping[str, Any]] = None,
+    out: Union[None, str, "os.PathLike[str]"] = None,
+    watcher: Optional[Watcher] = None,
+    **request: Any,
+) -> Reproduced:
+    """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
+
+    full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores.
+    frameworks: those of the study. device: "cpu" or "cuda"; default: both where there is a GPU.
+    parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
+    out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
+    part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
+    """
+    published = registry.find("reproduction", REPRODUCTIONS, name)
+    name = next(key for key, value in REPRODUCTIONS.items() if value is published)
+    device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
+    check_flag("full", full)
+    watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
+    asked = _parts(published.parts, parts, data or {})
+    if frameworks is None:
+        frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
+    studies: Studies = {}
+    for part_name, part in asked.items():
+        if device == "cpu" and "cpu" not in part.devices:
+            watcher.say(f"{part_name} is left out: it needs a GPU")
+            continue
+        where = device if "cuda" in part.devices else "cpu"
+        own = {**part.settings, **({} if full else part.quick), **request}
+        if part_name in (data or {}):
+            own["dataset"] = (data or {})[part_name]
+        studies[part_name] = _run(part, frameworks, where, own, folder / part_name, watcher)
+    return Reproduced(name, full, folder, studies)
+
+
+def _parts(known: Mapping[str, Part], wanted: Optional[Names], data: Mapping[str, Any]) -> Dict[str, Part]:
+    for name in data:
+        if name not in known:
+            raise UnknownNameError("part", name, known)
+    names = list(known) if wanted is None else find_all("part", known, wanted)
+    return {name: known[name] for name in names}
+
+
+def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
+    """Whether a framework takes part; one that only joins where it is installed is named when it does not."""
+    if framework not in where_installed or managed.find(framework) is not None:
+        return True
+    watcher.say(
+        f"{framework} is left out: it has no environment; make one with `framework-compare env create {framework}`"
+    )
+    return False
+
+
+def _run(
+    part: Part, frameworks: Names, device: str, own: Dict[str, Any], folder: Path, watcher: Watcher
+) -> Union[Comparison, Stability]:
+    """One part's study; a budget, which decides on repeats, is for comparisons only."""
+    models = own.pop("models", part.models)
+    if part.sweeps:
+        foreign = inspect.signature(compare).parameters.keys() - inspect.signature(largest_batch).parameters.keys()
+        own = {key: value for key, value in own.items() if key not in foreign}
+        return largest_batch(frameworks, models, device, out=folder, watcher=watcher, **own)
+    if part.rungs:
+        rungs = [rung for rung in part.rungs if device != "cpu" or "device" not in rung.settings]
+        own = {key: value for key, value in own.items() if key not in ("budget", "precision_target")}
+        own["rungs"] = rungs or None
+        return compare(frameworks, models, "cpu", out=folder, watcher=watcher, **own)
+    if own.get("budget") is not None:
+        own.pop("repeats", None)
+    return compare(frameworks, models, device, out=folder, watcher=watcher, **own)

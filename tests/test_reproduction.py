@@ -1,0 +1,134 @@
+"""Published studies again: their table beside ours, what is left out where, resuming, and refusals."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from framework_compare import registry, reproduction
+from framework_compare.cli import root
+from framework_compare.errors import UnknownNameError
+from framework_compare.plan import planning
+from framework_compare.plan.ladders import Rung
+from framework_compare.plan.reproductions import GAINS, RATIOS, REPRODUCTIONS, SIZES, Part, Reproduction
+from framework_compare.reproduction import reproduce
+from framework_compare.results import published
+from framework_compare.study.progress import Watcher
+
+FAST = {"epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory", "sampling_hz": 0}
+
+
+class Listener(Watcher):
+    def __init__(self):
+        self.sentences = []
+
+    def say(self, message):
+        self.sentences.append(message)
+
+
+@pytest.fixture
+def short(tiny, pictures, own_cache, monkeypatch):
+    """A published study of the test framework, under the names of PyTorch and AlexNet; its name."""
+    monkeypatch.setitem(registry.FRAMEWORKS, "torch", registry.FRAMEWORKS[tiny])
+    monkeypatch.setitem(registry.MODELS, "alexnet", registry.MODELS["linear"])
+    monkeypatch.setitem(published.SETS, pictures.name, "small")
+    monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
+    base = {"dataset": pictures, **FAST}
+    rungs = (Rung("GPU", {"device": "cuda"}), Rung("Adam", {"batch_size": 4}))
+    parts = {
+        "epochs": Part(
+            ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS
+        ),
+        "gains": Part(
+            ("alexnet",), base, {}, rungs, published="abidate_gains.csv", beside=GAINS,
+            workload="lstm_ibm", phase="train", places={"base": 0, "Adam": 1},
+        ),
+        "batches": Part(
+            ("alexnet",), {**base, "batch_sizes": (2, 4)}, published="lerat_batches.csv", beside=SIZES
+        ),
+        "gpu": Part(("alexnet",), base, devices=("cuda",)),
+        "plain": Part(("alexnet",), base),
+    }  # fmt: skip
+    monkeypatch.setitem(REPRODUCTIONS, "short", Reproduction("a source", parts, ("torch", "singa"), ("singa",)))
+    monkeypatch.setattr(reproduction.managed, "find", lambda name: None)
+    return "short"
+
+
+def test_published_figures_stand_beside_ours(short, tmp_path):
+    listener = Listener()
+    result = reproduce(short, out=tmp_path / "r", repeats=1, watcher=listener)
+    ratios, gains, sizes = result.tables()
+    (row,) = ratios.rows
+    assert [figure.text for figure in row.figures[:2]] == ["176", "1.00"]  # 139 s for 791 images, and itself
+    assert float(row.figures[2].text) > 0 and row.figures[3].text == "1.00"
+    base, adam = gains.rows
+    assert [row.names for row in (base, adam)] == [("torch", "base"), ("torch", "Adam")]  # no GPU, no rung of it
+    assert [figure.text for figure in adam.figures[:2]] == ["54.0", "15.7"] and float(adam.figures[3].text) > 0
+    (row,) = sizes.rows
+    assert [figure.text for figure in row.figures] == ["100", "-", "4", "-", "-"]
+    text = str(result)
+    assert "a source, epochs: published figures beside ours" in text and "plain: no figures are published." in text
+    said = " ".join(listener.sentences)
+    assert "gpu is left out: it needs a GPU" in said and "singa is left out: it has no environment" in said
+
+
+def test_it_is_resumed_and_quick_is_another_size_than_full(short, tmp_path):
+    asked = {"out": tmp_path / "r", "repeats": 1, "parts": ["epochs"]}
+    quick, again = reproduce(short, **asked), reproduce(short, **asked)
+    started = [one.studies["epochs"].runs["started_at"].tolist() for one in (quick, again)]
+    assert started[0] == started[1]
+    full = reproduce(short, full=True, **{**asked, "out": tmp_path / "full"})
+    assert [len(one.studies["epochs"].epochs) for one in (quick, full)] == [2, 3]
+
+
+def test_real_data_goes_to_its_part(short, pictures, tmp_path):
+    other = tmp_path / "other"
+    other.symlink_to(pictures)
+    result = reproduce(short, out=tmp_path / "r", repeats=1, parts=["plain"], data={"plain": other})
+    assert result.studies["plain"].frame["dataset"].tolist() == ["other"]
+
+
+def test_a_budget_reaches_comparisons_only(short, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(reproduction, "compare", lambda *names, **request: calls.append(request))
+    reproduce(short, out=tmp_path / "r", parts=["epochs", "gains"], repeats=1, budget="30min")
+    assert [("budget" in call, "repeats" in call) for call in calls] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [({"name": "lerat"}, "lerat2021"), ({"parts": ["x"]}, "epochs"), ({"data": {"x": "y"}}, "epochs")],
+)
+def test_unknown_names_are_refused_with_what_is_known(short, tmp_path, wrong, named):
+    with pytest.raises(UnknownNameError, match=named):
+        reproduce(**{"name": short, "out": tmp_path / "r", **wrong})
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name != "short"])
+def test_declared_parts_can_be_planned_in_both_sizes(name):
+    """Settings, models and published rungs are names that exist; no file of data is drawn or trained on."""
+    for part in REPRODUCTIONS[name].parts.values():
+        for quick in ({}, part.quick):
+            own = {**part.settings, **quick}
+            planning.find_models(own.pop("models", part.models))
+            for key in ("dataset", "limit", "repeats", "batch_sizes"):
+                own.pop(key, None)
+            values = {key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}
+            assert planning.expand_configs(values)
+        for file in filter(None, [part.published]):
+            assert published.rows(file) and all(row["source"] for row in published.rows(file))
+        if part.beside == GAINS:
+            rungs = {"base", *(rung.name for rung in part.rungs)}
+            theirs = published.rung_seconds(part.published, part.workload, part.phase)
+            assert set(part.places) <= rungs and set(part.places.values()) == set(theirs)
+
+
+def test_the_command_prints_both(short, tmp_path, monkeypatch, capsys):
+    words = ["reproduce", short, "--part=epochs", "--repeats=1", "--style=markdown", f"--out={tmp_path / 'r'}"]
+    monkeypatch.setattr(sys, "argv", ["framework-compare", *words])
+    with pytest.raises(SystemExit) as ended:
+        root.main()
+    assert not ended.value.code
+    assert "| alexnet | colours | torch | 176 | 1.00 |" in capsys.readouterr().out

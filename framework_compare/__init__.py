@@ -13,6 +13,7 @@ _PUBLIC = {
     "ladder": "framework_compare.api",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
+    "Slurm": "framework_compare.study.executors",
     "stability": "framework_compare.stability_sweep",
     "sweep": "framework_compare.pytest_plugin",
 }

@@ -37,10 +37,11 @@ class Option:
     read: Callable[[Any], Any] = lambda given: given
     flag: str = ""
     metavar: Optional[str] = None
+    panel: Optional[str] = None  # of the help, where it is not the one of all options
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
-        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar)
+        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar, rich_help_panel=self.panel)
         kind: Any = Optional[self.type] if default is None else self.type
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
 
@@ -94,6 +95,10 @@ _INDEX = "FRAMEWORK=URL: an extra package index. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
+CLUSTER = "On a cluster"
+_ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
+_SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
+_SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
     "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
@@ -125,6 +130,8 @@ OPTIONS: Dict[str, Option] = {
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
     "style": Option(str, "terminal, markdown, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
+    "on": Option(str, _ON, "here", panel=CLUSTER),
+    "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH), panel=CLUSTER),
 }
 ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")

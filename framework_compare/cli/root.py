@@ -10,7 +10,7 @@ from typing import Annotated, Any, Dict, List, Optional
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import check, console, environments, fairness, report, studies
+from framework_compare.cli import check, cluster, console, environments, fairness, report, studies
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
@@ -31,6 +31,8 @@ for _command in (
     *(report.report, report.figure, check.check),
 ):
     app.command()(_command)
+for _command in (cluster.part, cluster.absorb):
+    app.command(rich_help_panel=cluster.PANEL)(_command)
 
 QUICK: Dict[str, Any] = {
     "models": ["alexnet", "mobilenet_v2", "resnet50", "vgg16"],
@@ -102,7 +104,7 @@ def _root(
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
-    *("disturbance_threshold", "retries_when_disturbed", "strict"),
+    *("disturbance_threshold", "retries_when_disturbed", "strict", "on", "slurm"),
 )
 def run(context: typer.Context, **request: Any) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.
@@ -172,12 +174,14 @@ def quickstart(**request: Any) -> None:
 
 def _run_and_show(strict: bool = False, kind: Optional[str] = None, **request: Any) -> None:
     from framework_compare.api import compare
+    from framework_compare.study import executors
     from framework_compare.study.opening import new_study_folder
 
     folder = Path(request.pop("out") or new_study_folder())
+    executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
     watcher = console.watcher()
     with console.kept_on_interrupt(folder, watcher):
-        result = compare(out=folder, watcher=watcher, **request)
+        result = compare(out=folder, executor=executor, watcher=watcher, **request)
     console.print_tables(result, "terminal", *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():

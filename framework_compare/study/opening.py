@@ -17,10 +17,11 @@ from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.study_file import FILE, Store
 from framework_compare.study import blocks
+from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
-from framework_compare.study.resumption import check_same_machine, check_same_plan
+from framework_compare.study.resumption import check_machine, check_same_plan
 from framework_compare.study.strategies import Strategy
 
 
@@ -31,11 +32,13 @@ def open_or_create(
     strategy: Strategy,
     repeats: Optional[int] = 1,
     rungs: Optional[Sequence[Mapping[str, Any]]] = None,
+    here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
 
     repeats: runs of each cell; None is REPEATS, or what a study has that is there.
     rungs: of a ladder, as plan_ladder has them.
+    here: whether this machine runs it; otherwise its machine is the kind of node that runs its first part.
     """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     if rungs:
@@ -45,7 +48,7 @@ def open_or_create(
         return Store.create(
             folder,
             settings={**settings, "order_seed": seed},
-            machine=host.describe(),
+            machine=host.describe() if here else {},
             cells=cells,
             repeats=repeats,
             orders=blocks.orders(len(cells), repeats, seed),
@@ -54,7 +57,9 @@ def open_or_create(
     store = Store.open(folder, readonly=False)
     try:
         check_same_plan(store, plan.cells, store.repeats() if repeats is None else repeats, settings)
-        check_same_machine(store, host.describe())
+        if here:
+            absorb(store)
+            check_machine(store)
         write_pictures(store.folder, plan)
     except BaseException:
         store.close()

@@ -87,7 +87,9 @@ def measure(samples: int) -> Dict[str, Any]:
         fill(folder, samples)
         found.update({step: measured(step, folder) for step in ("absorb", "tabulate")})
         with Store.open(folder) as store:
-            counts = [store.select(f"SELECT count(*) FROM {table}")[1][0][0] for table in ("cell", "part", "run", "epoch")]
+            counts = [
+                store.select(f"SELECT count(*) FROM {table}")[1][0][0] for table in ("cell", "part", "run", "epoch")
+            ]
         return {
             "asked": {"cells": MODELS * SIZES * len(FRAMEWORKS), "repeats": REPEATS, "samples_a_run": samples},
             "stored": dict(zip(("cells", "parts", "runs", "epochs"), counts)),

@@ -237,4 +237,3 @@ def verify_study(
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)
     return attachment.attach(folder, options, fresh, say)
-

@@ -148,7 +148,9 @@ def study_name(folder):
 
 def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pictures, tmp_path):
     both = {"frameworks": "tiny,small", "models": "linear,again"}
-    text = run(command, *request(pictures, **both, out=tmp_path / "there"), "--on", "slurm", "--slurm", "partition=main")
+    text = run(
+        command, *request(pictures, **both, out=tmp_path / "there"), "--on", "slurm", "--slurm", "partition=main"
+    )
     run(command, *request(pictures, **both, out=tmp_path / "here"))
     assert results(tmp_path / "there") == results(tmp_path / "here")
     assert "part 4: 2 ok" in text and "planned" not in text

@@ -9,8 +9,6 @@ import typer
 from framework_compare.cli import console
 from framework_compare.cli.report import STUDY
 
-from framework_compare.cli.options import CLUSTER as PANEL
-
 
 def part(
     study: Annotated[str, STUDY],

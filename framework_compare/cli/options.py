@@ -41,7 +41,9 @@ class Option:
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
-        option = typer.Option(*filter(None, [self.flag]), help=self.help, metavar=self.metavar, rich_help_panel=self.panel)
+        option = typer.Option(
+            *filter(None, [self.flag]), help=self.help, metavar=self.metavar, rich_help_panel=self.panel
+        )
         kind: Any = Optional[self.type] if default is None else self.type
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
 

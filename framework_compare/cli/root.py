@@ -12,7 +12,7 @@ import typer
 from framework_compare import __version__
 from framework_compare.cli import check, cluster, console, environments, fairness, report, studies
 from framework_compare.cli import verify as verify_command
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.plan.settings import SETTINGS
 
@@ -32,7 +32,7 @@ for _command in (
 ):
     app.command()(_command)
 for _command in (cluster.part, cluster.absorb):
-    app.command(rich_help_panel=cluster.PANEL)(_command)
+    app.command(rich_help_panel=CLUSTER)(_command)
 
 QUICK: Dict[str, Any] = {
     "models": ["alexnet", "mobilenet_v2", "resnet50", "vgg16"],

@@ -31,21 +31,23 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     above all turns: no ratio is taken of runs of two nodes.
     """
     planned = {run["run_id"]: run["repeat"] for run in runs}
-    turns = {run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs}
+    turns = {
+        run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
+    }
     if all(run["node_id"] is None for run in runs):
         return turns
     nodes: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
     for run in runs:
-        nodes.setdefault((turns[run["run_id"]], run["model"], run["dataset"]), collections.Counter())[run["node_id"]] += 1
+        nodes.setdefault((turns[run["run_id"]], run["model"], run["dataset"]), collections.Counter())[
+            run["node_id"]
+        ] += 1
     last = max(turns.values())
     moved = {
         (turn, *group, node): turn + last * place
         for (turn, *group), counts in nodes.items()
         for place, (node, _) in enumerate(counts.most_common())
     }
-    return {
-        run["run_id"]: moved[turns[run["run_id"]], run["model"], run["dataset"], run["node_id"]] for run in runs
-    }
+    return {run["run_id"]: moved[turns[run["run_id"]], run["model"], run["dataset"], run["node_id"]] for run in runs}
 
 
 def _best(slot: Sequence[Row]) -> Row:

@@ -125,4 +125,3 @@ def check(path: Path) -> None:
             raise StudyError(
                 f"{path} was measured by an older framework_compare; delete its folder and resume the study"
             )
-

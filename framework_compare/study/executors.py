@@ -98,7 +98,9 @@ class Slurm:
                 executor.update_parameters(**_parameters(folder.name, self.options, len(chunk)))
                 jobs = executor.map_array(command, chunk)
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, ValueError) as error:
-                raise StudyError(f"Slurm refused the study's parts: {_last_line(error)}; change --slurm and resume") from None
+                raise StudyError(
+                    f"Slurm refused the study's parts: {_last_line(error)}; change --slurm and resume"
+                ) from None
             _note_jobs(folder, {job.job_id: part for job, part in zip(jobs, chunk)})
 
     def live(self, folder: Path) -> Set[int]:

@@ -78,9 +78,7 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
         first = json.loads(path.read_text(encoding="utf-8"))
     changes = other_kind(first, machine, plan.cells)
     if changes:
-        raise StudyError(
-            f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}"
-        )
+        raise StudyError(f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}")
 
 
 def _place(plan: PartPlan) -> Path:

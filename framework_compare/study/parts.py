@@ -22,9 +22,7 @@ from framework_compare.study.conditions import RunOptions
 
 PARTS = "parts"
 MACHINE = "machine.json"  # the kind of machine that all parts must run on: of the first that started
-ONE_KIND = (
-    "figures of a study come from nodes of one kind: choose them, such as by --slurm constraint=..., or name another folder"
-)
+ONE_KIND = "choose nodes of one kind, such as by --slurm constraint=..., or name another folder"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -107,7 +107,9 @@ class Cluster:
 
     def steps(self, node: str) -> List[psutil.Process]:
         """The processes in which slurmd watches over the jobs of a node."""
-        named = [process for process in psutil.process_iter(["name", "environ"]) if "slurmstepd" in (process.name() or "")]
+        named = [
+            process for process in psutil.process_iter(["name", "environ"]) if "slurmstepd" in (process.name() or "")
+        ]
         return [process for process in named if f"-N {node}" in " ".join(process.cmdline()) or self._of(process, node)]
 
     def _of(self, process: psutil.Process, node: str) -> bool:

@@ -35,7 +35,7 @@ def register():
         place = {place!r} + f"/{{name}}.py:TinyTrainer"
         registry.register_framework(Framework(name, place, "", "numpy", ((3, 8), (3, 99))))
     registry.register_model("linear", "linear:build")
-    registry.register_model("again", "linear:build")
+    registry.register_model("again", "again:build")
 """
 STEP_S = 0.02
 REASON = slurm_cluster.lacking()
@@ -68,6 +68,8 @@ def plugin(tmp_path_factory):
         (place / f"{name}.py").write_text(
             source.replace('name = "tiny"', f'name = "{name}"').replace(body, body + slow)
         )
+    model = (HERE / "plugins" / "linear.py").read_text()
+    (place / "again.py").write_text(model.replace('GraphBuilder("linear"', 'GraphBuilder("again"'))
     (place / "slurm_plugin.py").write_text(PLUGIN.format(place=str(place)))
     info = place / "slurm_plugin-1.0.dist-info"
     info.mkdir()

@@ -141,9 +141,17 @@ class Cluster:
             try:
                 process = psutil.Process(int(file.read_text()))
                 process.send_signal(signal.SIGTERM)
-                process.wait(10)
+                wait_for(lambda: not runs(process), 10)
             except (OSError, ValueError, psutil.Error):
                 pass
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it is there and no zombie, which a container without an init keeps."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _variable(process: psutil.Process, name: str) -> Optional[str]:

@@ -164,7 +164,7 @@ def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pict
 
 
 def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, repeats=1, epochs=100, out=tmp_path / "s"), "--on", "slurm")
+    study = command(*request(pictures, repeats=1, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: running(tmp_path, "epochs")), study.communicate(timeout=60)
     (job,) = cluster.jobs()
     cluster.ask("scontrol", "requeue", job)
@@ -176,7 +176,7 @@ def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path)
 
 
 def test_what_is_cancelled_is_resumed(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, epochs=150, out=tmp_path / "s"), "--on", "slurm")
+    study = command(*request(pictures, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: len(cluster.jobs()) == 2 and running(tmp_path, "epochs"))
     cluster.ask("scancel", *cluster.jobs())
     text = study.communicate(timeout=120)[0]
@@ -187,7 +187,7 @@ def test_what_is_cancelled_is_resumed(cluster, command, pictures, tmp_path):
 
 
 def test_ctrl_c_ends_the_jobs_and_a_refused_option_is_told(cluster, command, pictures, tmp_path):
-    study = command(*request(pictures, epochs=150, out=tmp_path / "s"), "--on", "slurm")
+    study = command(*request(pictures, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(cluster.jobs)
     study.send_signal(signal.SIGTERM)
     text = study.communicate(timeout=60)[0]

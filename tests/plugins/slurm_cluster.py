@@ -139,11 +139,14 @@ class Cluster:
         wait_for(lambda: not self.ask("squeue", "-h"), 15)
         for file in (*self.place.glob("n*.pid"), self.place / "ctl.pid", self.place / "munge.pid-file"):
             try:
-                process = psutil.Process(int(file.read_text()))
-                process.send_signal(signal.SIGTERM)
-                wait_for(lambda: not runs(process), 10)
+                _end(psutil.Process(int(file.read_text())))
             except (OSError, ValueError, psutil.Error):
                 pass
+
+
+def _end(process: psutil.Process) -> None:
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: not runs(process), 10)
 
 
 def runs(process: psutil.Process) -> bool:

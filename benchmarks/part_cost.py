@@ -26,7 +26,7 @@ from framework_compare.store.study_file import FILE, Store
 from framework_compare.study import parts
 from framework_compare.study.conditions import RunOptions
 
-MODELS, FRAMEWORKS, SIZES, REPEATS = 20, ("tiny", "small"), 25, 5
+MODELS, FRAMEWORKS, SIZES, REPEATS = 50, ("tiny", "small"), 10, 2
 
 
 def cells() -> List[Cell]:
@@ -72,11 +72,11 @@ STEPS: Dict[str, Callable[[Path], None]] = {"plan": plan, "absorb": absorb, "tab
 
 
 def measured(step: str, folder: Path) -> Dict[str, float]:
-    """Wall seconds of a fresh process, imports included, and its peak memory."""
+    """Wall and CPU seconds of a fresh process, imports included, and its peak memory."""
     began = time.perf_counter()
     command = [sys.executable, __file__, "--step", step, "--study", str(folder)]
-    peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {"seconds": round(time.perf_counter() - began, 2), "peak_mib": round(float(peak), 1)}
+    cpu_s, peak = map(float, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    return {"seconds": round(time.perf_counter() - began, 2), "cpu_s": round(cpu_s, 2), "peak_mib": round(peak, 1)}
 
 
 def measure(samples: int) -> Dict[str, Any]:
@@ -96,6 +96,7 @@ def measure(samples: int) -> Dict[str, Any]:
             "file_bytes": (folder / FILE).stat().st_size,
             "steps": found,
             "seconds": round(sum(step["seconds"] for step in found.values()), 2),
+            "cpu_s": round(sum(step["cpu_s"] for step in found.values()), 2),
             "peak_mib": max(step["peak_mib"] for step in found.values()),
             "machine": describe(),
         }
@@ -110,7 +111,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.step:
         STEPS[asked.step](asked.study)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
         return
     text = json.dumps(measure(asked.samples), indent=1)
     print(text)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
 from framework_compare.errors import StudyError
-from framework_compare.store import open_readonly, schema
 
 _CELL = ("framework", "model", "dataset", "device", "config")
 
@@ -35,9 +34,11 @@ def absorb(
     """Take over the runs of a part that the study still lacks, in one transaction; False where that is done already.
 
     fields: columns of a run. children: of each table of a run's records its columns without run_id. Runs that repeat a
-    disturbed one are added to the study. sqlite3.Error leaves the study as it was.
+    disturbed one are added to the study. sqlite3.Error, or StudyError for a part of another schema, leaves the study as
+    it was; the part's file has been checked for damage.
     """
     with _attached(connection, part.path):
+        _check_version(connection, part.path)
         connection.execute("BEGIN IMMEDIATE")
         try:
             if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
@@ -63,6 +64,18 @@ def _attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     finally:
         connection.execute("DROP TABLE IF EXISTS temp.match")
         connection.execute("DETACH source")
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """StudyError where a part has another schema than studies have now."""
+    versions = [
+        connection.execute(f"SELECT value FROM {of}.meta WHERE key = 'schema_version'").fetchone()
+        for of in ("source", "main")
+    ]
+    if versions[0] != versions[1]:
+        raise StudyError(
+            f"{path} was measured by another version of framework_compare; run the part again with this one"
+        )
 
 
 def _record(connection: sqlite3.Connection, part: Part) -> None:
@@ -114,14 +127,3 @@ def _copy(
         )
     stale = "SELECT cell_id FROM main.run JOIN temp.match ON ours = run_id"
     connection.execute(f"DELETE FROM main.figures WHERE cell_id IN ({stale})")
-
-
-def check(path: Path) -> None:
-    """sqlite3.Error or StudyError where a part's file is damaged or has another schema than studies have now."""
-    connection = open_readonly.connect(path)
-    with contextlib.closing(connection):
-        open_readonly.check(connection, path)
-        if schema.version(connection, path) != len(schema.MIGRATIONS):
-            raise StudyError(
-                f"{path} was measured by an older framework_compare; delete its folder and resume the study"
-            )

@@ -244,8 +244,6 @@ class Store:
         StudyError for a part that is damaged or of another schema.
         """
         with schema.study_errors(part.path):
-            absorption.check(part.path)
-        with schema.study_errors(self.path):
             return absorption.absorb(self._connection, part, _RUN_FIELDS, _CHILD_FIELDS)
 
     def single_file(self) -> None:

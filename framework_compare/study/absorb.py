@@ -15,7 +15,7 @@ from framework_compare.store.absorption import Part
 from framework_compare.store.study_file import FILE, PICTURES, Store
 from framework_compare.study import parts
 from framework_compare.study.parts import PartPlan, result_path
-from framework_compare.study.resumption import check_same_environment, check_same_machine
+from framework_compare.study.resumption import check_same_environment, other_kind
 
 Say = Callable[[str], None]
 
@@ -56,9 +56,10 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         statuses = [status for listed in part.outcomes().values() for status in listed]
         if part.plan():
             raise StudyError(f"{place} is not whole; delete it and resume the study")
-    if store.machine():
-        check_same_machine(store, machine, parts.ONE_KIND)
-    else:
+    changes = other_kind(store.machine(), machine, plan.cells)
+    if changes:
+        raise StudyError(f"its machine is of another kind: {'; '.join(changes)}; {parts.ONE_KIND}")
+    if not store.machine():
         store.keep_machine({name: fact for name, fact in machine.items() if name != "node"})
     _check_images(store.folder, place)
     documents = {label: _merged(store, label, document) for label, document in environments.items()}

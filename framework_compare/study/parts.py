@@ -39,9 +39,10 @@ class PartPlan:
     def write(self, folder: Path) -> None:
         path = plan_path(folder, self.number)
         half = path.with_suffix(".half")
+        cells = [{**vars(cell), "config": cell.config.to_dict()} for cell in self.cells]
         with schema.study_errors(path):
             path.parent.mkdir(exist_ok=True)
-            half.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
+            half.write_text(json.dumps({**vars(self), "cells": cells}), encoding="utf-8")
             half.replace(path)
 
     @classmethod

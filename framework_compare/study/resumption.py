@@ -130,13 +130,10 @@ def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> Li
     ]
 
 
-ONE_MACHINE = "all figures of a study must come from one machine: name another folder"
-
-
-def check_same_machine(store: Store, machine: Mapping[str, Any], remedy: str = ONE_MACHINE) -> None:
+def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     """StudyError if the study was measured on another machine than this one."""
     changes = other_kind(store.machine(), machine, [cell for _, cell in store.cells()])
-    _refuse(store, changes, remedy)
+    _refuse(store, changes, "all figures of a study must come from one machine: name another folder")
 
 
 def check_machine(store: Store) -> None:

@@ -48,7 +48,6 @@ LISTS = {
     "profile": "profile",
 }
 _RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
-_CHILD_FIELDS = {table: [field.name for field in dataclasses.fields(record)] for table, record in CHILDREN.items()}
 
 
 class Store:
@@ -244,7 +243,9 @@ class Store:
         StudyError for a part that is damaged or of another schema.
         """
         with schema.study_errors(part.path):
-            return absorption.absorb(self._connection, part, _RUN_FIELDS, _CHILD_FIELDS)
+            return absorption.absorb(
+                self._connection, part, _RUN_FIELDS, {name: _columns_of(name) for name in CHILDREN}
+            )
 
     def single_file(self) -> None:
         """Leave WAL mode, whose files beside the study other hosts of a shared disk cannot use.
@@ -319,11 +320,16 @@ class Store:
 
 def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
     """Add records to a table of CHILDREN; the transaction is the caller's."""
-    names = _CHILD_FIELDS[table]
+    names = _columns_of(table)
     fields = operator.attrgetter(*names)
     marks = ", ".join("?" * (len(names) + 1))
     query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def _columns_of(table: str) -> List[str]:
+    """Of a table of CHILDREN, without run_id."""
+    return [field.name for field in dataclasses.fields(CHILDREN[table])]
 
 
 def _column(value: Any) -> Any:

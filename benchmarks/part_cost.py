@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -81,6 +82,7 @@ def measured(step: str, folder: Path) -> Dict[str, float]:
 
 def measure(samples: int) -> Dict[str, Any]:
     """Seconds and peak memory of each step, and of all."""
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "study"
         found = {"plan": measured("plan", folder)}
@@ -98,6 +100,7 @@ def measure(samples: int) -> Dict[str, Any]:
             "seconds": round(sum(step["seconds"] for step in found.values()), 2),
             "cpu_s": round(sum(step["cpu_s"] for step in found.values()), 2),
             "peak_mib": max(step["peak_mib"] for step in found.values()),
+            "load_before": load,
             "machine": describe(),
         }
 

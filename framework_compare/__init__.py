@@ -15,6 +15,7 @@ _PUBLIC = {
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",
     "largest_batch": "framework_compare.stability_sweep",
+    "Slurm": "framework_compare.study.executors",
     "stability": "framework_compare.stability_sweep",  # its name until version 0.1
     "sweep": "framework_compare.pytest_plugin",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Union, overload
+from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
@@ -17,19 +17,21 @@ from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
-from framework_compare.samplers import host
-from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import attachment, blocks, strategies, study_toml
+from framework_compare.study.absorb import absorb as absorb_parts
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import (
     RETRIES,
     RunOptions,
+    as_planned,
     check_budget,
     check_disturbance,
     check_whole_runs,
     run_options,
 )
+from framework_compare.study.dispatch import check_cores, run_parts
+from framework_compare.study.executors import Executor
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -40,7 +42,7 @@ from framework_compare.study.opening import (
     tell_of_datasets,
 )
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.resumption import check_retry, check_same_limits, check_same_machine
+from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
 from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 
@@ -84,6 +86,7 @@ def compare(
     rungs: Optional[Rungs] = None,
     one_at_a_time: bool = False,
     extend: bool = False,
+    executor: Optional[Executor] = None,
     watcher: Optional[Watcher] = None,
     **settings: Any,
 ) -> Union[Comparison, Forecast]:
@@ -123,6 +126,7 @@ def compare(
     dry_run: start nothing, and return a Forecast instead: cells, runs, minutes, gigabytes.
     rungs, one_at_a_time: as `ladder` has them.
     extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
+    executor: `Slurm(partition=...)` runs each block alone on a node of a cluster (docs/cluster.md); None, here.
     settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
         lists, and then every combination is a cell.
 
@@ -138,6 +142,9 @@ def compare(
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
+    if executor is not None:
+        executor.check()
+        check_cores(settings)
     options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
     folder = check_folder("out", new_study_folder() if out is None else out)
     plan = planning.plan(
@@ -162,9 +169,13 @@ def compare(
     if dry_run:
         return forecast(plan, options, strategy, repeats or blocks.REPEATS)
     kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
-    opening = open_or_extend if check_flag("extend", extend) else open_or_create
-    with opening(folder, plan, options, strategy, 1 if limited else repeats, kept) as store, watcher:
-        Study(store, options, watcher, strategy).run(retry)
+    times = 1 if limited else repeats
+    if check_flag("extend", extend):
+        opened = open_or_extend(folder, plan, options, strategy, times, kept)
+    else:
+        opened = open_or_create(folder, plan, options, strategy, times, kept, here=executor is None)
+    with opened as store, watcher:
+        _run(store, options, watcher, strategy, executor, retry)
     return _loaded(folder, watcher)
 
 
@@ -219,12 +230,14 @@ def resume(
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
     verify: Optional[str] = None,
+    executor: Optional[Executor] = None,
     watcher: Optional[Watcher] = None,
 ) -> Comparison:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
     retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
-    for what is run now; each run's record says which limits it had. StudyError where the study cannot be resumed.
+    for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
+    Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
     """
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
@@ -232,12 +245,42 @@ def resume(
     mode = None if verify is None else check_mode(verify)
     folder = check_folder("study", study)
     with Store.open(folder, readonly=False) as store, watcher:
-        check_same_machine(store, host.describe())
-        options = _as_planned(store, given, index)
+        absorb_parts(store, watcher.say)
+        if executor is None:
+            check_machine(store)
+        options = as_planned(store.settings(), store.path, given, index)
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)
-        Study(store, options, watcher, strategies.of_settings(store.settings(), store.path)).run(retry)
+        _run(store, options, watcher, strategies.of_settings(store.settings(), store.path), executor, retry)
     return _loaded(folder, watcher)
+
+
+def _run(
+    store: Store,
+    options: RunOptions,
+    watcher: Watcher,
+    strategy: Strategy,
+    executor: Optional[Executor],
+    retry: Sequence[str],
+) -> None:
+    if executor is None:
+        Study(store, options, watcher, strategy).run(retry)
+    elif strategy.name == Product.name:
+        run_parts(store, options, executor, watcher, retry)
+    else:
+        raise UsageError(
+            "a sweep of batch sizes and a budget pick each run by those before it; allowed: to run it here"
+        )
+
+
+def absorb(
+    study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
+) -> Tuple[Comparison, Mapping[int, str]]:
+    """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
+    folder = check_folder("study", study)
+    with Store.open(folder, readonly=False) as store:
+        refused = absorb_parts(store, say).refused
+    return Comparison.load(folder), refused
 
 
 def verify_study(
@@ -254,21 +297,5 @@ def verify_study(
     """
     folder = check_folder("study", study)
     with Store.open(folder) as store:
-        options = _as_planned(store, Limits(), index)
+        options = as_planned(store.settings(), store.path, Limits(), index)
     return attachment.attach(folder, options, fresh, say)
-
-
-def _as_planned(store: Store, given: Limits, index: Optional[Mapping[str, str]]) -> RunOptions:
-    """The options a study was begun with, with the limits and the index given now."""
-    settings = store.settings()
-    try:
-        limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
-        hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
-        options = run_options(settings.get("python"), index, installer, limits, hz)
-        mode = check_mode(settings.get("verify", "warn"))
-        # Studies of an earlier version were planned without repeats.
-        threshold = settings.get("disturbance_threshold", THRESHOLD)
-        quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
-    except TypeError as error:
-        raise schema.damaged(store.path, f"its settings: {error}") from None
-    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode, **quiet)

@@ -14,6 +14,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
         "run --frameworks torch,jax --models resnet50 --budget 30min --dry-run",
         "run --from study.toml --epochs 5",
+        "run --frameworks torch,jax --models resnet50 --on slurm --slurm partition=gpu --threads 4 --loader-workers 2",
     ),
     "ladder": (
         'ladder --frameworks torch --models lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
@@ -29,6 +30,8 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
     "check": ("check latest --baseline STUDY --max-slowdown 5%",),
     "export": ("export latest --format csv --out FOLDER",),
+    "part": ("part STUDY 1",),
+    "absorb": ("absorb STUDY",),
     "verify": ("verify --frameworks torch,jax --models alexnet", "verify STUDY"),
     "fairness": ("fairness FOLDER --frameworks torch,jax --models alexnet --steps 10",),
     "env create": ("env create torch,jax", "env create torch --device cuda", "env create torch --index torch=none"),

@@ -95,6 +95,10 @@ _INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyT
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
+CLUSTER = "On a cluster"
+_ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
+_SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
+_SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed),
     "models": Option(str, f"Comma-separated: {MODELS}.", read=_listed),
@@ -130,6 +134,8 @@ OPTIONS: Dict[str, Option] = {
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
     "style": Option(str, "terminal, markdown, github, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
+    "on": Option(str, _ON, "here"),
+    "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
@@ -150,6 +156,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     ),
     "Limits": LIMITS,
     "Environments": ENVIRONMENTS,
+    CLUSTER: ("on", "slurm"),
     "Output": ("out", "style", "strict"),
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import check, console, doctor, environments, examples, fairness, report, studies
+from framework_compare.cli import check, cluster, console, doctor, environments, examples, fairness, report, studies
 from framework_compare.cli import verify as verify_command
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.samplers import busy
@@ -101,7 +101,16 @@ def _root(
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
-    *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run", "strict"),
+    *(
+        "disturbance_threshold",
+        "retries_when_disturbed",
+        "budget",
+        "precision_target",
+        "dry_run",
+        "strict",
+        "on",
+        "slurm",
+    ),
     frameworks=None,
     models=None,
 )
@@ -198,15 +207,17 @@ def _run_and_show(
     strict: bool = False, kind: Optional[str] = None, dry_run: bool = False, **request: Any
 ) -> "Comparison":
     from framework_compare.api import compare
+    from framework_compare.study import executors
     from framework_compare.study.opening import new_study_folder
 
     folder = Path(request.pop("out", None) or new_study_folder())
+    executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
     watcher = console.watcher()
     if dry_run:
         print(compare(out=folder, watcher=watcher, dry_run=True, **request))
         raise typer.Exit
     with console.kept_on_interrupt(folder, watcher):
-        result = compare(out=folder, watcher=watcher, **request)
+        result = compare(out=folder, executor=executor, watcher=watcher, **request)
     console.print_tables(result, "terminal", *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
@@ -304,6 +315,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
         "export": studies.export,
         "check": check.check,
     },
+    CLUSTER: {"part": cluster.part, "absorb": cluster.absorb},
     "Check that all train the same function": {"verify": verify_command.verify, "fairness": fairness.fairness},
 }
 for _panel, _commands in COMMANDS.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, List, Optional
+from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
@@ -16,10 +16,12 @@ from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 
 
-@takes("retry", "index", *LIMITS, "verify", "strict", verify=None)
+@takes("retry", "index", *LIMITS, "verify", "strict", "on", "slurm", verify=None)
 def resume(
     study: Annotated[str, STUDY],
     strict: bool,
+    on: str = "here",
+    slurm: Optional[Dict[str, str]] = None,
     **request: Any,
 ) -> None:
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
@@ -27,11 +29,11 @@ def resume(
     Limits and --verify replace those of the study.
     """
     from framework_compare import api
-    from framework_compare.study import names
+    from framework_compare.study import executors, names
 
-    folder, watcher = names.find(study), console.watcher()
+    folder, watcher, executor = names.find(study), console.watcher(), executors.of(on, slurm)
     with console.kept_on_interrupt(folder, watcher):
-        result = api.resume(folder, watcher=watcher, **request)
+        result = api.resume(folder, executor=executor, watcher=watcher, **request)
     console.print_tables(result, "terminal")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)

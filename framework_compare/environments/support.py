@@ -29,13 +29,22 @@ def ready(
     python: Optional[str] = None,
     index: Optional[str] = None,
     installer: str = "pip",
+    make: bool = True,
     say: Callable[[str], None] = lambda message: None,
 ) -> Union[Environment, Run]:
-    """A framework's environment on a device, made if need be, or how a cell ends without one."""
+    """A framework's environment on a device, made if need be, or how a cell ends without one.
+
+    make: False takes one that is there already, and downloads nothing.
+    """
     # a Python of the user's own is always asked: nobody here knows what its build can do
-    missing = None if managed.is_given(registry.framework(framework), python) else lack(framework, device)
+    given = managed.is_given(registry.framework(framework), python)
+    missing = None if given else lack(framework, device)
     if missing:
         return Run("unsupported", f"{missing.why}; {missing.remedy}")
+    if not (make or given):
+        remedy = f"`framework-compare env create {framework} --device {device}` on a host that has an index makes it"
+        there = managed.find(framework, device=device)
+        return there or Run("not-installed", f"the environment of {framework} is not there or damaged; {remedy}")
     try:
         return managed.ensure(framework, device=device, python=python, installer=installer, index=index, report=say)
     except EnvironmentUnavailable as error:

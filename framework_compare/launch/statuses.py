@@ -138,6 +138,10 @@ def _unexplained(seen: Evidence) -> Verdict:
     memory = _out_of_memory(seen)
     if memory:
         return Verdict("out-of-memory", memory)
+    if seen.signal == "SIGTERM":  # nothing here sends it: a batch system does to all processes of a job that it ends
+        return Verdict(
+            "interrupted", f"ended {seen.where} by SIGTERM from outside, as a batch system or the host sends it"
+        )
     how = f"killed by {seen.signal}" if seen.signal else f"exited with code {seen.returncode}"
     silent = "" if seen.signal else " without reporting an outcome"
     return Verdict("crashed", f"{how} {seen.where}{silent}; the log ends: {seen.last_words}")

@@ -20,13 +20,15 @@ def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
         raise UsageError(f"{text!r} is not a comma-separated list of {numbers}") from None
 
 
-def pairs(option: str, given: Optional[List[str]]) -> Dict[str, str]:
+def pairs(
+    option: str, given: Optional[List[str]], example: str = "FRAMEWORK=VALUE, such as torch=VALUE"
+) -> Dict[str, str]:
     """{"torch": "/path"} from ["torch=/path"]."""
     values = {}
     for text in given or []:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
-            raise UsageError(f"{option} is {text!r}; allowed: FRAMEWORK=VALUE, such as torch=VALUE")
+            raise UsageError(f"{option} is {text!r}; allowed: {example}")
         values[name] = value
     return values
 

@@ -22,7 +22,7 @@ def facts(study: Study) -> List[Tuple[str, str]]:
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
     started = sorted(text for text in runs["started_at"] if text)
     parts = [
-        ("Machine", _machine(machine)),
+        ("Machine", _nodes(runs) + _machine(machine)),
         ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
         ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
         ("Measured", _period(started)),
@@ -46,6 +46,12 @@ def _text(machine: Dict[str, Any], name: str) -> str:
 
 def _container(machine: Dict[str, Any]) -> str:
     return "in a container" if machine.get("container") else ""
+
+
+def _nodes(runs: Any) -> str:
+    """How many nodes of this kind measured parts of the study, where some did."""
+    count = runs["node_id"].nunique()
+    return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
 
 
 def _machine(machine: Dict[str, Any]) -> str:

@@ -132,6 +132,8 @@ RUN_COLUMNS = (
     "log_path",
     "log_tail",
     "interpreter",
+    "node_id",
+    "part_id",
 )
 
 

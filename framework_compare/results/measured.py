@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class Pool:
     def __init__(self, runs: Sequence[Measured]) -> None:
         self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
         self.seen = self.ok or list(runs)
+        self._weights: Dict[int, List[np.ndarray]] = {}
         quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
         some = any(mask.any() for mask in quiet)
         # Those that times are made of: epochs that others did not disturb, all where there is no such, and of those of
@@ -107,7 +108,9 @@ class Pool:
         return self._weighted(name, SETTLING_NS)
 
     def _weighted(self, name: str, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
-        weights = [_epoch_weights(run, settling_ns) for run in self.seen]
+        if settling_ns not in self._weights:
+            self._weights[settling_ns] = [_epoch_weights(run, settling_ns) for run in self.seen]
+        weights = self._weights[settling_ns]
         values = [floats(run.samples[name]) for run in self.seen]
         value, weight = np.concatenate([np.empty(0), *values]), np.concatenate([np.empty(0), *weights])
         kept = ~np.isnan(value) & (weight > 0)

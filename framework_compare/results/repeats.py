@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 # Columns of the cell frame; load_before is of `reading_sources`.
@@ -24,9 +25,29 @@ def counting(runs: Iterable[Row]) -> Set[int]:
 
 
 def blocks(runs: Sequence[Row]) -> Dict[int, int]:
-    """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned."""
-    turns = {run["run_id"]: run["repeat"] for run in runs}
-    return {run["run_id"]: turns[run["run_id"] if run["retry_of"] not in turns else run["retry_of"]] for run in runs}
+    """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned.
+
+    Of a turn of one model and data set, runs of another node than most are in a block of their own, whose number is
+    above all turns: no ratio is taken of runs of two nodes.
+    """
+    planned = {run["run_id"]: run["repeat"] for run in runs}
+    turns = {
+        run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
+    }
+    if all(run["node_id"] is None for run in runs):
+        return turns
+    nodes: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
+    for run in runs:
+        nodes.setdefault((turns[run["run_id"]], run["model"], run["dataset"]), collections.Counter())[
+            run["node_id"]
+        ] += 1
+    last = max(turns.values())
+    moved = {
+        (turn, *group, node): turn + last * place
+        for (turn, *group), counts in nodes.items()
+        for place, (node, _) in enumerate(counts.most_common())
+    }
+    return {run["run_id"]: moved[turns[run["run_id"]], run["model"], run["dataset"], run["node_id"]] for run in runs}
 
 
 def _best(slot: Sequence[Row]) -> Row:

@@ -10,6 +10,7 @@ from framework_compare.records import Energy, Epoch, Phase, Run, Sample
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
+from framework_compare.store.study_file import TO_RUN
 
 if TYPE_CHECKING:
     from framework_compare.store.study_file import Store
@@ -69,7 +70,22 @@ def store_figures(store: "Store", run_id: int, run: Run) -> None:
     if not rows:
         return
     measured = [Measured.of(run) if row["run_id"] == run_id else read_measured(store, row) for row in rows]
-    store.keep_figures(rows[0]["cell_id"], metrics.version(), figures_of(measured))
+    store.keep_figures(metrics.version(), {rows[0]["cell_id"]: figures_of(measured)})
+
+
+def refresh_figures(store: "Store") -> None:
+    """Keep the figures of every cell whose runs have all ended and that has none: of parts that were absorbed."""
+    marks = ", ".join("?" * len(TO_RUN))
+    query = (
+        f"SELECT cell_id FROM run GROUP BY cell_id HAVING sum(status IN ({marks})) = 0"
+        " EXCEPT SELECT cell_id FROM figures WHERE version = ?"
+    )
+    lacking = [cell_id for (cell_id,) in store.select(query, (*TO_RUN, metrics.version()))[1]]
+    figures = {}
+    for cell_id in lacking:
+        rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]
+        figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
+    store.keep_figures(metrics.version(), figures)
 
 
 def figures_of(runs: Sequence[Measured]) -> Row:

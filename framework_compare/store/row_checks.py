@@ -54,7 +54,7 @@ _RUN = Kinds(
         **_kinds(Cell),
         **_kinds(Run),
         **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"]),
-        "retry_of": _KINDS["Optional[int]"],
+        **dict.fromkeys(("retry_of", "part_id", "node_id"), _KINDS["Optional[int]"]),
     }
 )
 

@@ -157,9 +157,16 @@ ALTER TABLE epoch ADD COLUMN whole_images INTEGER;
 ALTER TABLE epoch ADD COLUMN pipeline_s REAL;
 ALTER TABLE epoch ADD COLUMN estimate_s REAL;
 """
+# Runs that parts of the study measured on other nodes; NULL for those of the machine of the study itself.
+_PARTS = """
+CREATE TABLE node (node_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, machine TEXT NOT NULL);
+CREATE TABLE part (part_id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL REFERENCES node, absorbed_at TEXT NOT NULL);
+ALTER TABLE run ADD COLUMN part_id INTEGER REFERENCES part;
+ALTER TABLE run ADD COLUMN node_id INTEGER REFERENCES node;
+"""
 MIGRATIONS = [
     *(_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY, _STEADINESS),
-    _SAMPLED_EPOCHS,
+    *(_SAMPLED_EPOCHS, _PARTS),
 ]
 
 

@@ -14,7 +14,7 @@ import operator
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from filelock import FileLock, Timeout
 
@@ -22,7 +22,7 @@ from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample
-from framework_compare.store import open_readonly, row_checks, schema
+from framework_compare.store import absorption, open_readonly, row_checks, schema
 
 FILE = "study.sqlite"
 LOCK = "study.lock"
@@ -234,10 +234,11 @@ class Store:
         count, first = self.damage.get(table, (0, fault))
         self.damage[table] = (count + rows, first)
 
-    def keep_figures(self, cell_id: int, version: str, figures: Dict[str, Any]) -> None:
-        """Cache the figures of a cell's runs, until one of them changes."""
+    def keep_figures(self, version: str, figures: Mapping[int, Dict[str, Any]]) -> None:
+        """Cache by cell_id the figures of its runs, until one of them changes."""
+        rows = [(cell_id, version, _json(document)) for cell_id, document in figures.items()]
         with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", (cell_id, version, _json(figures)))
+            connection.executemany("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", rows)
 
     def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
         """By cell_id, the figures that were computed in this version; none where they are damaged."""
@@ -261,6 +262,42 @@ class Store:
         with self._sound():
             return {framework: row_checks.document(text, dict, "environment") for framework, text in rows}
 
+    def keep_machine(self, machine: Mapping[str, Any]) -> None:
+        """Store the machine of a study that was planned for others and has run on none; one that is there stays."""
+        with self._transaction() as connection:
+            rows = [(key, _json(value)) for key, value in machine.items()]
+            connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?)", [] if self.machine() else rows)
+
+    def nodes(self) -> Dict[int, Dict[str, Any]]:
+        """By node_id the machines of a kind that parts of the study ran on, each with its "name"."""
+        rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
+        return {node_id: {**self._parsed(machine), "name": name} for node_id, name, machine in rows}
+
+    def parts(self) -> Set[int]:
+        """The numbers of the parts that are absorbed."""
+        return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
+
+    def absorb(self, part: absorption.Part) -> bool:
+        """Take over a part that was measured elsewhere, whole or not at all; False where that is done already.
+
+        StudyError for a part that is damaged or of another schema.
+        """
+        with schema.study_errors(part.path):
+            return absorption.absorb(
+                self._connection, part, _RUN_FIELDS, {name: _columns_of(name) for name in CHILDREN}
+            )
+
+    def single_file(self) -> None:
+        """Leave WAL mode, whose files beside the study other hosts of a shared disk cannot use.
+
+        A reader at work keeps it in WAL mode, which is as good on one host; nobody is waited for.
+        """
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout = 30000")
+
     def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
         """Column names and rows of a query."""
         with schema.study_errors(self.path):
@@ -270,10 +307,7 @@ class Store:
     def close(self) -> None:
         """Close the file; a writer leaves it a single file that can be read from a read-only place."""
         if self._lock is not None and self._lock.is_locked:
-            # A reader at work keeps it in WAL mode, which is as good; nobody is waited for.
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA busy_timeout = 0")
-                self._connection.execute("PRAGMA journal_mode = DELETE")
+            self.single_file()
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
@@ -313,7 +347,8 @@ class Store:
         assignments = ", ".join(f"{name} = ?" for name in _RUN_FIELDS)
         values = [_column(getattr(run, name)) for name in _RUN_FIELDS]
         with self._transaction() as connection:
-            cursor = connection.execute(f"UPDATE run SET {assignments} WHERE run_id = ?", (*values, run_id))
+            query = f"UPDATE run SET part_id = NULL, node_id = NULL, {assignments} WHERE run_id = ?"
+            cursor = connection.execute(query, (*values, run_id))
             if cursor.rowcount != 1:
                 raise StudyError(f"{self.path} has no run {run_id}")
             stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
@@ -332,11 +367,16 @@ def _cell_values(cell: Cell) -> Tuple[str, ...]:
 
 def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
     """Add records to a table of CHILDREN; the transaction is the caller's."""
-    names = [field.name for field in dataclasses.fields(CHILDREN[table])]
+    names = _columns_of(table)
     fields = operator.attrgetter(*names)
     marks = ", ".join("?" * (len(names) + 1))
     query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
+
+
+def _columns_of(table: str) -> List[str]:
+    """Of a table of CHILDREN, without run_id."""
+    return [field.name for field in dataclasses.fields(CHILDREN[table])]
 
 
 def _column(value: Any) -> Any:

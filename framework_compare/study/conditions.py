@@ -15,6 +15,8 @@ from framework_compare.launch.limits import Limits
 from framework_compare.plan.values import seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
+from framework_compare.results.verdicts import check_mode
+from framework_compare.store import schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,7 @@ class RunOptions:
     disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
     retries_when_disturbed: int = 0  # how often a run with marked epochs is repeated
     profile: bool = False  # some more steps after the epochs, under the framework's own profiler
+    makes_environments: bool = True  # False on nodes that may lack a way to an index: only what is there is used
 
 
 def run_options(
@@ -94,3 +97,20 @@ def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) ->
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
+
+
+def as_planned(
+    settings: Mapping[str, Any], path: Path, given: Limits, index: Optional[Mapping[str, str]] = None
+) -> RunOptions:
+    """The options that a study's settings hold, with the limits and the index given now; `path` is the study's file."""
+    try:
+        limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
+        hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
+        options = run_options(settings.get("python"), index, installer, limits, hz)
+        mode = check_mode(settings.get("verify", "warn"))
+        # Studies of an earlier version were planned without repeats.
+        threshold = settings.get("disturbance_threshold", THRESHOLD)
+        quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
+    except TypeError as error:
+        raise schema.damaged(path, f"its settings: {error}") from None
+    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode, **quiet)

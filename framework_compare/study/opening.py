@@ -17,10 +17,11 @@ from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.study_file import FILE, REQUEST, Store
 from framework_compare.study import blocks
+from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
-from framework_compare.study.resumption import check_same_datasets, check_same_machine, check_same_plan
+from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
 from framework_compare.study.strategies import Strategy
 
 
@@ -31,11 +32,13 @@ def open_or_create(
     strategy: Strategy,
     repeats: Optional[int] = 1,
     kept: Optional[Mapping[str, Any]] = None,
+    here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
 
     repeats: runs of each cell; None is REPEATS, or what a study has that is there.
     kept: what a new study stores beside its settings: the request, the rungs of a ladder; not what is empty.
+    here: whether this machine runs it; otherwise its machine is the kind of node that runs its first part.
     """
     settings = {**describe(plan, options), "strategy": strategy.to_dict()}
     settings.update({name: value for name, value in (kept or {}).items() if value})
@@ -44,7 +47,7 @@ def open_or_create(
         return Store.create(
             folder,
             settings={**settings, "order_seed": seed},
-            machine=host.describe(),
+            machine=host.describe() if here else {},
             cells=cells,
             repeats=repeats,
             # one block is as planned, unless others come
@@ -54,7 +57,9 @@ def open_or_create(
     store = Store.open(folder, readonly=False)
     try:
         check_same_plan(store, plan.cells, store.repeats() if repeats is None else repeats, settings)
-        check_same_machine(store, host.describe())
+        if here:
+            absorb(store)
+            check_machine(store)
         write_pictures(store.folder, plan)
     except BaseException:
         store.close()
@@ -78,7 +83,8 @@ def open_or_extend(
         return open_or_create(folder, plan, options, strategy, repeats, kept)
     store = Store.open(folder, readonly=False)
     try:
-        check_same_machine(store, host.describe())
+        absorb(store)
+        check_machine(store)
         check_same_datasets(store, describe(plan, options)["datasets"])
         there, settings = {cell for _, cell in store.cells()}, store.settings()
         settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}

@@ -57,6 +57,7 @@ class Readiness:
             python=options.python.get(framework),
             installer=options.installer,
             index=options.index.get(framework),
+            make=options.makes_environments,
             say=self._say,
         )
         if isinstance(environment, Run):

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.records import STATUSES, Cell
+from framework_compare.samplers import host
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import strategies
 
@@ -141,14 +142,25 @@ def check_same_datasets(store: Store, datasets: Mapping[str, Any]) -> None:
 
 def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
     """StudyError if the study was measured on another machine than this one."""
-    before = store.machine()
-    gpus = ("gpus",) if any(cell.device.startswith("cuda") for _, cell in store.cells()) else ()
-    changes = [
+    changes = other_kind(store.machine(), machine, [cell for _, cell in store.cells()])
+    _refuse(store, changes, "all figures of a study must come from one machine: name another folder")
+
+
+def check_machine(store: Store) -> None:
+    """The same for this machine, which becomes the study's if that was planned for others and has no figures yet."""
+    machine = host.describe()
+    check_same_machine(store, machine)
+    store.keep_machine(machine)
+
+
+def other_kind(before: Mapping[str, Any], machine: Mapping[str, Any], cells: Sequence[Cell]) -> List[str]:
+    """A sentence for each fact in which two machines differ, so that figures of these cells are not of one kind."""
+    gpus = ("gpus",) if any(cell.device.startswith("cuda") for cell in cells) else ()
+    return [
         f"{name}: {_words(before[name])} in the study, {_words(machine.get(name))} now"
         for name in (*SAME_MACHINE, "memory_bytes", *gpus)
         if name in before and not _same(name, before[name], machine.get(name))
     ]
-    _refuse(store, changes, "all figures of a study must come from one machine: name another folder")
 
 
 def _same(name: str, before: Any, now: Any) -> bool:

@@ -17,6 +17,7 @@ from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph, Task, initial_weights, weights_size
 from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.launch.launcher import STEPS
+from framework_compare.launch.one_timing import one_timing
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan.planning import build_graph
@@ -172,16 +173,17 @@ class Study:
             profile=self.options.profile,
             sample_s=self.strategy.sample_s,
         )
-        return run_or_interrupted(
-            registry.framework(cell.framework),
-            environment,
-            job,
-            self.folder / folder,
-            limits=self.options.limits,
-            hz=self.options.hz,
-            disturbance_threshold=self.options.disturbance_threshold,
-            on_event=lambda event: self.watcher.event(cell, event),
-        )
+        with one_timing(self.watcher.say):
+            return run_or_interrupted(
+                registry.framework(cell.framework),
+                environment,
+                job,
+                self.folder / folder,
+                limits=self.options.limits,
+                hz=self.options.hz,
+                disturbance_threshold=self.options.disturbance_threshold,
+                on_event=lambda event: self.watcher.event(cell, event),
+            )
 
     def _task_of(self, cell: Cell) -> Optional[Task]:
         return task_of(self.store, cell)

@@ -1,0 +1,129 @@
+"""A part of a study, measured elsewhere in a file of its own, taken over by SQL: whole or not at all, and once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import sqlite3
+from pathlib import Path
+from typing import Iterator, Mapping, Sequence
+
+from framework_compare.errors import StudyError
+
+_CELL = ("framework", "model", "dataset", "device", "config")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part that is done: its file, where it ran, and which runs of the study it stands for."""
+
+    number: int
+    path: Path  # of its SQLite file
+    turn: int  # `repeat` of its runs in the study; in the part each is the first
+    replaces: Sequence[str]  # statuses of runs of the study that it may replace
+    node: str
+    machine: str  # JSON
+    environments: Mapping[str, str]  # label -> JSON, as the study has them afterwards
+    place: str  # its folder within the study's, which paths of logs begin with
+
+
+def absorb(
+    connection: sqlite3.Connection, part: Part, fields: Sequence[str], children: Mapping[str, Sequence[str]]
+) -> bool:
+    """Take over the runs of a part that the study still lacks, in one transaction; False where that is done already.
+
+    fields: columns of a run. children: of each table of a run's records its columns without run_id. Runs that repeat a
+    disturbed one are added to the study. sqlite3.Error, or StudyError for a part of another schema, leaves the study as
+    it was; the part's file has been checked for damage.
+    """
+    with _attached(connection, part.path):
+        _check_version(connection, part.path)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
+                connection.rollback()
+                return False
+            _record(connection, part)
+            _match(connection, part)
+            _copy(connection, part, fields, children)
+            connection.commit()
+            return True
+        except BaseException:
+            connection.rollback()
+            raise
+
+
+@contextlib.contextmanager
+def _attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """A part that nobody writes any more: as immutable it needs no lock, which shared disks may not have."""
+    connection.execute("ATTACH ? AS source", (f"{path.absolute().as_uri()}?mode=ro&immutable=1",))
+    try:
+        connection.execute("CREATE TEMP TABLE match (theirs INTEGER PRIMARY KEY, ours INTEGER NOT NULL UNIQUE)")
+        yield
+    finally:
+        connection.execute("DROP TABLE IF EXISTS temp.match")
+        connection.execute("DETACH source")
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """StudyError where a part has another schema than studies have now."""
+    versions = [
+        connection.execute(f"SELECT value FROM {of}.meta WHERE key = 'schema_version'").fetchone()
+        for of in ("source", "main")
+    ]
+    if versions[0] != versions[1]:
+        raise StudyError(
+            f"{path} was measured by another version of framework_compare; run the part again with this one"
+        )
+
+
+def _record(connection: sqlite3.Connection, part: Part) -> None:
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    connection.execute("INSERT OR IGNORE INTO main.node (name, machine) VALUES (?, ?)", (part.node, part.machine))
+    values = (part.number, now, part.node)
+    connection.execute("INSERT INTO main.part SELECT ?, node_id, ? FROM main.node WHERE name = ?", values)
+    connection.executemany("INSERT OR REPLACE INTO main.environment VALUES (?, ?)", part.environments.items())
+
+
+def _match(connection: sqlite3.Connection, part: Part) -> None:
+    """Pair each run of the part with the run of the study that it stands for; one that repeats another gets a new one."""
+    same_cell = " AND ".join(f"ours.{name} = theirs.{name}" for name in _CELL)
+    marks = ", ".join("?" * len(part.replaces))
+    connection.execute(
+        "INSERT INTO temp.match SELECT source.run.run_id, main.run.run_id FROM source.run"
+        " JOIN source.cell theirs ON theirs.cell_id = source.run.cell_id"
+        f" JOIN main.cell ours ON {same_cell} JOIN main.run ON main.run.cell_id = ours.cell_id AND main.run.repeat = ?"
+        f" WHERE source.run.retry_of IS NULL AND main.run.status IN ({marks})",
+        (part.turn, *part.replaces),
+    )
+    again = "SELECT run_id, ours FROM source.run JOIN temp.match ON theirs = retry_of ORDER BY run_id"
+    for theirs, first in connection.execute(again).fetchall():
+        ours = connection.execute(
+            "INSERT INTO main.run (cell_id, repeat, retry_of) SELECT cell_id, max(repeat) + 1, ? FROM main.run"
+            " WHERE cell_id = (SELECT cell_id FROM main.run WHERE run_id = ?)",
+            (first, first),
+        ).lastrowid
+        connection.execute("INSERT INTO temp.match VALUES (?, ?)", (theirs, ours))
+
+
+def _copy(
+    connection: sqlite3.Connection, part: Part, fields: Sequence[str], children: Mapping[str, Sequence[str]]
+) -> None:
+    paths = {name: f"? || '/' || {name}" for name in ("log_path", "trace_path")}
+    columns, values = ", ".join(fields), ", ".join(paths.get(name, name) for name in fields)
+    connection.execute(
+        f"UPDATE main.run SET part_id = ?, node_id = (SELECT node_id FROM main.part WHERE part_id = ?), ({columns}) ="
+        f" (SELECT {values} FROM source.run WHERE run_id = (SELECT theirs FROM temp.match WHERE ours = main.run.run_id))"
+        " WHERE run_id IN (SELECT ours FROM temp.match)",
+        (part.number, part.number, *[part.place for name in fields if name in paths]),
+    )
+    for table, names in children.items():
+        listed = ", ".join(names)
+        connection.execute(f"DELETE FROM main.{table} WHERE run_id IN (SELECT ours FROM temp.match)")
+        connection.execute(
+            f"INSERT INTO main.{table} (run_id, {listed}) SELECT ours, {listed} FROM source.{table}"
+            f" JOIN temp.match ON theirs = run_id ORDER BY source.{table}.rowid"
+        )
+    stale = "SELECT cell_id FROM main.run JOIN temp.match ON ours = run_id"
+    connection.execute(f"DELETE FROM main.figures WHERE cell_id IN ({stale})")

@@ -1,0 +1,189 @@
+"""Where the parts of a study run: started by Slurm, or by another engine around `framework-compare part STUDY N`.
+
+An executor only starts `part STUDY N` somewhere alone, and knows which parts still wait or run. What came of one is in
+the study's folder; no engine is asked for that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Set
+
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.store import schema
+from framework_compare.study.parts import PARTS, numbers
+
+HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
+NAMES = (HERE, SLURM, ONLY_PARTS)
+JOBS = "jobs.json"  # Slurm's ids of the jobs of parts
+PART = "import sys; from framework_compare.cli.entry import main; sys.exit(main())"
+
+
+class Executor(Protocol):
+    """Starts parts and knows which are not over."""
+
+    waits: bool  # whether the study is waited for
+
+    def check(self) -> None:
+        """UsageError where it cannot start anything here."""
+
+    def submit(self, folder: Path, parts: Sequence[int]) -> None:
+        """Start these parts of a study; StudyError where that is refused."""
+
+    def live(self, folder: Path) -> Set[int]:
+        """Of the parts that were submitted, now or earlier, those that wait or run."""
+
+    def cancel(self, folder: Path) -> None:
+        """End all that is live."""
+
+
+class OnlyParts:
+    """Plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person."""
+
+    waits = False
+
+    def check(self) -> None:
+        """Nothing is needed."""
+
+    def submit(self, folder: Path, parts: Sequence[int]) -> None:
+        """Others do."""
+
+    def live(self, folder: Path) -> Set[int]:
+        return set()
+
+    def cancel(self, folder: Path) -> None:
+        """Nothing is live."""
+
+
+class Slurm:
+    """Starts each part as an element of a job array, alone on its node unless `exclusive=False` is given.
+
+    options: of sbatch by their long names, with underscores: partition="gpu", time=120 (minutes), gpus_per_node=1,
+    constraint="a100". Slurm requeues what it preempts and what dies with its node. Needs the extra `slurm`.
+    """
+
+    waits = True
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def check(self) -> None:
+        try:
+            import submitit  # noqa: F401
+        except ImportError:
+            raise UsageError(
+                "--on slurm needs submitit, which is not installed; install it: pip install 'framework-compare[slurm]'"
+            ) from None
+        for command in ("sbatch", "squeue", "scontrol", "srun"):
+            if shutil.which(command) is None:
+                raise UsageError(f"--on slurm needs {command}, which is not on PATH; call it on a host of the cluster")
+
+    def submit(self, folder: Path, parts: Sequence[int]) -> None:
+        if not parts:
+            return
+        import submitit
+
+        place = folder / PARTS / SLURM
+        command = submitit.helpers.CommandFunction([sys.executable, "-c", PART, "part", str(folder)], cwd=folder)
+        most = _largest_array()
+        for first in range(0, len(parts), most):
+            chunk = list(parts[first : first + most])
+            try:
+                executor = submitit.SlurmExecutor(folder=place)
+                executor.update_parameters(**_parameters(folder.name, self.options, len(chunk)))
+                jobs = executor.map_array(command, chunk)
+            except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, ValueError) as error:
+                raise StudyError(
+                    f"Slurm refused the study's parts: {_last_line(error)}; change --slurm and resume"
+                ) from None
+            _note_jobs(folder, {job.job_id: part for job, part in zip(jobs, chunk)})
+
+    def live(self, folder: Path) -> Set[int]:
+        jobs = _jobs(folder)
+        queued = _queued()
+        return set(jobs.values()) & numbers(folder) if queued is None else {jobs[job] for job in queued & jobs.keys()}
+
+    def cancel(self, folder: Path) -> None:
+        live = sorted(_jobs(folder).keys() & (_queued() or set()))
+        if live:
+            subprocess.run(["scancel", *live], check=False, capture_output=True)
+
+
+def of(name: str, options: Optional[Mapping[str, str]] = None) -> Optional[Executor]:
+    """The executor of the command line's words, None for `here`; UsageError for others."""
+    if name not in NAMES:
+        raise UnknownNameError("place to run", name, NAMES)
+    if options and name != SLURM:
+        raise UsageError(f"--slurm is given with --on {name}; allowed: --on slurm")
+    if name == SLURM:
+        return Slurm(**{option.replace("-", "_"): _value(text) for option, text in (options or {}).items()})
+    return OnlyParts() if name == ONLY_PARTS else None
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    return words.get(text.lower(), int(text) if text.isdecimal() else text)
+
+
+def _parameters(name: str, options: Mapping[str, Any], jobs: int) -> Dict[str, Any]:
+    """Options as submitit takes them; what it does not know goes to sbatch as it is."""
+    import submitit
+
+    known = submitit.SlurmExecutor._valid_parameters()
+    ours = {
+        "job_name": f"fc-{name}",
+        "nodes": 1,
+        "exclusive": True,
+        "use_srun": False,  # a step would pass Slurm's warning signal to every worker
+        "stderr_to_stdout": True,
+        "array_parallelism": jobs,  # as many at once as there are nodes
+        "time": None,  # the partition's own, not submitit's 5 minutes
+    }
+    given = {name: value for name, value in options.items() if name in known}
+    rest = {name: value for name, value in options.items() if name not in known}
+    return {**ours, **given, "additional_parameters": {"requeue": True, **rest}}
+
+
+def _largest_array() -> int:
+    """MaxArraySize of this cluster, which is one more than the largest index; 1,001 unless it is configured."""
+    text = subprocess.run(["scontrol", "show", "config"], check=False, capture_output=True, text=True).stdout
+    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", text, re.MULTILINE)
+    return max(1, int(size[1]) if size else 1001)
+
+
+def _queued() -> Optional[Set[str]]:
+    """Ids of this user's jobs that wait or run, elements of arrays one by one; None where the controller is silent."""
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
+    answer = subprocess.run(command, check=False, capture_output=True, text=True)
+    return None if answer.returncode else set(answer.stdout.split())
+
+
+def _jobs(folder: Path) -> Dict[str, int]:
+    path = folder / PARTS / JOBS
+    with schema.study_errors(path):
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
+    path = folder / PARTS / JOBS
+    with schema.study_errors(path):
+        half = path.with_suffix(".half")
+        half.write_text(json.dumps({**_jobs(folder), **jobs}), encoding="utf-8")
+        half.replace(path)
+
+
+def _last_line(error: Exception) -> str:
+    lines: List[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else repr(error)
+
+
+def log_of(folder: Path, part: int) -> Optional[Path]:
+    """What the last job of a part printed; None where no job has."""
+    jobs = [job for job, number in _jobs(folder).items() if number == part]
+    logs = sorted((folder / PARTS / SLURM).glob(f"{jobs[-1]}_*_log.out")) if jobs else []
+    return logs[-1] if logs else None

@@ -1,0 +1,138 @@
+"""Runs one part of a study on this node: as a small study on the node's own disk, put into the study once it is whole.
+
+SQLite's write-ahead log and locks need a disk of this host, and a part that is cut short leaves nothing in the study.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Set
+
+from framework_compare.errors import StudyError
+from framework_compare.launch import one_timing
+from framework_compare.launch.limits import Limits
+from framework_compare.samplers import host
+from framework_compare.store import schema
+from framework_compare.store.study_file import FILE, LOCK, PICTURES, Store
+from framework_compare.study import parts
+from framework_compare.study.conditions import as_planned
+from framework_compare.study.parts import PartPlan, plan_path, result_path
+from framework_compare.study.picture_lists import arrays_path, pictures_path
+from framework_compare.study.progress import Watcher
+from framework_compare.study.resumption import other_kind
+from framework_compare.study.study import Study
+
+SUMS = ".checksums"
+
+
+def run_part(folder: Path, number: int, watcher: Watcher) -> None:
+    """Run what is left of a part and put its results into the study; nothing where they are there already.
+
+    StudyError on a machine of another kind than the other parts'. A KeyboardInterrupt leaves what is measured on this
+    node, where the same part continues with it.
+    """
+    plan = PartPlan.read(folder, number)
+    if result_path(folder, number).is_dir() or not plan.cells:
+        watcher.say(f"part {number} of {folder} has nothing left to do")
+        return
+    machine = _describe(plan)
+    _check_kind(folder, plan, machine)
+    _remove_done(folder, plan)
+    place = _place(plan)
+    options = dataclasses.replace(
+        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
+    )
+    with _open(place, folder, plan, machine) as store, watcher:
+        Study(store, options, watcher).run()
+    _publish(place, result_path(folder, number))
+
+
+def _node(plan: PartPlan) -> str:
+    """A name for this node that tells nothing of the host's own, which results do not hold."""
+    salted = f"{plan.study} {plan.settings.get('order_seed')} {one_timing.node()}"
+    return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
+
+
+def _describe(plan: PartPlan) -> Dict[str, Any]:
+    """This node: what a study knows of a machine, its name, and how many cores the batch system gave of it."""
+    return {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
+
+
+def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> None:
+    """StudyError on another kind of machine than that of the part that was the first to start."""
+    path = folder / parts.PARTS / parts.MACHINE
+    with schema.study_errors(path):
+        if not path.exists():
+            half = path.with_name(f".{plan.number}.{_node(plan)}.json")
+            half.write_text(json.dumps(machine), encoding="utf-8")
+            with contextlib.suppress(FileExistsError):  # another part was faster
+                os.link(half, path)
+            half.unlink()
+        first = json.loads(path.read_text(encoding="utf-8"))
+    changes = other_kind(first, machine, plan.cells)
+    if changes:
+        raise StudyError(f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}")
+
+
+def _place(plan: PartPlan) -> Path:
+    """On the node's own disk; of two nodes that share it each has its own."""
+    base = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
+    return Path(base) / f"framework-compare-{plan.study}-{_node(plan)}-{plan.number}"
+
+
+def _remove_done(folder: Path, plan: PartPlan) -> None:
+    """Remove what attempts on this node left of parts that another node has finished since."""
+    place = _place(plan)
+    for number in parts.done(folder):
+        shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
+
+
+def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any]) -> Store:
+    """The part's own study: one that an attempt before left on this node, if it is of the same cells, else a new one."""
+    if (place / FILE).is_file():
+        store = Store.open(place, readonly=False)
+        if [cell for _, cell in store.cells()] == list(plan.cells):
+            return store
+        store.close()
+        shutil.rmtree(place)
+    with schema.study_errors(place):
+        place.mkdir(mode=0o700, exist_ok=True)
+
+    def copy_lists(made: Path) -> None:
+        (made / PICTURES).mkdir(exist_ok=True)
+        for dataset in {cell.dataset for cell in plan.cells}:
+            listed = pictures_path(folder, dataset)
+            for path in (listed, listed.with_suffix(SUMS), arrays_path(folder, dataset)):
+                if path.is_file():
+                    shutil.copy(path, made / PICTURES)
+
+    return Store.create(place, settings=plan.settings, machine=machine, cells=plan.cells, repeats=1, prepare=copy_lists)
+
+
+def _publish(place: Path, result: Path) -> None:
+    """Put a whole part into the study under its number: by a rename, so that it is there whole or not at all."""
+    half = result.with_name(f".{place.name}")
+    with schema.study_errors(result):
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(place, half, ignore=_not_needed)
+        try:
+            half.rename(result)
+        except OSError:
+            if not result.is_dir():
+                raise
+            shutil.rmtree(half)  # another node was faster
+    shutil.rmtree(place)
+
+
+def _not_needed(folder: str, names: List[str]) -> Set[str]:
+    """Of a part's files those that the study has itself."""
+    if Path(folder).name == PICTURES:
+        return {name for name in names if not name.endswith(SUMS)}
+    return {LOCK} & set(names)

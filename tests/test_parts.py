@@ -1,0 +1,399 @@
+"""A study in parts: planned, each run alone, taken over whole or not at all, once, and of one kind of machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import Slurm, api, compare, resume, stability
+from framework_compare.cli.root import app
+from framework_compare.comparison import Comparison
+from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.launch import one_timing
+from framework_compare.launch.statuses import Evidence, judge
+from framework_compare.records import Run
+from framework_compare.results import pairing
+from framework_compare.samplers import host
+from framework_compare.store.study_file import CHILDREN, FILE, Store
+from framework_compare.study import executors, parts
+from framework_compare.study.executors import OnlyParts
+from framework_compare.study.part_run import run_part
+from framework_compare.study.progress import PlainWatcher, Watcher
+
+QUICK = {"batch_size": [2, 4], "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "repeats": 2}
+
+
+class Lines(Watcher):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, message):
+        self.lines.append(message)
+
+
+@pytest.fixture
+def node(monkeypatch, tmp_path):
+    """Pretends to be a node of a cluster, by its name, with a disk of its own."""
+
+    def be(name):
+        monkeypatch.setenv("SLURMD_NODENAME", f"{name}-{os.getpid()}")
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / name))
+
+    be("n1")
+    return be
+
+
+@pytest.fixture
+def planned(tiny, pictures, own_cache, tmp_path, node):
+    """A study of two cells and two turns, so of two parts, none of which has run."""
+
+    def plan(**given):
+        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", **given}
+        return compare(tiny, "linear", executor=OnlyParts(), **settings).folder
+
+    return plan
+
+
+def rows(folder, query):
+    with Store.open(folder) as store:
+        return store.select(query)[1]
+
+
+def absorb(folder):
+    lines = []
+    _, refused = api.absorb(folder, say=lines.append)
+    return lines, refused
+
+
+def content(folder):
+    """Everything in a study's file."""
+    tables = [name for (name,) in rows(folder, "SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {table: rows(folder, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables}
+
+
+def test_a_study_in_parts_has_the_table_of_one_that_ran_here(planned, node, tiny, pictures, tmp_path):
+    folder = planned()
+    for number, name in ((1, "n1"), (2, "n2")):
+        node(name)
+        run_part(folder, number, Watcher())
+    lines, refused = absorb(folder)
+    assert lines == ["part 1: 2 ok", "part 2: 2 ok"] and refused == {}
+    here = compare(tiny, "linear", dataset=pictures, out=tmp_path / "here", **QUICK)
+    there = Comparison.load(folder)
+    same = ["framework", "model", "batch_size", "status", "runs_ok", "epochs_measured", "loss_last", "parameters"]
+    assert there.frame[same].to_dict() == here.frame[same].to_dict()
+    columns = ["cell", "block", "epoch", "images", "steps", "loss"]
+    by_run = ["cell", "block", "epoch"]
+    for a, b in [(there.epochs, here.epochs)]:
+        assert a[columns].sort_values(by_run).to_numpy().tolist() == b[columns].sort_values(by_run).to_numpy().tolist()
+    assert there.table().splitlines()[1].split()[0] == here.table().splitlines()[1].split()[0]
+    assert sorted(set(there.runs.node_id)) == [1, 2] and list(there.runs.part_id) == [1, 2, 1, 2]
+    with Store.open(folder) as store:
+        nodes, machine = store.nodes(), store.machine()
+    assert machine["cpu"] == host.describe()["cpu"] and len(nodes) == 2
+    assert all(os.uname().nodename not in json.dumps(document) for document in nodes.values())
+    assert all((folder / path).is_file() for path in there.runs.log_path)
+    assert len(there.steps) == there.epochs.steps.sum()
+
+
+def test_a_part_is_absorbed_once(planned):
+    folder = planned()
+    run_part(folder, 1, Watcher())
+    assert absorb(folder)[0] == ["part 1: 2 ok"]
+    before = content(folder)
+    assert absorb(folder) == ([], {}) and content(folder) == before
+    run_part(folder, 2, Watcher())
+    assert absorb(folder)[0] == ["part 2: 2 ok"]
+    after = content(folder)
+    assert [row for row in after["epoch"] if row in before["epoch"]] == before["epoch"]
+    assert len(after["epoch"]) == 8 and len(after["part"]) == 2
+
+
+@pytest.mark.parametrize("table", sorted(CHILDREN))
+def test_a_part_that_cannot_be_taken_whole_leaves_the_study_as_it_was(table, planned):
+    folder = planned()
+    run_part(folder, 1, Watcher())
+    before = content(folder)
+    with Store.open(parts.result_path(folder, 1), readonly=False) as store:
+        store._connection.execute(f"ALTER TABLE {table} RENAME TO gone")
+    lines, refused = absorb(folder)
+    assert list(refused) == [1] and "part 1 is refused" in lines[0] and "delete" in lines[0]
+    assert {name: content(folder)[name] for name in ("run", "epoch", "phase", "part", "node")} == {
+        name: before[name] for name in ("run", "epoch", "phase", "part", "node")
+    }
+
+
+def test_a_damaged_part_is_refused_and_runs_again_once_it_is_deleted(planned):
+    folder = planned()
+    for number in (1, 2):
+        run_part(folder, number, Watcher())
+    file = parts.result_path(folder, 1) / FILE
+    file.write_bytes(file.read_bytes()[:5000])
+    lines, refused = absorb(folder)
+    assert list(refused) == [1] and "damaged" in refused[1] and "part 2: 2 ok" in lines
+    shutil.rmtree(parts.result_path(folder, 1))
+    assert resume(folder, executor=OnlyParts()).frame.runs_ok.tolist() == [1, 1]
+    run_part(folder, 1, Watcher())
+    assert absorb(folder)[0] == ["part 1: 2 ok"]
+    assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
+
+
+def test_a_part_that_is_done_is_left_and_one_that_was_stopped_continues_on_its_node(planned, node, monkeypatch):
+    folder = planned()
+    stopped = Stopping(after=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_part(folder, 1, stopped)
+    assert not parts.result_path(folder, 1).exists() and absorb(folder) == ([], {})
+    again = Counting()
+    run_part(folder, 1, again)
+    assert again.ended == 1, "the run that was done before is not done again"
+    run_part(folder, 1, again)
+    assert again.ended == 1 and "nothing left to do" in again.lines[-1]
+    absorb(folder)
+    assert rows(folder, "SELECT status FROM run WHERE repeat = 1") == [("ok",), ("ok",)]
+
+
+def test_a_part_that_was_stopped_begins_anew_on_another_node(planned, node, tmp_path):
+    folder = planned()
+    with pytest.raises(KeyboardInterrupt):
+        run_part(folder, 1, Stopping(after=1))
+    node("n2")
+    again = Counting()
+    run_part(folder, 1, again)
+    assert again.ended == 2
+    absorb(folder)
+    assert rows(folder, "SELECT count(DISTINCT node_id) FROM run WHERE repeat = 1") == [(1,)]
+    assert len(list((tmp_path / "n1").iterdir())) == 1
+    node("n1")
+    run_part(folder, 2, Watcher())
+    assert list((tmp_path / "n1").iterdir()) == [], "the next part removes what attempts have left"
+
+
+class Counting(Lines):
+    ended = 0
+
+    def end(self, cell, run):
+        self.ended += 1
+
+
+class Stopping(Counting):
+    """Ctrl-C after so many runs."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def begin(self, cell, number, total):
+        if self.ended == self.after:
+            raise KeyboardInterrupt
+
+
+def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
+    folder = planned()
+    with Store.open(folder) as store:
+        assert parts.numbers(folder) == {1, 2} and store.parts() == set()
+    run_part(folder, 1, Watcher())
+    resume(folder, executor=OnlyParts())
+    assert parts.numbers(folder) == {1, 2}, "part 2 is still to do and planned once"
+    resume(folder)
+    assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
+    assert rows(folder, "SELECT count(*) FROM run WHERE part_id IS NULL") == [(2,)], "this machine did part 2"
+    resume(folder, executor=OnlyParts())
+    assert parts.PartPlan.read(folder, 2).cells == ()
+
+
+def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_path):
+    settings = {**QUICK, "batch_size": 4, "dataset": pictures, "out": tmp_path / "faults"}
+    folder = compare(faulty, ["fine", "raise"], executor=OnlyParts(), **settings).folder
+    for number in sorted(parts.numbers(folder)):
+        run_part(folder, number, Watcher())
+    lines, _ = absorb(folder)
+    assert sorted(line.split(": ")[1] for line in lines) == ["1 failed", "1 failed", "1 ok", "1 ok"]
+    before = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
+    resume(folder, executor=OnlyParts(), retry="failed")
+    assert parts.numbers(folder) == {1, 2, 3, 4, 5, 6}
+    for number in (5, 6):
+        run_part(folder, number, Watcher())
+    assert sorted(absorb(folder)[0]) == ["part 5: 1 failed", "part 6: 1 failed"]
+    after = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
+    assert [row[0] for row in before] == [row[0] for row in after] and {row[2] for row in after} == {5, 6}
+
+
+def test_runs_that_repeat_a_disturbed_one_stay_in_its_block(planned, monkeypatch):
+    folder = planned(retries_when_disturbed=1, batch_size=4)
+    result = Run("ok", disturbed_epochs=1, disturbed_s=1.0, disturbed_share=0.5)
+    monkeypatch.setattr("framework_compare.study.study.run_or_interrupted", lambda *given, **options: result)
+    for number in (1, 2):
+        run_part(folder, number, Watcher())
+    assert absorb(folder)[0] == ["part 1: 2 ok", "part 2: 2 ok"]
+    found = rows(folder, "SELECT repeat, retry_of, part_id FROM run ORDER BY run_id")
+    assert found == [(1, None, 1), (2, None, 2), (3, 1, 1), (4, 2, 2)]
+    assert sorted(Comparison.load(folder).runs.block) == [1, 1, 2, 2]
+
+
+def test_machines_of_another_kind_are_refused_before_they_measure_and_when_they_have(planned, monkeypatch):
+    folder = planned()
+    run_part(folder, 1, Watcher())
+    described = host.describe()
+    monkeypatch.setattr(host, "describe", lambda: {**described, "cpu": "another"})
+    with pytest.raises(
+        StudyError, match="part 2 cannot run on this node: cpu: .* in the study, another now; .* one kind"
+    ):
+        run_part(folder, 2, Watcher())
+    assert not parts.result_path(folder, 2).exists()
+    (folder / parts.PARTS / parts.MACHINE).unlink()
+    run_part(folder, 2, Watcher())
+    lines, refused = absorb(folder)
+    assert lines[0] == "part 1: 2 ok" and list(refused) == [2] and "one kind" in refused[2]
+    assert Comparison.load(folder).frame.runs_ok.tolist() == [1, 1]
+
+
+def test_a_part_of_other_images_or_packages_is_refused(planned):
+    folder = planned()
+    run_part(folder, 1, Watcher())
+    absorb(folder)
+    run_part(folder, 2, Watcher())
+    (sums,) = (parts.result_path(folder, 2) / "pictures").glob("*.checksums")
+    text = sums.read_text()
+    sums.write_text(text.replace(text.split('"')[3], "0" * 16))
+    assert "its images of colours are not those" in absorb(folder)[1][2]
+    sums.write_text(text)
+    with Store.open(parts.result_path(folder, 2), readonly=False) as store:
+        store.environment("tiny", {**store.environments()["tiny"], "version": "9.9"})
+    assert "9.9 now" in absorb(folder)[1][2]
+
+
+def test_no_ratio_is_of_two_nodes(planned, node):
+    """Of a block, the run of another node has a block of its own: its figure stands, a ratio does not."""
+    folder = planned(batch_size=[1, 2, 4])
+    for number in (1, 2):
+        run_part(folder, number, Watcher())
+    absorb(folder)
+    with Store.open(folder, readonly=False) as store:
+        store.record(1, Run("failed", "to be run again"))
+    node("n2")
+    resume(folder, executor=OnlyParts(), retry="failed")
+    run_part(folder, 3, Watcher())
+    absorb(folder)
+    result = Comparison.load(folder)
+    seconds = pairing.block_seconds(result.epochs)
+    moved = int(result.runs[result.runs.run_id == 1].cell.iloc[0])
+    assert sorted(seconds[moved]) == [2, 3] and all(
+        sorted(of) == [1, 2] for cell, of in seconds.items() if cell != moved
+    )
+
+
+def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
+    asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
+    with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
+        compare(tiny, "linear", executor=OnlyParts(), **asked)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
+    settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
+    folder = stability(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
+    with pytest.raises(UsageError, match="picks each cell by the one before"):
+        resume(folder, executor=OnlyParts())
+
+
+def test_an_unknown_part_is_refused(planned):
+    with pytest.raises(StudyError, match="has no part 3; allowed: 1 to 2"):
+        run_part(planned(), 3, Watcher())
+
+
+def test_parts_on_the_command_line(planned, tmp_path):
+    folder = planned()
+    for number in ("1", "2"):
+        assert CliRunner().invoke(app, ["part", str(folder), number]).exit_code == 0
+    result = CliRunner().invoke(app, ["absorb", str(folder)])
+    assert result.exit_code == 0 and "0 of 4 runs are still to do" in result.output
+    shown = CliRunner().invoke(app, ["show", str(folder)])
+    assert "Measured on 1 node of a cluster" in shown.output and "planned" not in shown.output
+
+
+def test_words_for_where_cells_run():
+    assert executors.of("here") is None and isinstance(executors.of("parts"), OnlyParts)
+    options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
+    assert options == {"partition": "gpu", "gpus_per_node": 1, "exclusive": False}
+    with pytest.raises(UnknownNameError, match="unknown place to run 'moon'; allowed: here, slurm, parts"):
+        executors.of("moon")
+    with pytest.raises(UsageError, match="--slurm is given with --on here; allowed: --on slurm"):
+        executors.of("here", {"partition": "gpu"})
+
+
+def test_slurm_without_submitit_or_its_commands_says_what_to_install(monkeypatch, tiny, pictures, tmp_path):
+    asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "submitit", None)
+        with pytest.raises(UsageError, match=r"needs submitit, .*pip install 'framework-compare\[slurm\]'"):
+            compare(tiny, "linear", **asked)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
+        compare(tiny, "linear", **asked)
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
+    verdict = judge(None, Evidence(-15, "epochs", "log"))
+    assert verdict.status == "interrupted" and "in phase epochs by SIGTERM from outside" in verdict.reason
+
+
+def test_one_timing_at_a_time_on_a_node():
+    """Of two processes one waits for the other, and says so; a process that is killed holds up nobody."""
+    code = (
+        "import time; from framework_compare.launch.one_timing import one_timing\n"
+        "with one_timing(print): print('in', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "in\n"
+        threading.Timer(0.7, other.kill).start()
+        lines, began = [], time.monotonic()
+        with one_timing.one_timing(lines.append):
+            waited = time.monotonic() - began
+        assert waited > 0.5 and len(lines) == 1 and "another comparison is being timed" in lines[0]
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
+    folder, lines = planned(), Lines()
+    with one_timing.one_timing():
+        thread = threading.Thread(target=run_part, args=(folder, 1, lines))
+        thread.start()
+        time.sleep(1.0)
+        assert rows_of_part(tmp_path) in ([], [("running",), ("planned",)])
+    thread.join(60)
+    assert absorb(folder)[0] == ["part 1: 2 ok"]
+    assert any("another comparison" in line for line in lines.lines)
+
+
+def rows_of_part(tmp_path):
+    places = list((tmp_path / "n1").glob(f"framework-compare-*/{FILE}"))
+    return rows(places[0].parent, "SELECT status FROM run ORDER BY run_id") if places else []
+
+
+def test_a_plain_log_of_a_part_names_each_run(planned, capsys):
+    run_part(planned(), 1, PlainWatcher())
+    assert "[2/2] tiny-linear-cpu" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_a_sweep_of_a_thousand_cells_in_a_hundred_parts_is_light(benchmark):
+    """Its time is in benchmarks/results/part_cost.json; here its memory and what is stored."""
+    found = benchmark("part_cost").measure(samples=100)
+    assert found["stored"] == {"cells": 1000, "parts": 100, "runs": 2000, "epochs": 6000}
+    assert found["peak_mib"] < 300

@@ -10,7 +10,8 @@ import dataclasses
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.ops import OPS, Node, Parameter, Shape
+from framework_compare.graph.node import Node, Parameter, Shape
+from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 
 INPUT = "input"

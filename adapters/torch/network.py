@@ -32,45 +32,45 @@ def make_network(torch: Any, graph: Graph) -> Any:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
             modules[node.name] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
-    values = {INPUT: code.placeholder("images")}
+    tracer = torch.fx.proxy.GraphAppendingTracer(code)
+    values = {INPUT: torch.fx.Proxy(code.placeholder("images"), tracer)}
     parts: Dict[Any, Any] = {}
     for node in graph.nodes:
         inputs = [values[name] for name in node.inputs]
-        if node.op == "Concat" and shared.intersection(node.inputs):
-            inputs = _repeated(torch, node, inputs, shared, len(shapes[node.name]))
         if node.op == "Add":
             first, second = node.inputs
             spared = first in spare and first != second and shapes[first] == shapes[node.name]
-            values[node.name] = code.call_function(operator.iadd if spared else operator.add, tuple(inputs))
+            value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
+            values[node.name] = torch.fx.Proxy(value, tracer)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])
             if key not in parts:
-                parts[key] = code.call_function(torch.split, (*inputs, node.attrs["sizes"], 1 + node.attrs["axis"]))
-            values[node.name] = code.call_function(operator.getitem, (parts[key], node.attrs["index"]))
+                parts[key] = torch.split(*inputs, node.attrs["sizes"], 1 + node.attrs["axis"])
+            values[node.name] = parts[key][node.attrs["index"]]
         else:
-            proxies = map(torch.fx.Proxy, inputs)
-            values[node.name] = _emit(torch, code, node, len(shapes[(*node.inputs, node.name)[0]]), *proxies)
-    code.output(values[graph.nodes[-1].name])
+            if node.op == "Concat" and shared.intersection(node.inputs):
+                inputs = _repeated(node, inputs, shared, len(shapes[node.name]))
+            rank = len(shapes[(*node.inputs, node.name)[0]])
+            values[node.name] = _emit(torch, tracer, node, rank, *inputs)
+    code.output(values[graph.nodes[-1].name].node)
     return torch.fx.GraphModule(modules, code, graph.name)
 
 
-def _emit(torch: Any, code: Any, node: Node, rank: int, *inputs: Any) -> Any:
-    """The code of a node whose first input has that rank without the batch."""
+def _emit(torch: Any, tracer: Any, node: Node, rank: int, *inputs: Any) -> Any:
+    """The value of a node whose first input has that rank without the batch."""
     if node.op in FUNCTIONS:
-        return FUNCTIONS[node.op](torch, node, rank, *inputs).node
+        return FUNCTIONS[node.op](torch, node, rank, *inputs)
     by_place = rank == IMAGE and node.op in ("Linear", "LayerNorm")  # which torch has for the last axis only
     if by_place:
         inputs = (inputs[0].permute(0, 2, 3, 1),)
     if node.op == "Conv2d" and not Window.of(node.attrs).is_symmetric:
         inputs = (_padded(torch, inputs[0], node.attrs["padding"]),)
     if node.op == "GlobalAvgPool" and rank != IMAGE:
-        return inputs[0].mean(1).node
-    value = torch.fx.Proxy(code.call_module(node.name, tuple(one.node for one in inputs)))
+        return inputs[0].mean(1)
+    value = torch.fx.Proxy(tracer.graph.call_module(node.name, tuple(one.node for one in inputs)), tracer)
     if by_place:
         value = value.permute(0, 3, 1, 2)
-    if node.op == "GlobalAvgPool":
-        value = torch.flatten(value, 1)
-    return value.node
+    return torch.flatten(value, 1) if node.op == "GlobalAvgPool" else value
 
 
 def _spare_values(graph: Graph) -> Set[str]:
@@ -79,15 +79,11 @@ def _spare_values(graph: Graph) -> Set[str]:
     return {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
 
 
-def _repeated(torch: Any, node: Node, inputs: List[Any], shared: FrozenSet[str], rank: int) -> List[Any]:
-    """The code of a node's inputs, in which values without a batch are repeated for each sample of the others."""
-    like = next((one for name, one in zip(node.inputs, inputs) if name not in shared), inputs[0])
-    count = torch.fx.Proxy(like).shape[0]
-    proxies = [torch.fx.Proxy(one) for one in inputs]
-    return [
-        proxy.expand(count, *[-1] * rank).node if name in shared else proxy.node
-        for name, proxy in zip(node.inputs, proxies)
-    ]
+def _repeated(node: Node, inputs: List[Any], shared: FrozenSet[str], rank: int) -> List[Any]:
+    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
+    count = next((one for name, one in zip(node.inputs, inputs) if name not in shared), inputs[0]).shape[0]
+    sizes = [-1] * rank
+    return [one.expand(count, *sizes) if name in shared else one for name, one in zip(node.inputs, inputs)]
 
 
 def _padded(torch: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:

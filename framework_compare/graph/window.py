@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Mapping, Sequence, Tuple, Union
 
+import numpy as np
+
 Pair = Tuple[int, int]  # of height and width
 Numbers = Union[int, Sequence[int]]
 
@@ -63,6 +65,16 @@ class Window:
         (top, bottom), (left, right) = self.pads
         below, behind = (self._overhang(axis, pixels) for axis, pixels in enumerate(size))
         return (top, bottom + below), (left, right + behind)
+
+    def areas(self, size: Sequence[int], *, with_pads: bool) -> np.ndarray:
+        """Pixels of each window that a mean divides by, float32: those of `pads` too, or not; of `ceil_mode`'s none."""
+        counts = []
+        for axis, (pixels, pads) in enumerate(zip(size, self.pads)):
+            inside = np.zeros(pixels + sum(self.all_pads(size)[axis]), np.float32)
+            inside[0 if with_pads else pads[0] : pads[0] + pixels + (pads[1] if with_pads else 0)] = 1
+            starts = self.stride[axis] * np.arange(self._count(axis, pixels))
+            counts.append(np.array([inside[start : start + self.kernel[axis]].sum() for start in starts], np.float32))
+        return np.outer(*counts)
 
     def _overhang(self, axis: int, pixels: int) -> int:
         reach = (self._count(axis, pixels) - 1) * self.stride[axis] + self.spans[axis]

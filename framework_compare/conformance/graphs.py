@@ -64,7 +64,7 @@ def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.conv("stem", 8, 3, stride=2, padding=[0, 1, 0, 1])
     g.batchnorm("stem_bn")
     block = g.hardswish("stem_act")
-    g.conv("across", 8, [1, 5], padding=[0, 2], bias=True)
+    g.conv("across", 8, [1, 5], padding=[0, 4], dilation=[1, 2], bias=True)
     g.conv("down", 8, [5, 1], stride=[2, 1], padding=[2, 0])
     g.batchnorm("down_bn")
     wide = g.silu("down_act")

@@ -48,8 +48,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
-                if node.op == "Conv2d" and not Window.of(node.attrs).is_symmetric:
-                    inputs = (attention.pad(F, node.attrs, *inputs),)
+                if _pads_first(node.op, node.attrs):
+                    inputs = (_padded(F, node.attrs, *inputs),)
                 if node.op == "Concat" and shared.intersection(node.inputs):
                     inputs = tuple(_repeated(F, node, shared, inputs))
                 if node.name not in self.layers:
@@ -67,6 +67,19 @@ def _repeated(F: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[Any])
     like = next((x for name, x in zip(node.inputs, inputs) if name not in shared), inputs[0])
     for name, x in zip(node.inputs, inputs):
         yield F.broadcast_like(x, like, lhs_axes=(0,), rhs_axes=(0,)) if name in shared else x
+
+
+def _pads_first(op: str, a: Mapping[str, Any]) -> bool:
+    """Whether padding is a layer of its own: that of a convolution which is not symmetric, and where an average rounds
+    up and counts its padding, whose gradient is wrong by what it rounds up to (1.9.1)."""
+    if op == "Conv2d":
+        return not Window.of(a).is_symmetric
+    return op == "AvgPool2d" and bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
+
+
+def _padded(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    (top, bottom), (left, right) = Window.of(a).pads
+    return F.pad(x, mode="constant", constant_value=0, pad_width=(0, 0, 0, 0, top, bottom, left, right))
 
 
 def _cut(F: Any, a: Mapping[str, Any], x: Any) -> Any:
@@ -179,6 +192,12 @@ def _padding(a: Dict[str, Any]) -> Tuple[int, int]:
     return (window.pads[0][0], window.pads[1][0]) if window.is_symmetric else (0, 0)
 
 
+def _avgpool(gluon: Any, a: Dict[str, Any]) -> Any:
+    if _pads_first("AvgPool2d", a):  # then what is counted is what it gets
+        a = {**a, "padding": 0, "count_include_pad": False}
+    return gluon.nn.AvgPool2D(**_pool(a), count_include_pad=a["count_include_pad"])
+
+
 def _pool(a: Dict[str, Any]) -> Dict[str, Any]:
     window = Window.of(a)
     how = {"pool_size": window.kernel, "strides": window.stride, "padding": _padding(a)}
@@ -232,7 +251,7 @@ LAYERS = {
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
     "LSTM": lambda gluon, a: gluon.rnn.LSTM(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
-    "AvgPool2d": lambda gluon, a: gluon.nn.AvgPool2D(**_pool(a), count_include_pad=a["count_include_pad"]),
+    "AvgPool2d": _avgpool,
     "Conv1d": _conv1d,
     "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(
         axis=1 if len(a["input"]) == IMAGE else -1, epsilon=a["eps"], in_channels=a["features"]

@@ -48,6 +48,7 @@ class Network:
         self.tf = tf
         self.graph = graph
         self.dtype = dtype
+        self._on_gpu = bool(tf.config.get_visible_devices("GPU"))
         self._of_numbers = graph.task.inputs[0].dtype == "float32"
         self.fused = fused and dtype == "float32"
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
@@ -136,15 +137,25 @@ class Network:
         tf, a, window = self.tf, node.attrs, Window.of(node.attrs)
         x, pads = _pad(tf, x, window)
         weight = self.cast(node, "weight")
-        how = {"strides": list(window.stride), "padding": pads, "dilations": list(window.dilation)}
         if _is_depthwise(a):
-            y = tf.nn.depthwise_conv2d(x, weight, **{**how, "strides": [1, *window.stride, 1]})
+            strides = [1, *window.stride, 1]
+            y = tf.nn.depthwise_conv2d(x, weight, strides, pads, dilations=list(window.dilation))
         elif a["groups"] == 1:
-            y = tf.nn.conv2d(x, weight, **how)
+            y = self._convolve(x, weight, window, pads)
         else:  # tf.nn.conv2d has no grouped kernels on a CPU
             parts = zip(*(tf.split(array, a["groups"], axis=3) for array in (x, weight)))
-            y = tf.concat([tf.nn.conv2d(part, kernel, **how) for part, kernel in parts], axis=3)
+            y = tf.concat([self._convolve(part, kernel, window, pads) for part, kernel in parts], axis=3)
         return tf.nn.bias_add(y, self.cast(node, "bias")) if a["bias"] else y
+
+    def _convolve(self, x: Any, weight: Any, window: Window, pads: str) -> Any:
+        nn, dilation = self.tf.nn, list(window.dilation)
+        if window.dilation == (1, 1) or self._on_gpu:
+            return nn.conv2d(x, weight, list(window.stride), pads, dilations=dilation)
+        # on a CPU a dilated convolution has no gradient (2.21): one of every second pixel is not dilated
+        y = self.tf.compat.v1.nn.with_space_to_batch(
+            x, dilation, pads, lambda part, _, pads: nn.conv2d(part, weight, 1, pads), filter_shape=weight.shape
+        )
+        return y[:, :: window.stride[0], :: window.stride[1]]
 
     def batchnorm(self, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
         tf, a = self.tf, node.attrs

@@ -8,6 +8,8 @@ import pytest
 from framework_compare.errors import UsageError
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Field, GraphBuilder, Node, Task, circuit, image_classification
+from framework_compare.graph.attention import relative_index, shift_mask
+from framework_compare.graph.window import Window, plain
 from framework_compare.parity.network.oracle import (
     LOSSES,
     OPS,
@@ -29,6 +31,12 @@ def node(op, *inputs, **attrs):
 
 QUANV = {"gates": circuit.DEMO}
 POOL = {"kernel": 3, "stride": 2, "padding": 1}
+CEIL = {**POOL, "ceil_mode": True}
+PAIRS = {"kernel": [3, 2], "stride": [1, 2], "padding": [1, 0]}
+CHANNELS = {"in_channels": 3, "out_channels": 4, "groups": 1, "bias": True, "init": "zeros"}
+DEPTHWISE = {**CHANNELS, "out_channels": 6, "groups": 3, "bias": False}
+SHIFTED = {"heads": 2, "scale": 0.5, "bias": True, "window": [2, 2], "mask_shift": [1, 1]}
+WINDOWS = (2, 2, 3, 4, 6)
 SEQUENCE, VECTOR, IMAGE = (2, 5, 6), (3, 6), (2, 3, 7, 8)
 # op, shapes of its inputs with the batch
 CASES = {
@@ -51,6 +59,50 @@ CASES = {
     "linear-steps": (node("Linear", in_features=6, out_features=4, init="zeros"), [SEQUENCE]),
     "avgpool": (node("AvgPool2d", **POOL, count_include_pad=False), [IMAGE]),
     "avgpool-with-padding": (node("AvgPool2d", **POOL, count_include_pad=True), [IMAGE]),
+    "avgpool-ceil": (node("AvgPool2d", **CEIL, count_include_pad=False), [IMAGE]),
+    "avgpool-ceil-with-padding": (node("AvgPool2d", **CEIL, count_include_pad=True), [IMAGE]),
+    "avgpool-of-pairs": (node("AvgPool2d", **PAIRS, count_include_pad=False), [IMAGE]),
+    "maxpool-ceil": (node("MaxPool2d", **CEIL), [IMAGE]),
+    "maxpool-of-pairs": (node("MaxPool2d", **PAIRS), [IMAGE]),
+    "adaptive-avgpool": (node("AdaptiveAvgPool2d", output=[3, 2]), [IMAGE]),
+    "adaptive-avgpool-to-one": (node("AdaptiveAvgPool2d", output=1), [IMAGE]),
+    "global-avgpool": (node("GlobalAvgPool"), [IMAGE]),
+    "global-avgpool-steps": (node("GlobalAvgPool"), [SEQUENCE]),
+    "conv": (node("Conv2d", **CHANNELS, **POOL), [IMAGE]),
+    "conv-of-pairs": (node("Conv2d", **CHANNELS, **PAIRS), [IMAGE]),
+    "conv-dilated": (node("Conv2d", **CHANNELS, **{**POOL, "dilation": [1, 2]}), [IMAGE]),
+    "conv-asymmetric": (node("Conv2d", **CHANNELS, **{**POOL, "padding": [0, 1, 2, 0]}), [IMAGE]),
+    "conv-depthwise-dilated": (node("Conv2d", **DEPTHWISE, **{**POOL, "dilation": 2}), [IMAGE]),
+    "linear-channels": (node("Linear", in_features=3, out_features=4, init="zeros", bias=False), [IMAGE]),
+    "linear-windows": (node("Linear", in_features=6, out_features=4, init="zeros"), [WINDOWS]),
+    "layernorm-channels": (node("LayerNorm", features=3, eps=1e-5), [IMAGE]),
+    "add": (node("Add", "a", "b"), [IMAGE, IMAGE]),
+    "add-to-every-sample": (node("Add", "a", "b"), [SEQUENCE, (1, 5, 6)]),
+    "mul": (node("Mul", "a", "b"), [IMAGE, IMAGE]),
+    "mul-by-channel": (node("Mul", "a", "b"), [(2, 3, 1, 1), IMAGE]),
+    "mul-by-parameter": (node("Mul", "a", "b"), [IMAGE, (1, 3, 1, 1)]),
+    "silu": (node("SiLU"), [IMAGE]),
+    "hardsigmoid": (node("HardSigmoid"), [(2, 40, 6)]),
+    "hardswish": (node("HardSwish"), [(2, 40, 6)]),
+    "gelu": (node("GELU", approximate="none"), [SEQUENCE]),
+    "gelu-by-tanh": (node("GELU", approximate="tanh"), [SEQUENCE]),
+    "concat-channels": (node("Concat", "a", "b"), [IMAGE, (2, 2, 7, 8)]),
+    "concat-steps": (node("Concat", "a", "b", axis=0), [(1, 1, 6), SEQUENCE]),
+    "split": (node("Split", axis=0, sizes=[1, 2], index=1), [IMAGE]),
+    "slice": (node("Slice", axis=2, start=1, end=8, step=2), [IMAGE]),
+    "select": (node("Select", index=1), [SEQUENCE]),
+    "channel-shuffle": (node("ChannelShuffle", groups=3), [(2, 6, 2, 3)]),
+    "parameter": (Node("layer", "Parameter", (), {"shape": [5, 6], "init": "zeros"}), []),
+    "tokens": (node("Tokens"), [IMAGE]),
+    "attention": (node("Attention", heads=2, scale=0.7), [(2, 5, 12)]),
+    "attention-of-three": (node("Attention", "q", "k", "v", heads=2, scale=0.5), [(2, 5, 4)] * 3),
+    "attention-with-bias": (node("Attention", "x", "b", heads=2, scale=0.7, bias=True), [(2, 5, 12), (1, 2, 5, 5)]),
+    "attention-of-windows": (node("Attention", "x", "b", **SHIFTED), [(2, 2, 3, 4, 12), (1, 2, 4, 4)]),
+    "pad": (node("Pad", padding=[0, 1, 2, 3]), [IMAGE]),
+    "roll": (node("Roll", shifts=[-1, 2]), [IMAGE]),
+    "windows": (node("Windows", window=[2, 3]), [(2, 3, 4, 6)]),
+    "from-windows": (node("FromWindows", window=[2, 3]), [(2, 2, 1, 6, 3)]),
+    "relative-bias": (Node("layer", "RelativeBias", (), {"window": [2, 3], "heads": 2, "init": "zeros"}), []),
     "quanv": (node("Quanv2d", **QUANV, trained=False), [(2, 1, 4, 6)]),
     "quanv-odd": (node("Quanv2d", **QUANV, trained=False), [(2, 1, 5, 7)]),
     "quanv-trained": (node("Quanv2d", **QUANV, trained=True), [(2, 1, 4, 6)]),
@@ -112,6 +164,51 @@ def test_float32_stays_float32(case):
     y, backward = OPS[one.op](one, narrow, tuple(x.astype(np.float32) for x in inputs), Mode(True))
     gradients, by_weight = backward(y)
     assert {array.dtype for array in (y, *gradients, *by_weight.values())} == {np.dtype(np.float32)}
+
+
+def test_an_image_of_one_window_more_is_rounded_up_to_but_not_behind_the_image():
+    """torch's rule: a last window that starts behind the image and its first pads is left out."""
+    for pixels, count in ((7, 4), (8, 5), (9, 5), (10, 6)):
+        assert Window.of(CEIL).output((pixels, pixels)) == (count, count)
+    assert Window.of({"kernel": 1, "stride": 3, "padding": 0, "ceil_mode": True}).output((6, 7)) == (2, 3)
+    y, _ = OPS["AvgPool2d"](CASES["avgpool-ceil-with-padding"][0], {}, (np.ones((1, 1, 8, 8)),), Mode(False))
+    assert y[0, 0, 0].tolist() == pytest.approx([4 / 9, 2 / 3, 2 / 3, 2 / 3, 1 / 3])
+    assert y.shape == (1, 1, 5, 5) and y[0, 0, 4, 4] == pytest.approx(1 / 4)
+
+
+def test_a_window_of_equal_numbers_is_written_as_one():
+    assert [plain(value) for value in (3, [3, 3], [1, 2], [1, 1, 1, 1], [1, 1, 2, 2], [0, 1, 0, 1])] == [
+        *(3, 3, [1, 2], 1, [1, 2], [0, 1, 0, 1])
+    ]
+
+
+def test_attention_by_hand():
+    q, k, v = (np.array([[[1.0], [2.0]]]), np.array([[[0.0], [1.0]]]), np.array([[[3.0], [5.0]]]))
+    one = node("Attention", "q", "k", "v", heads=1, scale=0.5)
+    y, _ = OPS["Attention"](one, {}, (q, k, v), Mode(False))
+    assert y.ravel().tolist() == pytest.approx([3 + 2 * squash(0.5), 3 + 2 * squash(1.0)])
+
+
+def test_places_on_both_sides_of_a_shifted_maps_edge_do_not_see_each_other():
+    mask = shift_mask({"window": [2, 2], "mask_shift": [1, 1]}, 2, 2)[:, :, 0]
+    assert not mask[0, 0].any()
+    assert (mask[0, 1] == np.array([[0, -100, 0, -100], [-100, 0, -100, 0]] * 2)).all()
+    assert (mask[1, 1] == 100 * (np.eye(4) - 1)).all()
+
+
+def test_a_relative_index_is_the_same_for_the_same_distance():
+    index = relative_index([2, 2])
+    assert index.tolist() == [[4, 3, 1, 0], [5, 4, 2, 1], [7, 6, 4, 3], [8, 7, 5, 4]]
+
+
+def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
+    one, x = node("StochasticDepth", p=0.25), RNG(15).standard_normal((400, 2, 3))
+    y, backward = OPS["StochasticDepth"](one, {}, (x,), Mode(True, dropout=RNG(16)))
+    scales = (y / x).reshape(400, -1)
+    assert set(np.round(scales.ravel(), 9)) == {0.0, round(4 / 3, 9)}
+    assert (scales == scales[:, :1]).all() and 60 < (scales[:, 0] == 0).sum() < 140
+    np.testing.assert_allclose(backward(x)[0][0], y)
+    assert OPS["StochasticDepth"](one, {}, (x,), Mode(False))[0] is x
 
 
 def squash(x):
@@ -319,6 +416,14 @@ def test_a_frozen_part_runs_in_evaluation_mode_and_stays_as_it_is():
         (node("Maxout", pieces=3), [(5, 4)], r"cannot group the features of shape \(5, 4\) by 3"),
         (node("Embedding", num_embeddings=3, embedding_dim=2), [(5, 4)], r"expects tokens \(steps,\), gets shape"),
         (CASES["conv1d-valid"][0], [(3, 6)], "a window of 4 steps does not fit 3"),
+        (node("Mul", "a", "b"), [(5, 4), (4,)], r"cannot multiply \(5, 4\) and \(4,\)"),
+        (node("Conv2d", **CHANNELS, kernel=3, stride=1, padding=0, dilation=4), [(3, 8, 8)], "9x9 window does not fit"),
+        (node("MaxPool2d", kernel=2, stride=2, padding=[0, 1, 0, 1]), [(3, 8, 8)], "is not symmetric"),
+        (node("Slice", axis=1, start=3, end=9), [(3, 8, 8)], "cannot take 3 to 9 of axis 1"),
+        (node("Split", axis=0, sizes=[1, 1], index=0), [(3, 8, 8)], "cannot split axis 0"),
+        (node("Select", index=5), [(5, 4)], "there is no step 5 of 5"),
+        (node("Windows", window=[2, 3]), [(3, 4, 8)], "2x3 windows do not divide 4x8"),
+        (node("Attention", heads=5, scale=1.0), [(4, 12)], "into 3 x 5"),
         (node("AvgPool2d", kernel=2, stride=2, padding=2, count_include_pad=True), [(3, 8, 8)], "more than half"),
     ],
 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.circuit import Gate
 from framework_compare.graph.network import Graph
-from framework_compare.graph.ops import OPS, Node, Shape
+from framework_compare.graph.node import Node, Shape, feature_axis
+from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Task, image_classification
+from framework_compare.graph.window import Numbers, plain
 
 
 class GraphBuilder:
@@ -37,12 +39,18 @@ class GraphBuilder:
         self.last = next(iter(self._shapes))
 
     def _add(self, name: str, op: str, *sources: str, **attrs: Any) -> str:
-        inputs = tuple(filter(None, sources)) or (self.last,)
-        node = Node(name, op, inputs, attrs)
+        return self._append(Node(name, op, tuple(filter(None, sources)) or (self.last,), attrs))
+
+    def _source(self, name: str, op: str, **attrs: Any) -> str:
+        """A node that reads no other."""
+        return self._append(Node(name, op, (), attrs))
+
+    def _append(self, node: Node) -> str:
+        name = node.name
         if name in self._shapes:
             raise UsageError(f"{self._graph.name}: two nodes are called {name!r}")
         try:
-            self._shapes[name] = OPS[op].shape(node, *(self._shapes[i] for i in inputs))
+            self._shapes[name] = OPS[node.op].shape(node, *(self._shapes[i] for i in node.inputs))
         except UsageError as error:
             raise UsageError(self._refusal(str(error))) from None
         self._nodes.append(node)
@@ -57,83 +65,143 @@ class GraphBuilder:
     def shape(self, name: str = "") -> Shape:
         return self._shapes[name or self.last]
 
+    def _features(self, source: str) -> int:
+        shape = self.shape(source)
+        return shape[feature_axis(shape)]
+
     def conv(
         self,
         name: str,
         out: int,
-        kernel: int,
+        kernel: Numbers,
         *,
-        stride: int = 1,
-        padding: int = 0,
+        stride: Numbers = 1,
+        padding: Numbers = 0,
+        dilation: Numbers = 1,
         groups: int = 1,
         bias: bool = False,
         init: str = "kaiming_normal_fan_out",
         source: str = "",
     ) -> str:
-        """Conv2d, cross-correlation, square kernel, symmetric zero padding."""
+        """Conv2d, cross-correlation, zero padding; `graph.window` says how many numbers each of the window's may be."""
         return self._add(
             name,
             "Conv2d",
             source,
             in_channels=self.shape(source)[0],
             out_channels=out,
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
+            kernel=plain(kernel),
+            stride=plain(stride),
+            padding=plain(padding),
             groups=groups,
             bias=bias,
             init=init,
+            **_unless(1, dilation=plain(dilation)),
         )
 
-    def batchnorm(self, name: str, *, eps: float = 1e-5, momentum: float = 0.1) -> str:
+    def batchnorm(self, name: str, *, eps: float = 1e-5, momentum: float = 0.1, source: str = "") -> str:
         """BatchNorm2d; `momentum` is the weight of the new batch in the running statistics, as in torch."""
-        return self._add(name, "BatchNorm2d", channels=self.shape()[0], eps=eps, momentum=momentum)
+        return self._add(name, "BatchNorm2d", source, channels=self.shape(source)[0], eps=eps, momentum=momentum)
 
-    def relu(self, name: str) -> str:
-        return self._add(name, "ReLU")
+    def relu(self, name: str, *, source: str = "") -> str:
+        return self._add(name, "ReLU", source)
 
-    def relu6(self, name: str) -> str:
-        return self._add(name, "ReLU6")
+    def relu6(self, name: str, *, source: str = "") -> str:
+        return self._add(name, "ReLU6", source)
 
-    def maxpool(self, name: str, kernel: int, *, stride: int, padding: int = 0) -> str:
-        """Max pooling; padding never wins, output size rounded down."""
-        return self._add(name, "MaxPool2d", kernel=kernel, stride=stride, padding=padding)
+    def silu(self, name: str, *, source: str = "") -> str:
+        """x times the logistic function of x, which is also called swish."""
+        return self._add(name, "SiLU", source)
 
-    def avgpool(self, name: str, kernel: int, *, stride: int, padding: int = 0, count_include_pad: bool = False) -> str:
-        """Average pooling, output size rounded down; a mean at the edge divides by its padding too, or does not."""
+    def hardsigmoid(self, name: str, *, source: str = "") -> str:
+        """min(max(x + 3, 0), 6) / 6."""
+        return self._add(name, "HardSigmoid", source)
+
+    def hardswish(self, name: str, *, source: str = "") -> str:
+        """x times its hardsigmoid."""
+        return self._add(name, "HardSwish", source)
+
+    def gelu(self, name: str, *, approximate: str = "none", source: str = "") -> str:
+        """x times the normal distribution function of x: exact ("none"), or by a formula with tanh ("tanh")."""
+        return self._add(name, "GELU", source, approximate=approximate)
+
+    def maxpool(
+        self,
+        name: str,
+        kernel: Numbers,
+        *,
+        stride: Numbers,
+        padding: Numbers = 0,
+        ceil_mode: bool = False,
+        source: str = "",
+    ) -> str:
+        """Max pooling; padding never wins, output size rounded down, or up with ceil_mode."""
+        window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
+        return self._add(name, "MaxPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
+
+    def avgpool(
+        self,
+        name: str,
+        kernel: Numbers,
+        *,
+        stride: Numbers,
+        padding: Numbers = 0,
+        count_include_pad: bool = False,
+        ceil_mode: bool = False,
+        source: str = "",
+    ) -> str:
+        """Average pooling, output size rounded down, or up with ceil_mode.
+
+        A mean at the edge divides by its padding too, or does not; what ceil_mode adds is never counted.
+        """
+        window = {"kernel": plain(kernel), "stride": plain(stride), "padding": plain(padding)}
+        window["count_include_pad"] = count_include_pad
+        return self._add(name, "AvgPool2d", source, **window, **_unless(False, ceil_mode=ceil_mode))
+
+    def adaptive_avgpool(self, name: str, output: Numbers, *, source: str = "") -> str:
+        """Average pooling to that height and width; left out where it would change nothing."""
+        output = plain(output)
+        size = [output] * 2 if isinstance(output, int) else output
+        if list(self.shape(source)[1:]) == size:
+            return source or self.last
+        return self._add(name, "AdaptiveAvgPool2d", source, output=output)
+
+    def global_avgpool(self, name: str, *, source: str = "") -> str:
+        """Mean over all places of an image, or over the steps of a sequence."""
+        return self._add(name, "GlobalAvgPool", source)
+
+    def flatten(self, name: str, *, source: str = "") -> str:
+        """To a vector in (C, H, W) order, whatever layout the framework computes in."""
+        return self._add(name, "Flatten", source)
+
+    def linear(self, name: str, out: int, *, init: str = "normal_0.01", bias: bool = True, source: str = "") -> str:
+        """Of the features: those of a vector, of every step, of every place of an image (its channels)."""
+        features = self._features(source)
         return self._add(
-            name, "AvgPool2d", kernel=kernel, stride=stride, padding=padding, count_include_pad=count_include_pad
+            name, "Linear", source, in_features=features, out_features=out, init=init, **_unless(True, bias=bias)
         )
 
-    def adaptive_avgpool(self, name: str, output: int) -> str:
-        """Average pooling to output x output; left out where it would change nothing."""
-        if self.shape()[1:] == (output, output):
-            return self.last
-        return self._add(name, "AdaptiveAvgPool2d", output=output)
-
-    def global_avgpool(self, name: str) -> str:
-        return self._add(name, "GlobalAvgPool")
-
-    def flatten(self, name: str) -> str:
-        """To a vector in (C, H, W) order, whatever layout the framework computes in."""
-        return self._add(name, "Flatten")
-
-    def linear(self, name: str, out: int, *, init: str = "normal_0.01") -> str:
-        """On the last axis: (features,) or, at every step, (steps, features)."""
-        return self._add(name, "Linear", in_features=self.shape()[-1], out_features=out, init=init)
-
-    def dropout(self, name: str, p: float) -> str:
+    def dropout(self, name: str, p: float, *, source: str = "") -> str:
         """Inverted dropout: zeroes a share p, scales the rest by 1 / (1 - p), in training only."""
-        return self._add(name, "Dropout", p=p)
+        return self._add(name, "Dropout", source, p=p)
+
+    def stochastic_depth(self, name: str, p: float, *, source: str = "") -> str:
+        """Zeroes a share p of the samples of a batch, scales the rest by 1 / (1 - p), in training only (Huang 2016)."""
+        return self._add(name, "StochasticDepth", source, p=p)
 
     def add(self, name: str, first: str, second: str) -> str:
+        """Two values of one rank; an axis of length 1 meets any."""
         return self._add(name, "Add", first, second)
 
-    def tanh(self, name: str) -> str:
-        return self._add(name, "Tanh")
+    def mul(self, name: str, first: str, second: str) -> str:
+        """As `add`."""
+        return self._add(name, "Mul", first, second)
 
-    def sigmoid(self, name: str) -> str:
-        return self._add(name, "Sigmoid")
+    def tanh(self, name: str, *, source: str = "") -> str:
+        return self._add(name, "Tanh", source)
+
+    def sigmoid(self, name: str, *, source: str = "") -> str:
+        return self._add(name, "Sigmoid", source)
 
     def embedding(self, name: str, width: int, *, source: str = "") -> str:
         """A row of `width` numbers for each token of an input; every row is trained, that of a pad included."""
@@ -160,9 +228,83 @@ class GraphBuilder:
     def last_step(self, name: str) -> str:
         return self._add(name, "Last")
 
-    def concat(self, name: str, *sources: str) -> str:
-        """The features of several vectors, or of several sequences step by step, one after the other."""
-        return self._add(name, "Concat", *sources)
+    def concat(self, name: str, *sources: str, axis: Optional[int] = None) -> str:
+        """The features of several values, one after the other: those of vectors, of each step, of each place.
+
+        axis: another axis of the shape without the batch; 0 joins the steps of sequences.
+        """
+        if axis is not None and axis == feature_axis(self.shape(sources[0])):
+            axis = None
+        return self._add(name, "Concat", *sources, **_unless(None, axis=axis))
+
+    def split(self, name: str, axis: int, sizes: Sequence[int], index: int, *, source: str = "") -> str:
+        """One of the parts, so many long, into which an axis of the shape without the batch is cut."""
+        return self._add(name, "Split", source, axis=axis, sizes=list(sizes), index=index)
+
+    def take(self, name: str, axis: int, start: int, end: int, *, step: int = 1, source: str = "") -> str:
+        """Slice: every `step`-th from `start` to before `end` of an axis of the shape without the batch."""
+        return self._add(name, "Slice", source, axis=axis, start=start, end=end, **_unless(1, step=step))
+
+    def select(self, name: str, index: int, *, source: str = "") -> str:
+        """One step of a sequence, counted from its end where negative."""
+        return self._add(name, "Select", source, index=index)
+
+    def channel_shuffle(self, name: str, groups: int, *, source: str = "") -> str:
+        """Channel j of group g becomes channel g of group j (Zhang et al. 2018)."""
+        return self._add(name, "ChannelShuffle", source, groups=groups)
+
+    def parameter(self, name: str, shape: Sequence[int], *, init: str = "normal_0.02", trained: bool = True) -> str:
+        """An array of the network itself, the same for each sample: a class token, positions, a scale of each channel.
+
+        Other values join it by `add`, `mul` and `concat`. A constant is not trained.
+        """
+        return self._source(name, "Parameter", shape=list(shape), init=init, **_unless(True, trained=trained))
+
+    def tokens(self, name: str, *, source: str = "") -> str:
+        """The places of an image, row by row, as the steps of a sequence; its channels are their features."""
+        return self._add(name, "Tokens", source)
+
+    def attention(
+        self,
+        name: str,
+        heads: int,
+        *sources: str,
+        scale: Optional[float] = None,
+        bias: str = "",
+        shifted: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
+    ) -> str:
+        """softmax(scale * q k' + bias) v in each head (Vaswani et al. 2017); products before and behind it are Linear.
+
+        sources: q, k and v, or one value with their features one after the other. Each has the heads side by side.
+        scale: 1 / sqrt(features of a head) where left out. bias: (heads, steps, steps). shifted: a window's height and
+        width, and by how much the map was rolled back: places on both sides of its edge do not see each other.
+        """
+        inputs = sources or (self.last,)
+        width = self.shape(inputs[0])[-1] // (3 if len(inputs) == 1 else 1)
+        attrs: Dict[str, Any] = {"heads": heads, "scale": (width // heads) ** -0.5 if scale is None else scale}
+        if shifted is not None:
+            attrs.update(window=list(shifted[0]), mask_shift=list(shifted[1]))
+        return self._add(name, "Attention", *inputs, bias, **attrs, **_unless(False, bias=bool(bias)))
+
+    def pad(self, name: str, padding: Sequence[int], *, value: float = 0.0, source: str = "") -> str:
+        """A constant around an image: so many rows on top and below, columns on the left and the right."""
+        return self._add(name, "Pad", source, padding=list(padding), **_unless(0.0, value=value))
+
+    def roll(self, name: str, shifts: Sequence[int], *, source: str = "") -> str:
+        """An image moved down and to the right; what leaves it comes in on the other side."""
+        return self._add(name, "Roll", source, shifts=list(shifts))
+
+    def windows(self, name: str, window: Sequence[int], *, source: str = "") -> str:
+        """An image (channels, height, width) cut into windows: (rows, across, places of a window, channels)."""
+        return self._add(name, "Windows", source, window=list(window))
+
+    def from_windows(self, name: str, window: Sequence[int], *, source: str = "") -> str:
+        """The image of which those are the windows."""
+        return self._add(name, "FromWindows", source, window=list(window))
+
+    def relative_bias(self, name: str, window: Sequence[int], heads: int, *, init: str = "normal_0.02") -> str:
+        """A bias of attention in windows: one number a head for each distance of two places (Liu et al. 2021)."""
+        return self._source(name, "RelativeBias", window=list(window), heads=heads, init=init)
 
     def conv1d(self, name: str, out: int, kernel: int, *, padding: int = 0, bias: bool = True) -> str:
         """Cross-correlation along the steps of a sequence, (steps, in) to (steps, out), zero padding on both ends."""
@@ -177,9 +319,9 @@ class GraphBuilder:
             init="glorot_uniform",
         )
 
-    def layernorm(self, name: str, *, eps: float = 1e-5) -> str:
-        """Over the last axis, with the biased variance (Ba et al. 2016)."""
-        return self._add(name, "LayerNorm", features=self.shape()[-1], eps=eps)
+    def layernorm(self, name: str, *, eps: float = 1e-5, source: str = "") -> str:
+        """Of the features, with the biased variance (Ba et al. 2016); of each place of an image, those are its channels."""
+        return self._add(name, "LayerNorm", source, features=self._features(source), eps=eps)
 
     def maxout(self, name: str, pieces: int) -> str:
         """Output j is the largest of the `pieces` features from j * pieces on (Goodfellow et al. 2013)."""
@@ -198,6 +340,11 @@ class GraphBuilder:
         if not self._of_images:
             _check_output(graph, self.shape())
         return graph
+
+
+def _unless(default: Any, **attr: Any) -> Dict[str, Any]:
+    """The attribute where it is not the default: a graph without it is the same, and so is its checksum."""
+    return {name: value for name, value in attr.items() if value != default}
 
 
 def _at_least_one(name: str, what: str, value: Optional[int]) -> int:

@@ -10,7 +10,8 @@ import dataclasses
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.ops import OPS, Node, Parameter, Shape
+from framework_compare.graph.node import Node, Parameter, Shape
+from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field, Task, image_classification
 
 INPUT = "input"
@@ -87,6 +88,14 @@ class Graph:
         names: Set[str] = set()
         for node in self.nodes:
             if names.intersection(node.inputs) or any(p.trainable for p in self.parameters_of(node)):
+                names.add(node.name)
+        return frozenset(names)
+
+    def shared_values(self) -> FrozenSet[str]:
+        """Names of the nodes whose value is the same for all samples: those that read no input, however indirectly."""
+        names: Set[str] = set()
+        for node in self.nodes:
+            if names.issuperset(node.inputs):
                 names.add(node.name)
         return frozenset(names)
 

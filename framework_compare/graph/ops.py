@@ -1,81 +1,14 @@
-"""The ops a network is made of: output shape, parameters and multiply-accumulates of each, in one literal.
-
-Shapes leave the batch out: images and feature maps are (channels, height, width), sequences are (steps, features),
-vectors are (features,). Arrays are batch-first everywhere: (N, T, F).
-"""
+"""The ops a network is made of: output shape, parameters and multiply-accumulates of each, in one literal."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List
 
 from framework_compare.errors import UsageError
-
-Shape = Tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Parameter:
-    """An array of the network with the initialiser that fills it.
-
-    trainable: a step updates it. frozen: it would be trained, but its part of the network is frozen. A running
-    statistic is neither: training leaves a new value in it, without a gradient.
-    """
-
-    name: str
-    shape: Shape
-    init: str
-    trainable: bool = True
-    frozen: bool = False
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def kind(self) -> str:
-        """ "trained", "frozen" or "statistic"."""
-        return "frozen" if self.frozen else "trained" if self.trainable else "statistic"
-
-
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """One layer: its torch.nn name in the network, its op, the nodes it reads, its attributes."""
-
-    name: str
-    op: str
-    inputs: Tuple[str, ...]
-    attrs: Mapping[str, Any]
-
-
-def _conv2d_shape(node: Node, shape: Shape) -> Shape:
-    a = node.attrs
-    if shape[0] != a["in_channels"]:
-        raise UsageError(f"layer {node.name}: expects {a['in_channels']} channels, gets {shape[0]}")
-    return (a["out_channels"], *_window(node, shape))
-
-
-def _window(node: Node, shape: Shape) -> Shape:
-    """Height and width after a sliding window with symmetric padding, rounded down."""
-    a = node.attrs
-    size = tuple((s + 2 * a["padding"] - a["kernel"]) // a["stride"] + 1 for s in shape[1:])
-    if min(size) < 1 or min(shape[1:]) + 2 * a["padding"] < a["kernel"]:
-        raise UsageError(f"layer {node.name}: a {a['kernel']}x{a['kernel']} window does not fit {shape[1]}x{shape[2]}")
-    return size
-
-
-def _avgpool2d_shape(node: Node, shape: Shape) -> Shape:
-    if 2 * node.attrs["padding"] > node.attrs["kernel"]:  # some window would hold nothing but padding
-        raise UsageError(f"layer {node.name}: padding {node.attrs['padding']} is more than half the window")
-    return (shape[0], *_window(node, shape))
-
-
-def _conv2d_parameters(node: Node) -> List[Parameter]:
-    a = node.attrs
-    shape = (a["out_channels"], a["in_channels"] // a["groups"], a["kernel"], a["kernel"])
-    bias = [Parameter(f"{node.name}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
-    return [Parameter(f"{node.name}.weight", shape, a["init"]), *bias]
+from framework_compare.graph import attention, image_ops
+from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, feature_axis, with_features
 
 
 def _conv1d_shape(node: Node, shape: Shape) -> Shape:
@@ -95,16 +28,19 @@ def _conv1d_parameters(node: Node) -> List[Parameter]:
 
 def _linear_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    return [
-        Parameter(f"{node.name}.weight", (a["out_features"], a["in_features"]), a["init"]),
-        Parameter(f"{node.name}.bias", (a["out_features"],), "zeros"),
-    ]
+    weight = Parameter(f"{node.name}.weight", (a["out_features"], a["in_features"]), a["init"])
+    return [weight, Parameter(f"{node.name}.bias", (a["out_features"],), "zeros")] if a.get("bias", True) else [weight]
+
+
+def _features(node: Node, shape: Shape, features: int) -> Shape:
+    """The shape; UsageError where it has another number of features."""
+    if not shape or shape[feature_axis(shape)] != features:
+        raise UsageError(f"layer {node.name}: expects {features} features, gets shape {shape}")
+    return shape
 
 
 def _linear_shape(node: Node, shape: Shape) -> Shape:
-    if len(shape) > 2 or shape[-1:] != (node.attrs["in_features"],):
-        raise UsageError(f"layer {node.name}: expects {node.attrs['in_features']} features, gets shape {shape}")
-    return (*shape[:-1], node.attrs["out_features"])
+    return with_features(_features(node, shape, node.attrs["in_features"]), node.attrs["out_features"])
 
 
 def _batchnorm_parameters(node: Node) -> List[Parameter]:
@@ -118,9 +54,7 @@ def _batchnorm_parameters(node: Node) -> List[Parameter]:
 
 
 def _layernorm_shape(node: Node, shape: Shape) -> Shape:
-    if len(shape) > 2 or shape[-1:] != (node.attrs["features"],):
-        raise UsageError(f"layer {node.name}: expects {node.attrs['features']} features, gets shape {shape}")
-    return shape
+    return _features(node, shape, node.attrs["features"])
 
 
 def _layernorm_parameters(node: Node) -> List[Parameter]:
@@ -135,16 +69,43 @@ def _maxout_shape(node: Node, shape: Shape) -> Shape:
     return (*shape[:-1], shape[-1] // pieces)
 
 
-def _add_shape(node: Node, first: Shape, second: Shape) -> Shape:
-    if first != second:
-        raise UsageError(f"layer {node.name}: cannot add {first} and {second}")
-    return first
+def _broadcast_shape(node: Node, first: Shape, second: Shape) -> Shape:
+    """Each axis is the same in both, or 1 in one of them."""
+    if len(first) != len(second) or any(a != b and 1 not in (a, b) for a, b in zip(first, second)):
+        verb = "add" if node.op == "Add" else "multiply"
+        raise UsageError(f"layer {node.name}: cannot {verb} {first} and {second}")
+    return tuple(map(max, first, second))
+
+
+def concat_axis(node: Node, shape: Shape) -> int:
+    """Axis of a shape without the batch along which a Concat joins: that of the features unless it names one."""
+    axis: int = node.attrs.get("axis", feature_axis(shape))
+    return axis
 
 
 def _concat_shape(node: Node, *shapes: Shape) -> Shape:
-    if any(len(shape) > 2 or shape[:-1] != shapes[0][:-1] for shape in shapes):
-        raise UsageError(f"layer {node.name}: cannot join the features of shapes {', '.join(map(str, shapes))}")
-    return (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
+    first = shapes[0]
+    axis = concat_axis(node, first)
+    rest = [(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes]
+    if len(first) > IMAGE or not 0 <= axis < len(first) or any(other != rest[0] for other in rest):
+        what = "steps" if "axis" in node.attrs else "features"
+        raise UsageError(f"layer {node.name}: cannot join the {what} of shapes {', '.join(map(str, shapes))}")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
+
+
+def _slice_shape(node: Node, shape: Shape) -> Shape:
+    a = node.attrs
+    if a["axis"] >= len(shape) or not 0 <= a["start"] < a["end"] <= shape[a["axis"]]:
+        raise UsageError(f"layer {node.name}: cannot take {a['start']} to {a['end']} of axis {a['axis']} of {shape}")
+    count = -(-(a["end"] - a["start"]) // a.get("step", 1))
+    return (*shape[: a["axis"]], count, *shape[a["axis"] + 1 :])
+
+
+def _split_shape(node: Node, shape: Shape) -> Shape:
+    axis, sizes = node.attrs["axis"], node.attrs["sizes"]
+    if axis >= len(shape) or sum(sizes) != shape[axis]:
+        raise UsageError(f"layer {node.name}: cannot split axis {axis} of {shape} into {sizes}")
+    return (*shape[:axis], sizes[node.attrs["index"]], *shape[axis + 1 :])
 
 
 def _sequence(node: Node, shape: Shape, features: int = 0) -> int:
@@ -189,6 +150,13 @@ def _gru_parameters(node: Node) -> List[Parameter]:
     ]
 
 
+def _select_shape(node: Node, shape: Shape) -> Shape:
+    steps, index = _sequence(node, shape), node.attrs["index"]
+    if not -steps <= index < steps:
+        raise UsageError(f"layer {node.name}: there is no step {index} of {steps}")
+    return shape[1:]
+
+
 def _last_shape(node: Node, shape: Shape) -> Shape:
     _sequence(node, shape)
     return shape[1:]
@@ -199,15 +167,10 @@ def _reverse_shape(node: Node, shape: Shape) -> Shape:
     return shape
 
 
-def _quanv2d_shape(node: Node, shape: Shape) -> Shape:
-    if len(shape) != 3 or shape[0] != 1 or min(shape[1:]) < 2:
-        raise UsageError(f"layer {node.name}: expects a grey image (1, height, width) of 2x2 at least, gets {shape}")
-    return (4, shape[1] // 2, shape[2] // 2)
-
-
-def _quanv2d_parameters(node: Node) -> List[Parameter]:
-    angles = sum(name != "CNOT" for name, _, _ in node.attrs["gates"])
-    return [Parameter(f"{node.name}.angles", (angles,), "uniform_circle")] if node.attrs["trained"] else []
+def _free_parameters(node: Node) -> List[Parameter]:
+    trained = node.attrs.get("trained", True)
+    shape = tuple(node.attrs["shape"])
+    return [Parameter(f"{node.name}.value", shape, node.attrs["init"], trainable=trained, frozen=not trained)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,38 +192,52 @@ def _same(node: Node, shape: Shape) -> Shape:
 
 
 def _weight_macs(parameters: Callable[[Node], List[Parameter]], weights: int = 1) -> Callable[[Node, Shape], int]:
-    """Every number of the first `weights` arrays is used once a step of a sequence, or once for a vector."""
-    return lambda node, out: sum(p.size for p in parameters(node)[:weights]) * math.prod(out[:-1])
+    """Every number of the first `weights` arrays is used once a step or place, or once for a vector."""
+    return lambda node, out: sum(p.size for p in parameters(node)[:weights]) * math.prod(with_features(out, 1))
 
 
 OPS: Dict[str, Op] = {
-    "Conv2d": Op(
-        _conv2d_shape,
-        _conv2d_parameters,
-        lambda node, out: _conv2d_parameters(node)[0].size * out[1] * out[2],
-    ),
+    "Conv2d": Op(image_ops.conv2d_shape, image_ops.conv2d_parameters, image_ops.window_macs),
     "BatchNorm2d": Op(_same, _batchnorm_parameters),
     "ReLU": Op(_same),
     "ReLU6": Op(_same),
-    "MaxPool2d": Op(lambda node, shape: (shape[0], *_window(node, shape))),
-    "AvgPool2d": Op(_avgpool2d_shape),
-    "AdaptiveAvgPool2d": Op(lambda node, shape: (shape[0], node.attrs["output"], node.attrs["output"])),
-    "GlobalAvgPool": Op(lambda node, shape: (shape[0],)),
+    "MaxPool2d": Op(image_ops.pool2d_shape),
+    "AvgPool2d": Op(image_ops.pool2d_shape),
+    "AdaptiveAvgPool2d": Op(image_ops.adaptive_avgpool2d_shape),
+    "GlobalAvgPool": Op(image_ops.global_avgpool_shape),
     "Flatten": Op(lambda node, shape: (math.prod(shape),)),
     "Linear": Op(_linear_shape, _linear_parameters, _weight_macs(_linear_parameters)),
     "Dropout": Op(_same),
-    "Add": Op(_add_shape),
+    "Add": Op(_broadcast_shape),
+    "Mul": Op(_broadcast_shape),
     "Tanh": Op(_same),
     "Sigmoid": Op(_same),
+    "SiLU": Op(_same),
+    "HardSigmoid": Op(_same),
+    "HardSwish": Op(_same),
+    "GELU": Op(_same),
+    "StochasticDepth": Op(_same),
     "Embedding": Op(_embedding_shape, _embedding_parameters),
     "LSTM": Op(_recurrent_shape, _lstm_parameters, _weight_macs(_lstm_parameters, 2), _weight_macs(_lstm_parameters)),
     "GRU": Op(_recurrent_shape, _gru_parameters, _weight_macs(_gru_parameters, 2), _weight_macs(_gru_parameters)),
     "Reverse": Op(_reverse_shape),
     "Last": Op(_last_shape),
+    "Select": Op(_select_shape),
     "Concat": Op(_concat_shape),
+    "Split": Op(_split_shape),
+    "Slice": Op(_slice_shape),
     "Conv1d": Op(_conv1d_shape, _conv1d_parameters, _weight_macs(_conv1d_parameters)),
     "LayerNorm": Op(_layernorm_shape, _layernorm_parameters),
     "Maxout": Op(_maxout_shape),
+    "Parameter": Op(lambda node: tuple(node.attrs["shape"]), _free_parameters),
+    "ChannelShuffle": Op(image_ops.channel_shuffle_shape),
+    "Tokens": Op(image_ops.tokens_shape),
+    "Attention": Op(attention.attention_shape, macs=attention.attention_macs),
+    "Pad": Op(image_ops.pad_shape),
+    "Roll": Op(image_ops.image),
+    "Windows": Op(image_ops.windows_shape),
+    "FromWindows": Op(image_ops.from_windows_shape),
+    "RelativeBias": Op(attention.relative_bias_shape, attention.relative_bias_parameters),
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
-    "Quanv2d": Op(_quanv2d_shape, _quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
+    "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
 }

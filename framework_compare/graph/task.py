@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, Mapping, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.ops import Shape
+from framework_compare.graph.node import Shape
 
 # Each is a mean over samples, or over the tokens that count; half of nothing, no label smoothing.
 LOSSES = ("cross_entropy", "token_cross_entropy", "mse", "binary_cross_entropy")

@@ -10,7 +10,9 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph
-from framework_compare.graph.ops import Parameter
+from framework_compare.graph.node import Parameter
+
+CONSTANTS = {"zeros": 0.0, "ones": 1.0, "constant_1e-6": 1e-6}
 
 
 def _fans(parameter: Parameter) -> Tuple[int, int]:
@@ -25,6 +27,7 @@ def _std(parameter: Parameter) -> float:
         "kaiming_normal_fan_out": math.sqrt(2.0 / (parameter.shape[0] * receptive)),
         "kaiming_normal_fan_in": math.sqrt(2.0 / math.prod(parameter.shape[1:])),
         "normal_0.01": 0.01,
+        "normal_0.02": 0.02,
     }
     return gains[parameter.init]
 
@@ -35,7 +38,7 @@ def _fill_normal(parameter: Parameter, generator: np.random.Generator, view: np.
 
 
 def _fill_constant(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
-    view.fill(1.0 if parameter.init == "ones" else 0.0)
+    view.fill(CONSTANTS[parameter.init])
 
 
 def _fill_glorot(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
@@ -67,10 +70,12 @@ def _fill_circle(parameter: Parameter, generator: np.random.Generator, view: np.
 
 INITIALISERS: Dict[str, Callable[[Parameter, np.random.Generator, np.ndarray], None]] = {
     "zeros": _fill_constant,
+    "constant_1e-6": _fill_constant,
     "ones": _fill_constant,
     "kaiming_normal_fan_out": _fill_normal,
     "kaiming_normal_fan_in": _fill_normal,
     "normal_0.01": _fill_normal,
+    "normal_0.02": _fill_normal,
     "glorot_uniform": _fill_glorot,
     "uniform_0.05": _fill_embedding,
     "orthogonal": _fill_orthogonal,

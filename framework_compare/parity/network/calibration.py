@@ -9,18 +9,21 @@ In front of a Maxout one of each group's features is moved above the others ever
 
 from __future__ import annotations
 
+import math
 from typing import Any, Container, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node
+from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import OPS, Inputs, Mode
 
 Array = np.ndarray
 MARGIN = 1.5  # distance of a channel's middle from the kink, in its largest deviations from that middle
-KINKS = {"ReLU": (0.0,), "ReLU6": (0.0, 6.0)}
+KINKS = {"ReLU": (0.0,), "ReLU6": (0.0, 6.0), "HardSigmoid": (-3.0, 3.0), "HardSwish": (-3.0, 3.0)}
+CAPPED = ("ReLU6", "HardSigmoid", "HardSwish")  # with two kinks, six apart
 OFF = 1.0
-SPREAD = 2.7  # largest deviation of a channel that is to fit between the kinks of a ReLU6 with that margin, and some
+SPREAD = 2.7  # largest deviation of a channel that is to fit between two kinks with that margin, and some
 
 
 def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int) -> None:
@@ -39,8 +42,8 @@ def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int) -> 
         reader = _reader(graph, node.name, KINKS)
         if reader is not None and _bias_of(node, nodes, views) is not None:
             state = rng.random(values[node.name].shape[_channel_axis(values[node.name])])
-            pool = _reader(graph, reader.name, ("MaxPool2d",))
-            if pool is not None:
+            pool = _pool_behind(graph, reader.name)
+            if pool is not None and values[node.name].ndim == 4:
                 state[_nearly_tied(values[node.name], pool)] = OFF
             values[node.name] += _shift(node, nodes, views, values[node.name], reader.op, state)
         for name in set(node.inputs):
@@ -80,16 +83,23 @@ def _reader(graph: Graph, name: str, ops: Container[str]) -> Optional[Node]:
     return next((node for node in graph.nodes if name in node.inputs and node.op in ops), None)
 
 
+def _pool_behind(graph: Graph, name: str) -> Optional[Node]:
+    """The MaxPool2d that reads a node, itself or joined to others."""
+    pool = _reader(graph, name, ("MaxPool2d",))
+    joined = _reader(graph, name, ("Concat",))
+    return pool if pool is not None or joined is None else _pool_behind(graph, joined.name)
+
+
 def _nearly_tied(value: Array, pool: Node) -> Array:
     """Mask of the channels in which the two largest of a pooling window lie closest: rounding may swap them.
 
     All but an eighth are masked: with the first step the others move, and some windows come to be tied.
     """
-    a = pool.attrs
-    pad = ((0, 0), (0, 0), (a["padding"],) * 2, (a["padding"],) * 2)
-    padded = np.pad(value, pad, constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (a["kernel"],) * 2, axis=(2, 3))
-    windows = windows[:, :, :: a["stride"], :: a["stride"]].reshape(*value.shape[:2], -1, a["kernel"] ** 2)
+    window = Window.of(pool.attrs)
+    padded = np.pad(value, ((0, 0), (0, 0), *window.all_pads(value.shape[2:])), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, axis=(2, 3))
+    windows = windows[:, :, :: window.stride[0], :: window.stride[1]]
+    windows = windows.reshape(*value.shape[:2], -1, math.prod(window.kernel))
     second, first = np.moveaxis(np.partition(windows, -2, axis=-1)[..., -2:], -1, 0)
     gaps = (first - second).min(axis=(0, 2)) / _spread(value)[1]
     return gaps < np.quantile(gaps, 0.875)
@@ -108,7 +118,8 @@ def _shift(
     """Put each channel of `value` on one side of the kinks; returns what is to be added to it."""
     middle, deviation = _spread(value)
     added = np.zeros_like(value)
-    if activation == "ReLU6" and f"{node.name}.weight" in views and node.op == "BatchNorm2d":
+    scales = ("BatchNorm2d",) if activation == "ReLU6" else ("BatchNorm2d", "Conv2d", "Linear")
+    if activation in CAPPED and f"{node.name}.weight" in views and node.op in scales:
         factor = SPREAD / (MARGIN * np.maximum(deviation, 1e-6))
         _scale(node, views, factor)
         bias = views[f"{node.name}.bias"]
@@ -121,7 +132,8 @@ def _shift(
 
 
 def _scale(node: Node, views: Dict[str, Array], factor: Array) -> None:
-    views[f"{node.name}.weight"][:] *= factor
+    weight = views[f"{node.name}.weight"]
+    weight *= factor.reshape(-1, *[1] * (weight.ndim - 1))
 
 
 def _spread(value: Array) -> Tuple[Array, Array]:
@@ -132,16 +144,17 @@ def _spread(value: Array) -> Tuple[Array, Array]:
     axes = tuple(axis for axis in range(value.ndim) if axis != _channel_axis(value))
     high, low = value.max(axis=axes), value.min(axis=axes)
     deviation = (high - low) / 2
-    if value.ndim == 2:
+    if value.ndim == 2 or value[0, 0].size == 1:
         deviation = np.maximum(deviation, value.std())
     return (high + low) / 2, np.maximum(deviation, 0.1 * deviation.max())
 
 
 def _target(activation: str, deviation: Array, state: Array) -> Array:
-    """Where the middle of each channel goes, by `state` from 0 to 1: on, beyond 6 where there is a 6, or off."""
+    """Where the middle of each channel goes, by `state` from 0 to 1: on, beyond the cap where there is one, or off."""
     away = MARGIN * deviation
-    if activation == "ReLU6":
-        return np.where(state < 0.6, 3.0, np.where(state < 0.8, 6.0 + away, -away))
+    if activation in CAPPED:
+        low, high = KINKS[activation]
+        return np.where(state < 0.6, (low + high) / 2, np.where(state < 0.8, high + away, low - away))
     return np.where(state < 0.8, away, -away)
 
 

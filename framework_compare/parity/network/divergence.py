@@ -86,7 +86,7 @@ def first_layer(found: Reference, training: bool, run_tasks: Callable[..., Any],
 
 
 def watch(found: Reference, training: bool) -> Dict[str, Watched]:
-    """What is watched of every layer, by graph order."""
+    """What is watched of every layer that reads others, by graph order."""
     views = weight_views(found.graph, found.flat)
     shapes = found.graph.shapes()
     places = {node.name: surgery.places_in(shapes[node.name], 1) for node in found.graph.nodes}
@@ -104,9 +104,11 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
         Oracle(found.graph, views, dtype, rounding=rounding).forward(found.batches[0][0], training=training, watch=keep)
         sides.append(values)
     exact, narrow = sides
+    readers = {node.name for node in found.graph.nodes if node.inputs}
     return {
         name: Watched(places[name], values, _allowed(values, narrow[name], *sizes[name], shapes[name], found.precision))
         for name, values in exact.items()
+        if name in readers
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import Graph
+from framework_compare.graph import Graph, Node
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import unit
@@ -28,6 +28,7 @@ MOST = 0.75
 FIRST_STEP = 0.1  # relative; momentum of three steps is more than the step itself
 WIDER = 0.03  # units at level 1; a format of three more bits comes to 0.1
 SIGMAS = 6.0
+DEPTH_MOVES = 0.01  # relative; a branch is a part of the whole
 FEW = 40  # values: so many are not dropped alike in two pictures by chance
 # An adapter whose framework keeps the biased running variance says so in its settings under this name, with "biased":
 # then that is what it is held to. Training is the same; evaluation differs by n / (n - 1) in each variance.
@@ -132,26 +133,31 @@ class Judge:
                 raise LevelFailed(f"{name} after load_weights() and one step: momentum of former steps is left in it")
 
     def dropout(self) -> Level:
-        nodes = surgery.dropout_nodes(self.graph)
+        nodes = surgery.dropout_nodes(surgery.asked_dropout(self.graph))
         if not nodes:
             return Level(5, True, "the network has none")
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
-            check_dropout(node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
+            CHECKS[node.op](node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
         with_it, without = self._pair("dropout off")
         if not np.array_equal(with_it, without):
             raise LevelFailed("dropout is on in evaluation mode")
-        self._in_steps(min(node.attrs["p"] for node in nodes))
+        self._in_steps(nodes)
         return Level(5, True, f"{len(nodes)} layers")
 
-    def _in_steps(self, p: float) -> None:
-        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked."""
+    def _in_steps(self, nodes: Sequence[Node]) -> None:
+        """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.
+
+        Of a StochasticDepth one batch is enough to see that samples are dropped or scaled, not to say how many.
+        """
+        shares = [node.attrs["p"] for node in nodes if node.op == "Dropout"]
+        least = 0.5 * math.sqrt(min(shares) / (1 - min(shares))) if shares else DEPTH_MOVES
         for kind in ("with", "without"):
             self._said(f"dropout in steps {kind} build")
         with_it, without = self._array("dropout in steps with"), self._array("dropout in steps without")
         both = (np.concatenate([part[name].ravel() for name in without]) for part in (with_it, without))
         moved = deviations.relative(*both)
-        if moved < 0.5 * math.sqrt(p / (1 - p)):
+        if moved < least:
             raise LevelFailed("dropout is off in training steps: their gradients are those of the network without it")
 
     def _pair(self, name: str) -> List[np.ndarray]:
@@ -223,12 +229,40 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
     """LevelFailed unless a share p of what is not zero anyhow is dropped, by chance, and the rest scaled by 1 / (1 - p)."""
     alive = np.broadcast_to(without != 0, passes.shape)
     dropped = alive & (passes == 0)
-    kept = alive & (passes != 0)
-    count = int(alive.sum())
-    share = dropped.sum() / count
-    if abs(share - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
-        raise LevelFailed(f"{name}: {share:.4f} of {count} values dropped, expected {p}")
-    plain, left = np.broadcast_to(without, passes.shape)[kept], passes[kept]
+    _check_share(name, p, int(dropped.sum()), int(alive.sum()), "values")
+    _check_scale(name, p, passes, without, precision)
+    if np.array_equal(dropped[0], dropped[1]):
+        raise LevelFailed(f"{name}: two passes drop the same values")
+    both = alive[0, 0] & alive[0, -1]
+    if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
+        raise LevelFailed(f"{name}: all images of a batch have the same values dropped")
+
+
+def check_stochastic_depth(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
+    """LevelFailed unless a share p of the samples is dropped as a whole, by chance, and the rest scaled by 1 / (1 - p)."""
+    alive = np.broadcast_to(without != 0, passes.shape)
+    values = alive.reshape(*passes.shape[:2], -1).sum(axis=2)
+    dropped = (alive & (passes == 0)).reshape(*passes.shape[:2], -1).sum(axis=2)
+    if ((dropped > 0) & (dropped < values)).any():
+        raise LevelFailed(f"{name}: a part of a sample is dropped, expected all of it or nothing")
+    samples = dropped > 0
+    _check_share(name, p, int(samples.sum()), samples.size, "samples")
+    _check_scale(name, p, passes, without, precision)
+    if (samples == samples[0]).all():
+        raise LevelFailed(f"{name}: each pass drops the same samples")
+    if samples.shape[1] > 1 and (samples == samples[:, :1]).all():
+        raise LevelFailed(f"{name}: all images of a batch are dropped together")
+
+
+def _check_share(name: str, p: float, dropped: int, count: int, what: str) -> None:
+    if abs(dropped / count - p) > SIGMAS * math.sqrt(p * (1 - p) / count):
+        raise LevelFailed(f"{name}: {dropped / count:.4f} of {count} {what} dropped, expected {p}")
+
+
+def _check_scale(name: str, p: float, passes: np.ndarray, without: np.ndarray, precision: str) -> None:
+    without = np.broadcast_to(without, passes.shape)
+    kept = (without != 0) & (passes != 0)
+    plain, left = without[kept], passes[kept]
     # Two programs may sum by two algorithms: a value near zero carries the rounding of the large terms that it is a sum of,
     # so that what is smaller than most is judged by what most are.
     size = np.maximum(np.abs(plain), np.median(np.abs(plain)))
@@ -238,8 +272,6 @@ def check_dropout(name: str, p: float, passes: np.ndarray, without: np.ndarray, 
         raise LevelFailed(
             f"{name}: kept values are scaled by {left[worst] / plain[worst]:.6g}, expected {1 / (1 - p):.6g}"
         )
-    if np.array_equal(dropped[0], dropped[1]):
-        raise LevelFailed(f"{name}: two passes drop the same values")
-    both = alive[0, 0] & alive[0, -1]
-    if passes.shape[1] > 1 and both.sum() >= FEW and np.array_equal(dropped[0, 0][both], dropped[0, -1][both]):
-        raise LevelFailed(f"{name}: all images of a batch have the same values dropped")
+
+
+CHECKS = {"Dropout": check_dropout, "StochasticDepth": check_stochastic_depth}

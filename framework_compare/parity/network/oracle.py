@@ -4,18 +4,24 @@ In float64 it is the reference, in float32 the yardstick: what rounding alone do
 than fast; convolutions go through im2col and BLAS. Each op is one function (node, weights, inputs, mode) that returns
 its output and a function from the output's gradient to the gradients of its inputs and of its parameters.
 
-Arrays are (N, C, H, W), (N, steps, features) or (N, features), weights as in `torch.nn`. All of it stands in one
+Arrays are (N, C, H, W), (N, rows, across, steps, features) of an image's windows, (N, steps, features) or (N, features),
+weights as in `torch.nn`. All of it stands in one
 file, which needs the graph alone, so that tests can hand it to a worker as a framework.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+import math
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from framework_compare.graph import Graph, Node, Optimizer, circuit, trainable_names
+from framework_compare.graph.attention import relative_index, shift_mask
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.ops import concat_axis
+from framework_compare.graph.window import Window
 
 Array = np.ndarray
 Weights = Mapping[str, Array]  # of one node, by the last part of their names
@@ -53,40 +59,51 @@ class Mode:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(-1, x.shape[1]).sum(axis=0)  # row after row
 
 
-def columns(x: Array, kernel: int, stride: int, padding: int) -> Array:
-    """im2col of one picture: (C, H, W) to (C, kernel * kernel, Ho * Wo), zeros outside."""
-    if kernel == 1 and stride == 1 and padding == 0:
+def columns(x: Array, window: Window) -> Array:
+    """im2col of one image: (C, H, W) to (C, places of the window, Ho * Wo), zeros outside."""
+    if window == ONE_PIXEL:
         return x.reshape(len(x), 1, -1)
-    padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(1, 2))
-    windows = windows[:, ::stride, ::stride].transpose(0, 3, 4, 1, 2)
-    return windows.reshape(len(x), kernel * kernel, -1)
+    padded = np.pad(x, ((0, 0), *window.all_pads(x.shape[1:])))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, window.spans, axis=(1, 2))
+    (down, across), (rows, cols) = window.stride, window.dilation
+    windows = windows[:, ::down, ::across, ::rows, ::cols].transpose(0, 3, 4, 1, 2)
+    return windows.reshape(len(x), windows.shape[1] * windows.shape[2], -1)
 
 
-def fold(cols: Array, size: Tuple[int, int], kernel: int, stride: int, padding: int) -> Array:
+ONE_PIXEL = Window((1, 1), (1, 1), ((0, 0), (0, 0)))
+
+
+def fold(cols: Array, size: Tuple[int, int], window: Window) -> Array:
     """The adjoint of `columns`: each pixel gets the sum of all windows it was in."""
     channels, (height, width) = len(cols), size
-    if kernel == 1 and stride == 1 and padding == 0:
+    if window == ONE_PIXEL:
         return cols.reshape(channels, height, width)
-    rows = (height + 2 * padding - kernel) // stride + 1
-    across = (width + 2 * padding - kernel) // stride + 1
-    taps = cols.reshape(channels, kernel, kernel, rows, across)
-    out = np.zeros((channels, height + 2 * padding, width + 2 * padding), cols.dtype)
-    for i in range(kernel):
-        for j in range(kernel):
-            out[:, i : i + stride * rows : stride, j : j + stride * across : stride] += taps[:, i, j]
-    return out[:, padding : padding + height, padding : padding + width]
+    taps = cols.reshape(channels, *window.kernel, *window.output(size))
+    (top, bottom), (left, right) = window.all_pads(size)
+    out = np.zeros((channels, top + height + bottom, left + width + right), cols.dtype)
+    for i, j, place in places(window, size):
+        out[place] += taps[:, i, j]
+    return out[:, top : top + height, left : left + width]
+
+
+def places(window: Window, size: Sequence[int]) -> Iterator[Tuple[int, int, Any]]:
+    """Of each place (i, j) in the window: the padded image's pixels that it meets, one a window."""
+    (rows, across), (down, right) = window.output(size), window.stride
+    for i in range(window.kernel[0]):
+        for j in range(window.kernel[1]):
+            first, left = i * window.dilation[0], j * window.dilation[1]
+            yield i, j, (..., slice(first, first + down * rows, down), slice(left, left + right * across, right))
 
 
 def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Cross-correlation with groups, one picture at a time, so that the columns of one fit in memory."""
     (x,), a, groups = inputs, node.attrs, node.attrs["groups"]
-    window = (a["kernel"], a["stride"], a["padding"])
+    window = Window.of(a)
     kernel = weights["weight"].reshape(groups, a["out_channels"] // groups, -1)
-    side = [(s + 2 * a["padding"] - a["kernel"]) // a["stride"] + 1 for s in x.shape[2:]]
+    side = window.output(x.shape[2:])
 
     def grouped(picture: Array) -> Array:
-        return columns(picture, *window).reshape(groups, kernel.shape[2], -1)
+        return columns(picture, window).reshape(groups, kernel.shape[2], -1)
 
     y = np.stack([(kernel @ grouped(picture)).reshape(a["out_channels"], *side) for picture in x])
     if a["bias"]:
@@ -101,8 +118,8 @@ def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
                 dkernel += _plain_products(dout, grouped(picture))
             else:
                 dkernel += dout @ grouped(picture).transpose(0, 2, 1)
-            dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), a["kernel"] ** 2, -1)
-            dx[n] = fold(dcols, x.shape[2:], *window)
+            dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), math.prod(window.kernel), -1)
+            dx[n] = fold(dcols, x.shape[2:], window)
         found = {"weight": dkernel.reshape(weights["weight"].shape)}
         return (dx,), {**found, "bias": mode.total(dy)} if a["bias"] else found
 
@@ -159,16 +176,11 @@ def relu6(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -
 
 def maxpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """The gradient goes to the first largest of a window; ties of zeros behind a ReLU do not matter."""
-    (x,), a = inputs, node.attrs
-    kernel, stride, pad = a["kernel"], a["stride"], a["padding"]
-    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
-    rows, across = ((s - kernel) // stride + 1 for s in padded.shape[2:])
-    taps = [
-        (..., slice(i, i + stride * rows, stride), slice(j, j + stride * across, stride))
-        for i in range(kernel)
-        for j in range(kernel)
-    ]
-    y, winner = padded[taps[0]].copy(), np.zeros((*x.shape[:2], rows, across), np.int16)
+    (x,), window = inputs, Window.of(node.attrs)
+    (top, bottom), (left, right) = window.all_pads(x.shape[2:])
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-np.inf)
+    taps = [place for _, _, place in places(window, x.shape[2:])]
+    y, winner = padded[taps[0]].copy(), np.zeros((*x.shape[:2], *window.output(x.shape[2:])), np.int16)
     for number, tap in enumerate(taps[1:], start=1):
         larger = padded[tap] > y
         winner[larger] = number
@@ -178,15 +190,15 @@ def maxpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
         dx = np.zeros_like(padded)
         for number, tap in enumerate(taps):
             dx[tap] += dy * (winner == number)
-        return (dx[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]],), {}
+        return (dx[:, :, top : top + x.shape[2], left : left + x.shape[3]],), {}
 
     return y, backward
 
 
 def adaptive_avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Cell i averages rows floor(i S / out) to ceil((i + 1) S / out), as torch defines it."""
-    (x,), output = inputs, node.attrs["output"]
-    rows, across = (averaging_matrix(size, output).astype(x.dtype) for size in x.shape[2:])
+    (x,), output = inputs, adaptive_size(node.attrs)
+    rows, across = (averaging_matrix(*sizes).astype(x.dtype) for sizes in zip(x.shape[2:], output))
     return rows @ x @ across.T, lambda dy: ((rows.T @ dy @ across,), {})
 
 
@@ -200,9 +212,11 @@ def averaging_matrix(size: int, output: int) -> Array:
 
 
 def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Over the places of an image, the steps of a sequence."""
     (x,) = inputs
-    count = x.shape[2] * x.shape[3]
-    return x.mean(axis=(2, 3)), lambda dy: ((np.broadcast_to(dy[:, :, None, None] / count, x.shape),), {})
+    axes = (2, 3) if x.ndim == 4 else (1,)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return x.mean(axis=axes), lambda dy: ((np.broadcast_to(np.expand_dims(dy / count, axes), x.shape),), {})
 
 
 def flatten(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -211,12 +225,30 @@ def flatten(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
 
 
 def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """On the last axis."""
-    (x,), matrix = inputs, weights["weight"]
-    return x @ matrix.T + weights["bias"], lambda dy: (
-        (dy @ matrix,),
-        {"weight": _rows(dy).T @ _rows(x), "bias": _rows(dy).sum(axis=0)},
-    )
+    """Of the features."""
+    x, matrix = _features_last(inputs[0]), weights["weight"]
+    y = x @ matrix.T
+    if "bias" in weights:
+        y = y + weights["bias"]
+
+    def backward(dy: Array) -> Gradients:
+        dy = _features_last(dy)
+        found = {"weight": _rows(dy).T @ _rows(x)}
+        if "bias" in weights:
+            found["bias"] = _rows(dy).sum(axis=0)
+        return (_features_first(dy @ matrix),), found
+
+    return _features_first(y), backward
+
+
+def _features_last(x: Array) -> Array:
+    """An image with its channels at the end, where all else has its features."""
+    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+
+
+def _features_first(x: Array) -> Array:
+    """Back from `_features_last`."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def _rows(x: Array) -> Array:
@@ -234,30 +266,44 @@ def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
 
 def add(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     first, second = inputs
-    return first + second, lambda dy: ((dy, dy), {})
+    return first + second, lambda dy: ((_summed_to(dy, first.shape), _summed_to(dy, second.shape)), {})
 
 
 def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Along the last axis."""
-    ends = np.cumsum([x.shape[-1] for x in inputs])[:-1]
-    return np.concatenate(inputs, axis=-1), lambda dy: (tuple(np.split(dy, ends, axis=-1)), {})
+    """Of the features, or along the axis that it names; an array without a batch is repeated."""
+    axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
+    ends = np.cumsum([x.shape[axis] for x in inputs])[:-1]
+    y = np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for x in inputs], axis=axis)
+
+    def backward(dy: Array) -> Gradients:
+        parts = np.split(dy, ends, axis=axis)
+        return tuple(_summed_to(one, x.shape) for one, x in zip(parts, inputs)), {}
+
+    return y, backward
 
 
 def avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Each window's sum over its area, or where padding does not count over the pixels of the picture in it."""
-    (x,), a = inputs, node.attrs
-    kernel, stride, pad = a["kernel"], a["stride"], a["padding"]
-    rows, across = ((s + 2 * pad - kernel) // stride + 1 for s in x.shape[2:])
-    inside = columns(np.ones((1, *x.shape[2:])), kernel, stride, pad).sum(axis=1).reshape(rows, across)
-    count = (np.full_like(inside, kernel**2) if a["count_include_pad"] else inside).astype(x.dtype)
-    y = np.stack([columns(picture, kernel, stride, pad).sum(axis=1).reshape(-1, rows, across) for picture in x]) / count
+    """Each window's sum over its area, or where padding does not count over the pixels of the image in it."""
+    (x,), window, pads = inputs, Window.of(node.attrs), node.attrs["count_include_pad"]
+    size = window.output(x.shape[2:])
+    down, across = (_window_lengths(window, axis, x.shape[2 + axis], size[axis], pads) for axis in (0, 1))
+    count = (down[:, None] * across).astype(x.dtype)
+    y = np.stack([columns(picture, window).sum(axis=1).reshape(-1, *size) for picture in x]) / count
 
     def backward(dy: Array) -> Gradients:
         shares = (dy / count).reshape(*x.shape[:2], 1, -1)
-        spread = np.broadcast_to(shares, (*x.shape[:2], kernel**2, rows * across))
-        return (np.stack([fold(one, x.shape[2:], kernel, stride, pad) for one in spread]),), {}
+        spread = np.broadcast_to(shares, (*x.shape[:2], math.prod(window.kernel), math.prod(size)))
+        return (np.stack([fold(one, x.shape[2:], window) for one in spread]),), {}
 
     return y, backward
+
+
+def _window_lengths(window: Window, axis: int, pixels: int, count: int, with_pads: bool) -> Array:
+    """Pixels of each window along one axis that count; behind the padding none does."""
+    before, behind = window.pads[axis] if with_pads else (0, 0)
+    starts = np.arange(count) * window.stride[axis] - window.pads[axis][0]
+    ends = np.minimum(starts + window.kernel[axis], pixels + behind)
+    return ends - np.maximum(starts, -before)
 
 
 def tanh(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -371,17 +417,6 @@ def reverse(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode)
     return inputs[0][:, ::-1], lambda dy: ((dy[:, ::-1],), {})
 
 
-def last(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-
-    def backward(dy: Array) -> Gradients:
-        dx = np.zeros_like(x)
-        dx[:, -1] = dy
-        return (dx,), {}
-
-    return x[:, -1], backward
-
-
 def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Cross-correlation along the steps; the weight is (out, in, kernel)."""
     (x,), a = inputs, node.attrs
@@ -409,18 +444,20 @@ def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
 
 
 def layernorm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
+    """Of the features."""
+    x = _features_last(inputs[0])
     centred = x - x.mean(axis=-1, keepdims=True)
     scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + x.dtype.type(node.attrs["eps"]))
     normal = centred * scale
 
     def backward(dy: Array) -> Gradients:
+        dy = _features_last(dy)
         dnormal = dy * weights["weight"]
         means = dnormal.mean(axis=-1, keepdims=True), (dnormal * normal).mean(axis=-1, keepdims=True)
         gradients = {"weight": _rows(dy * normal).sum(axis=0), "bias": _rows(dy).sum(axis=0)}
-        return (scale * (dnormal - means[0] - normal * means[1]),), gradients
+        return (_features_first(scale * (dnormal - means[0] - normal * means[1])),), gradients
 
-    return normal * weights["weight"] + weights["bias"], backward
+    return _features_first(normal * weights["weight"] + weights["bias"]), backward
 
 
 def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -435,6 +472,206 @@ def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
         return (dgroups.reshape(x.shape),), {}
 
     return groups.max(axis=-1), backward
+
+
+def mul(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    first, second = inputs
+
+    def backward(dy: Array) -> Gradients:
+        return (_summed_to(dy * second, first.shape), _summed_to(dy * first, second.shape)), {}
+
+    return first * second, backward
+
+
+def _summed_to(gradient: Array, shape: Tuple[int, ...]) -> Array:
+    """The sum over the axes along which an array of that shape was repeated."""
+    axes = tuple(axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis])
+    return gradient.sum(axis=axes, keepdims=True) if axes else gradient
+
+
+def silu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), share = inputs, logistic(inputs[0])
+    return x * share, lambda dy: ((dy * share * (1 + x * (1 - share)),), {})
+
+
+def hardsigmoid(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+    return np.clip(x + 3, 0, 6) / 6, lambda dy: ((dy * ((x > -3) & (x < 3)) / 6,), {})
+
+
+def hardswish(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Howard et al. 2019."""
+    (x,) = inputs
+
+    def backward(dy: Array) -> Gradients:
+        slope = np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)).astype(x.dtype)
+        return (dy * slope,), {}
+
+    return x * np.clip(x + 3, 0, 6) / 6, backward
+
+
+ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Hendrycks and Gimpel 2016: x P(x), P the normal distribution function, or its approximation by a tanh."""
+    (x,), root = inputs, math.sqrt(2 / math.pi)
+    if node.attrs["approximate"] == "tanh":
+        squashed = np.tanh(root * (x + 0.044715 * x**3))
+        share = (1 + squashed) / 2
+        density = root / 2 * (1 + 3 * 0.044715 * x**2) * (1 - squashed**2)
+    else:
+        share = ((1 + np.asarray(ERF(x / math.sqrt(2)), np.float64)) / 2).astype(x.dtype)
+        density = np.exp(-(x**2) / 2) * (root / 2)
+    return x * share, lambda dy: ((dy * (share + x * density),), {})
+
+
+def stochastic_depth(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """A mask of one number a sample."""
+    (x,), keep = inputs, 1 - node.attrs["p"]
+    if not mode.training or mode.dropout is None:
+        return x, lambda dy: ((dy,), {})
+    drawn = mode.dropout.random((len(x), *[1] * (x.ndim - 1)))
+    mask = (drawn < keep).astype(x.dtype) / x.dtype.type(keep)
+    return x * mask, lambda dy: ((dy * mask,), {})
+
+
+def part(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """A Slice, or one part of a Split."""
+    (x,), a = inputs, node.attrs
+    if node.op == "Split":
+        start = sum(a["sizes"][: a["index"]])
+        along = slice(start, start + a["sizes"][a["index"]])
+    else:
+        along = slice(a["start"], a["end"], a.get("step", 1))
+    place = (slice(None),) * (a["axis"] + 1) + (along,)
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros_like(x)
+        dx[place] = dy
+        return (dx,), {}
+
+    return x[place], backward
+
+
+def select(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """One step of a sequence; that of a Last is the last one."""
+    (x,), index = inputs, node.attrs.get("index", -1)
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros_like(x)
+        dx[:, index] = dy
+        return (dx,), {}
+
+    return x[:, index], backward
+
+
+def parameter(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """An array without a batch: of length 1 along it, so that it meets any."""
+    return weights["value"][None], lambda dy: ((), {"value": dy[0]})
+
+
+def tokens(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2), lambda dy: ((dy.swapaxes(1, 2).reshape(x.shape),), {})
+
+
+def channel_shuffle(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), groups = inputs, node.attrs["groups"]
+
+    def turned(array: Array, rows: int) -> Array:
+        return array.reshape(len(array), rows, -1, *array.shape[2:]).swapaxes(1, 2).reshape(array.shape)
+
+    return turned(x, groups), lambda dy: ((turned(dy, x.shape[1] // groups),), {})
+
+
+def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Vaswani et al. 2017: softmax(s q k' + b) v in each head, of (N, ..., steps, features)."""
+    a, heads, bias = node.attrs, node.attrs["heads"], inputs[-1] if node.attrs.get("bias") else None
+    operands = inputs[:-1] if bias is not None else inputs
+    fused, scale = len(operands) == 1, operands[0].dtype.type(a["scale"])
+    q, k, v = (_heads(x, heads) for x in (np.split(operands[0], 3, axis=-1) if fused else operands))
+    scores = scale * (q @ k.swapaxes(-1, -2))
+    if bias is not None:
+        scores = scores + bias.reshape(len(bias), *[1] * (scores.ndim - 4), *bias.shape[1:])
+    mask = shift_mask(a, *scores.shape[1:3])
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares = powers / powers.sum(axis=-1, keepdims=True)
+    rounded = mode.operand(shares)
+
+    def backward(dy: Array) -> Gradients:
+        dout = _heads(dy, heads)
+        dshares = dout @ v.swapaxes(-1, -2)
+        dscores = shares * (dshares - (dshares * shares).sum(axis=-1, keepdims=True))
+        narrow = mode.operand_gradient(dscores)
+        found = (scale * (narrow @ k), scale * (narrow.swapaxes(-1, -2) @ q), rounded.swapaxes(-1, -2) @ dout)
+        merged = tuple(map(_merged, found))
+        gradients = (np.concatenate(merged, axis=-1),) if fused else merged
+        if bias is None:
+            return gradients, {}
+        windows = tuple(range(1, dscores.ndim - 3))
+        return (*gradients, _summed_to(dscores.sum(axis=windows) if windows else dscores, bias.shape)), {}
+
+    return _merged(rounded @ v), backward
+
+
+def _heads(x: Array, heads: int) -> Array:
+    """(N, ..., steps, features) to (N, ..., heads, steps, features of a head)."""
+    return x.reshape(*x.shape[:-1], heads, -1).swapaxes(-2, -3)
+
+
+def _merged(x: Array) -> Array:
+    x = x.swapaxes(-2, -3)
+    return x.reshape(*x.shape[:-2], -1)
+
+
+def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), (top, bottom, left, right) = inputs, node.attrs["padding"]
+    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    inner = (..., slice(top, top + x.shape[2]), slice(left, left + x.shape[3]))
+    return np.pad(x, pads, constant_values=node.attrs.get("value", 0)), lambda dy: ((dy[inner],), {})
+
+
+def roll(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    down, right = node.attrs["shifts"]
+    return np.roll(inputs[0], (down, right), (2, 3)), lambda dy: ((np.roll(dy, (-down, -right), (2, 3)),), {})
+
+
+def windows(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    size = node.attrs["window"]
+    return _windows(inputs[0], size), lambda dy: ((_from_windows(dy, size),), {})
+
+
+def from_windows(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    size = node.attrs["window"]
+    return _from_windows(inputs[0], size), lambda dy: ((_windows(dy, size),), {})
+
+
+def _windows(x: Array, size: Sequence[int]) -> Array:
+    """(N, C, H, W) to (N, rows, across, places, C)."""
+    (count, channels, height, width), (down, across) = x.shape, size
+    cut = x.reshape(count, channels, height // down, down, width // across, across).transpose(0, 2, 4, 3, 5, 1)
+    return cut.reshape(*cut.shape[:3], down * across, channels)
+
+
+def _from_windows(x: Array, size: Sequence[int]) -> Array:
+    (count, rows, columns, _, channels), (down, across) = x.shape, size
+    cut = x.reshape(count, rows, columns, down, across, channels).transpose(0, 5, 1, 3, 2, 4)
+    return cut.reshape(count, channels, rows * down, columns * across)
+
+
+def relative_bias(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Liu et al. 2021: a row of the table for each distance of two places."""
+    table, index = weights["weight"], relative_index(node.attrs["window"])
+
+    def backward(dy: Array) -> Gradients:
+        gradient = np.zeros_like(table)
+        np.add.at(gradient, index, dy[0].transpose(1, 2, 0))
+        return (), {"weight": gradient}
+
+    return table[index].transpose(2, 0, 1)[None], backward
 
 
 def quanv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -505,19 +742,37 @@ OPS: Dict[str, Op] = {
     "Linear": linear,
     "Dropout": dropout,
     "Add": add,
+    "Mul": mul,
     "Concat": concat,
+    "Split": part,
+    "Slice": part,
     "AvgPool2d": avgpool2d,
     "Tanh": tanh,
     "Sigmoid": sigmoid,
+    "SiLU": silu,
+    "HardSigmoid": hardsigmoid,
+    "HardSwish": hardswish,
+    "GELU": gelu,
+    "StochasticDepth": stochastic_depth,
     "Embedding": embedding,
     "LSTM": lstm,
     "GRU": gru,
     "Reverse": reverse,
-    "Last": last,
+    "Last": select,
+    "Select": select,
     "Conv1d": conv1d,
     "LayerNorm": layernorm,
     "Maxout": maxout,
     "Quanv2d": quanv2d,
+    "Parameter": parameter,
+    "Tokens": tokens,
+    "ChannelShuffle": channel_shuffle,
+    "Attention": attention,
+    "Pad": pad,
+    "Roll": roll,
+    "Windows": windows,
+    "FromWindows": from_windows,
+    "RelativeBias": relative_bias,
 }
 
 

@@ -19,7 +19,7 @@ Array = np.ndarray
 
 
 # Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
-CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d")
+CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GELU", "Mul", "Attention")
 CURVED_STRIDE = 0.1
 
 
@@ -215,19 +215,21 @@ def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
     flat = np.empty(weights_size(graph), np.float32)
     views = initial_weights(graph, seed, flat)
     rng = np.random.default_rng(seed)
-    capped = {source for node in graph.nodes if node.op == "ReLU6" for source in node.inputs}
+    capped = {source for node in graph.nodes if node.op in calibration.CAPPED for source in node.inputs}
     for node in graph.nodes:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
             if node.op in ("BatchNorm2d", "LayerNorm") and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
-                if kind == "bias" and node.name in capped:
-                    views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6
             elif kind.startswith("bias"):
                 views[name][:] += (0.1 * rng.standard_normal(views[name].shape)).astype(np.float32)
+            elif node.op in ("Parameter", "RelativeBias"):
+                views[name][:] = rng.uniform(0.5, 1.5, views[name].shape) * rng.choice([-1, 1], views[name].shape)
             elif node.op == "Embedding":
                 views[name][:] *= 20  # up to 1, where gates are no longer linear
+            if kind == "bias" and node.name in capped:
+                views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6
     _move_statistics(graph, views, images, rng)
     return flat
 

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 MANTISSA_BITS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10}
 LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it
-PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU")
+PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention")
 RECURRENT = ("LSTM", "GRU")
 # Their outputs, or the gradients they hand on, are numbers that were on the grid before.
-SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Flatten", "Reverse", "Last", "Concat", "Maxout")
-SELECTS_BACKWARD = ("ReLU", "ReLU6", "Flatten", "Add", "Reverse", "Last", "Concat", "Maxout")
+MOVES = (
+    *("Flatten", "Reverse", "Last", "Select", "Split", "Slice", "Maxout"),
+    *("ChannelShuffle", "Tokens", "Pad", "Roll", "Windows", "FromWindows"),
+)
+SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", *MOVES)
+SELECTS_BACKWARD = ("ReLU", "ReLU6", *MOVES)
 
 
 def unit(precision: str) -> float:
@@ -115,7 +119,7 @@ class Rounding:
             held["bias"] = np.zeros_like(bias)
         y, backward = op(node, held, tuple(map(self.operand, inputs)), mode)
         if self.draw and bias is not None:
-            y = self.stored(y) + (bias[:, None, None] if node.op == "Conv2d" else bias)
+            y = self.stored(y) + (bias[:, None, None] if y.ndim == 4 else bias)
         return y, backward
 
 

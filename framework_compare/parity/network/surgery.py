@@ -12,13 +12,16 @@ from framework_compare.graph import Graph, Node, weights_size
 
 PEEK = "peek"
 SUMS = 4  # of all values of an output, with signs: what differs anywhere moves them
+DROPS = ("Dropout", "StochasticDepth")
+MOST_DROPS = 4  # of one kind that are all asked about
+ASKED_DEPTH = 0.2
 FEWEST, MOST = 8, 256  # single values looked at in one output
 PEEK_VALUES = 8_000_000  # numbers in the matrix that reads them
 
 
 def without_dropout(graph: Graph) -> Graph:
-    """The same network with every Dropout left out: what reads one reads what it read."""
-    source = {node.name: node.inputs[0] for node in graph.nodes if node.op == "Dropout"}
+    """The same network with everything left out that drops by chance: what reads it reads what it read."""
+    source = {node.name: node.inputs[0] for node in graph.nodes if node.op in DROPS}
 
     def through(name: str) -> str:
         while name in source:
@@ -28,7 +31,7 @@ def without_dropout(graph: Graph) -> Graph:
     kept = [
         dataclasses.replace(node, inputs=tuple(map(through, node.inputs)))
         for node in graph.nodes
-        if node.op != "Dropout"
+        if node.op not in DROPS
     ]
     return dataclasses.replace(graph, nodes=tuple(kept))
 
@@ -96,4 +99,18 @@ def flat_weights(graph: Graph, arrays: Dict[str, np.ndarray]) -> np.ndarray:
 
 
 def dropout_nodes(graph: Graph) -> List[Node]:
-    return [node for node in graph.nodes if node.op == "Dropout"]
+    """The layers that level 5 asks about: of many of one kind the first, the last and some between."""
+    picked = []
+    for op in DROPS:
+        nodes = [node for node in graph.nodes if node.op == op]
+        picked += nodes if len(nodes) <= MOST_DROPS else [nodes[i * (len(nodes) - 1) // 2] for i in range(3)]
+    return picked
+
+
+def asked_dropout(graph: Graph) -> Graph:
+    """The network with every StochasticDepth at a share that a few samples show; a real one is often 1 in 100."""
+    nodes = [
+        dataclasses.replace(node, attrs={**node.attrs, "p": ASKED_DEPTH}) if node.op == "StochasticDepth" else node
+        for node in graph.nodes
+    ]
+    return dataclasses.replace(graph, nodes=tuple(nodes))

@@ -12,7 +12,7 @@ from framework_compare.graph import Graph, weight_views
 from framework_compare.parity.network import surgery
 from framework_compare.parity.network.reference import Reference
 
-PASSES = 4  # of dropout
+PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more than one a sample
 
 
 def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
@@ -36,7 +36,7 @@ def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
 
 def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str, Any]]:
     """Level 5: each Dropout at the end of the network up to it, once with it and once without; and the whole one."""
-    tasks = []
+    tasks, graph = [], surgery.asked_dropout(graph)
     pairs = [(f"dropout {i}", surgery.up_to(graph, n.name), True) for i, n in enumerate(surgery.dropout_nodes(graph))]
     if pairs:
         pairs.append(("dropout off", graph, False))
@@ -47,7 +47,7 @@ def dropout_tasks(graph: Graph, found: Reference, folder: Path) -> List[Dict[str
             if not path.exists():
                 np.save(path, surgery.flat_weights(network, weight_views(found.graph, found.flat)))
             ask = {"ask": "forward", "training": training, "batches": str(folder / "batches.npz")}
-            times = PASSES if training and kind == "with" else 1
+            times = PASSES[cut.nodes[-1].op] if training and kind == "with" else 1
             tasks.append(
                 {"ask": "build", "name": f"{name} {kind} build", "graph": network.to_dict(), "weights": str(path)}
             )

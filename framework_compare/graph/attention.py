@@ -1,0 +1,74 @@
+"""Shapes and parameters of attention, and the constants of attention within windows (Liu et al. 2021, Swin)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from framework_compare.errors import UsageError
+from framework_compare.graph.node import Node, Parameter, Shape
+
+AWAY = -100.0  # added to the score of two places that a shifted window brings together, as in Swin
+
+
+def attention_shape(node: Node, *shapes: Shape) -> Shape:
+    """Of queries, keys and values as one input or three: (..., steps, features)."""
+    a = node.attrs
+    operands = shapes[:-1] if a.get("bias") else shapes
+    first = operands[0]
+    if len(operands) not in (1, 3) or any(shape != first for shape in operands):
+        raise UsageError(f"layer {node.name}: expects queries, keys and values of one shape, gets {shapes}")
+    parts = 3 if len(operands) == 1 else 1
+    if len(first) not in (2, 4) or first[-1] % (parts * a["heads"]):
+        raise UsageError(f"layer {node.name}: cannot cut the features of shape {first} into {parts} x {a['heads']}")
+    steps = first[-2]
+    if a.get("bias") and shapes[-1] != (a["heads"], steps, steps):
+        raise UsageError(f"layer {node.name}: expects a bias {(a['heads'], steps, steps)}, gets shape {shapes[-1]}")
+    if "mask_shift" in a and (len(first) != 4 or math.prod(a["window"]) != steps):
+        raise UsageError(f"layer {node.name}: expects windows of {a['window']} places, gets shape {first}")
+    return (*first[:-1], first[-1] // parts)
+
+
+def attention_macs(node: Node, out: Shape) -> int:
+    """Scores of all pairs of steps, and the sums of values that they weigh."""
+    return 2 * math.prod(out) * out[-2]
+
+
+def relative_bias_shape(node: Node) -> Shape:
+    places = math.prod(node.attrs["window"])
+    return (node.attrs["heads"], places, places)
+
+
+def relative_bias_parameters(node: Node) -> List[Parameter]:
+    down, across = node.attrs["window"]
+    shape = ((2 * down - 1) * (2 * across - 1), node.attrs["heads"])
+    return [Parameter(f"{node.name}.weight", shape, node.attrs["init"])]
+
+
+def relative_index(window: Sequence[int]) -> np.ndarray:
+    """Row of the table for each pair of places of a window, int32 (places, places): by their distance down and across."""
+    down, across = window
+    rows, columns = (axis.ravel() for axis in np.meshgrid(np.arange(down), np.arange(across), indexing="ij"))
+    apart_down = rows[:, None] - rows + down - 1
+    apart_across = columns[:, None] - columns + across - 1
+    return (apart_down * (2 * across - 1) + apart_across).astype(np.int32)
+
+
+def shift_mask(attrs: Mapping[str, Any], rows: int, across: int) -> Optional[np.ndarray]:
+    """What is added to the scores in windows of a map that was rolled back by `mask_shift`; None where it was not.
+
+    float32 (rows, across, 1, places, places): AWAY for two places that lie on both sides of the map's edge.
+    """
+    if "mask_shift" not in attrs:
+        return None
+    regions = np.zeros((rows * attrs["window"][0], across * attrs["window"][1]), np.int64)
+    for axis, (size, shift) in enumerate(zip(attrs["window"], attrs["mask_shift"])):
+        behind = np.arange(regions.shape[axis])
+        last = regions.shape[axis] - size  # of the last window the part before the edge, and that behind it
+        part = (behind >= last).astype(np.int64) + (behind >= regions.shape[axis] - shift) if shift else 0 * behind
+        regions = 3 * regions + (part[:, None] if axis == 0 else part)
+    down, wide = attrs["window"]
+    places = regions.reshape(rows, down, across, wide).transpose(0, 2, 1, 3).reshape(rows, across, 1, down * wide)
+    return np.where(places[..., :, None] == places[..., None, :], np.float32(0), np.float32(AWAY))

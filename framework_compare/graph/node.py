@@ -1,0 +1,60 @@
+"""A layer of a network and the arrays it has.
+
+Shapes leave the batch out. Their rank says what a value is: features (features,), a sequence (steps, features), an image
+or feature map (channels, height, width), the windows of an image (rows, across, steps, features). Features are the
+channels of an image and the last axis of all else. Arrays are batch-first everywhere: (N, steps, features).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Mapping, Tuple
+
+Shape = Tuple[int, ...]
+IMAGE = 3  # rank of an image
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """An array of the network with the initialiser that fills it.
+
+    trainable: a step updates it. frozen: it would be trained, but its part of the network is frozen, or it is a
+    constant. A running statistic is neither: training leaves a new value in it, without a gradient.
+    """
+
+    name: str
+    shape: Shape
+    init: str
+    trainable: bool = True
+    frozen: bool = False
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def kind(self) -> str:
+        """ "trained", "frozen" or "statistic"."""
+        return "frozen" if self.frozen else "trained" if self.trainable else "statistic"
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One layer: its torch.nn name in the network, its op, the nodes it reads, its attributes."""
+
+    name: str
+    op: str
+    inputs: Tuple[str, ...]
+    attrs: Mapping[str, Any]
+
+
+def feature_axis(shape: Shape) -> int:
+    """Axis of a shape without the batch on which its features stand."""
+    return 0 if len(shape) == IMAGE else len(shape) - 1
+
+
+def with_features(shape: Shape, features: int) -> Shape:
+    """The shape with another number of features."""
+    axis = feature_axis(shape)
+    return (*shape[:axis], features, *shape[axis + 1 :])

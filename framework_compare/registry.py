@@ -36,6 +36,7 @@ class Framework:
     whole_batches_from: int = 0
     foreign: Optional[ForeignWheels] = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
+    process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -51,12 +52,16 @@ _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
 FRAMEWORKS: Dict[str, Framework] = {
-    "torch": Framework("torch", _A + "torch:TorchTrainer", _PINS, "torch", _PYTHONS, _CUDA_PINS, 1),
+    "torch": Framework(
+        "torch", _A + "torch:TorchTrainer", _PINS, "torch", _PYTHONS, _CUDA_PINS, 1, process_per_device=True
+    ),
     "tensorflow": Framework(
         "tensorflow", _A + "tensorflow:TensorFlowTrainer", _PINS, "tensorflow", _PYTHONS, _CUDA_PINS
     ),
     "mxnet": Framework("mxnet", _A + "mxnet:MXNetTrainer", _PINS, "mxnet", ((3, 11), (3, 11)), _CUDA_PINS, 1),
-    "paddle": Framework("paddle", _A + "paddle:PaddleTrainer", _PINS, "paddle", _PYTHONS, _CUDA_PINS, 1),
+    "paddle": Framework(
+        "paddle", _A + "paddle:PaddleTrainer", _PINS, "paddle", _PYTHONS, _CUDA_PINS, 1, process_per_device=True
+    ),
     "jax": Framework("jax", _A + "jax:JaxTrainer", _PINS, "jax", _PYTHONS, _CUDA_PINS, 3),
     "singa": Framework(
         "singa",

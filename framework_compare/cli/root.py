@@ -102,7 +102,7 @@ def _root(
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
-    *("disturbance_threshold", "retries_when_disturbed", "strict"),
+    *("devices", "disturbance_threshold", "retries_when_disturbed", "strict"),
 )
 def run(context: typer.Context, **request: Any) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables.

@@ -158,7 +158,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
     device = cells[0].device
-    below = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
+    below = () if registry.device_kind(device) == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from framework_compare.registry import device_kind
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.intervals import geometric_mean, paired_ratio
 
@@ -39,7 +40,7 @@ def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     ratios = {}
     for cell in cells:
         near = bases.get(_key(cell, "device", "threads"), [])
-        if cell.device != "cpu" and near:
+        if device_kind(cell.device) != "cpu" and near:
             base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
             ratios[cell.Index] = _ratio(cell, base, blocks)
     return ratios

@@ -100,6 +100,8 @@ class Judge:
             deviations.EVALUATION: (self._array("evaluation")["values"][0], exact.evaluation),
             deviations.TRAINING: (self._array("training")["values"][0], exact.training),
         }
+        if self.reference.replicas > 1:  # of several processes rank 0 answers for its own part
+            found = {where: (a, b[: len(a)]) for where, (a, b) in found.items()}
         return self._level(1, {where: deviations.relative(_shaped(a, b, where), b) for where, (a, b) in found.items()})
 
     def gradients(self) -> Level:
@@ -120,6 +122,7 @@ class Judge:
         level = self._level(3, deviations.step_errors(found, exact, self.reference.initial))
         if level.passed:
             self._again()
+            self._ranks_agree()
         biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
         return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
 
@@ -130,6 +133,15 @@ class Judge:
         for name, error in errors.items():
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
                 raise LevelFailed(f"{name} after load_weights() and one step: momentum of former steps is left in it")
+
+    def _ranks_agree(self) -> None:
+        """LevelFailed if what several processes trained is not the same, bit for bit, as the mean of their gradients is."""
+        ours = self._array("steps")
+        for other in sorted(self.folder.glob("rank-*")):
+            theirs = np.load(other / "steps.npz")
+            for name in self.reference.exact.gradients:
+                if not np.array_equal(ours[name], theirs[name]):
+                    raise LevelFailed(f"{name} of {other.name} is not that of rank 0 after the steps")
 
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(self.graph)

@@ -94,7 +94,7 @@ _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
     "device": Setting(
-        "the processor that trains, a GPU by its number, several with a replica of the network on each",
+        "the processor that trains, a GPU by its number, several with a replica of the model on each",
         IDENTITY,
         ("cpu", "cuda", "cuda:N", "cuda:N,M", "cpu:0,1"),
         _DEVICE,

@@ -150,11 +150,27 @@ class Judge:
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
             check_dropout(node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
+            self._replicas_drop_apart(node.name, f"dropout {number}")
         with_it, without = self._pair("dropout off")
         if not np.array_equal(with_it, without):
             raise LevelFailed("dropout is on in evaluation mode")
         self._in_steps(min(node.attrs["p"] for node in nodes))
         return Level(5, True, f"{len(nodes)} layers")
+
+    def _replicas_drop_apart(self, layer: str, name: str) -> None:
+        """LevelFailed where another replica drops the same values of its first image as replica 0 does."""
+        passes, plain = (self._by_replica(f"{name} {kind}") for kind in ("with", "without"))
+        for other in range(1, self.reference.replicas):
+            both = (plain[0][0, 0] != 0) & (plain[other][0, 0] != 0)
+            ours, theirs = (passes[number][0, 0][both] == 0 for number in (0, other))
+            if both.sum() >= FEW and np.array_equal(ours, theirs):
+                raise LevelFailed(f"{layer}: replicas 0 and {other} have the same values dropped")
+
+    def _by_replica(self, name: str) -> List[np.ndarray]:
+        """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
+        folders = [self.folder, *sorted(self.folder.glob("rank-*"))]
+        answers = [np.load(folder / f"{name}.npz")["values"] for folder in folders]
+        return answers if len(answers) > 1 else np.split(answers[0], self.reference.replicas, axis=1)
 
     def _in_steps(self, p: float) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked."""

@@ -37,6 +37,11 @@ class Mirrored:
         """What the function gives on each replica, of its part of the arguments."""
         return self._strategy.run(function, args=arguments, kwargs=options)
 
+    def number(self) -> int:
+        """Of the replica that calls; 0 outside a function that runs on each."""
+        context = self._tf.distribute.get_replica_context()
+        return 0 if context is None else int(self._tf.get_static_value(context.replica_id_in_sync_group))
+
     def mean(self, values: Any) -> Any:
         return self._strategy.reduce("MEAN", values, axis=None)
 

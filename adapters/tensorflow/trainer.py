@@ -135,7 +135,8 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def _make_variables(self, graph: Graph) -> None:
         dtype = HALF_TYPES.get(self.config.precision, "float32")
-        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled")
+        more = {"replica": self._mirrored.number} if self._mirrored else {}
+        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled", **more)
         self._scale = LossScale(self.tf) if self._scales else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
         self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)

@@ -100,7 +100,7 @@ def test_a_mistake_in_an_adapter_is_caught(climb, mistake):
     *change, level = MISTAKES[mistake]
     found = climb(mistake[0], *change)
     failed = [one for one in found.levels if not one.passed]
-    assert failed and failed[0].number == level, (found.reason, found.levels)
+    assert level in [one.number for one in failed], (found.reason, found.levels)
 
 
 @pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=FRAMEWORKS[1:]))
@@ -111,7 +111,7 @@ def test_a_cell_counts_the_images_of_both(framework, pictures, monkeypatch):
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
     assert list(study.epochs.images)[:2] == [12, 12]
-    assert row.processes_max >= (2 if framework in ("torch", "paddle") else 1)
+    assert row.threads_max >= 2 and row.threads == 1
 
 
 def test_singa_says_why_it_has_no_replicas(pictures, monkeypatch):

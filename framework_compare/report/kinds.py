@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _NO_CELLS = "No cells in this study."
 _NOTHING = {
     "speedup": "No model was trained on the CPU and on another device with the same settings.",
+    "devices": "No model was trained on one device and on several of its kind; give devices=[1, 2] (--devices 1,2).",
     "quality": "No model of this study was measured on a validation split.",
     "gains": "This study is no ladder; run one with `framework-compare ladder`.",
     "inference": "No cell of this study is of mode inference.",
@@ -210,6 +211,7 @@ KINDS: Dict[str, Kind] = {
         resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
     ),
     "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
+    "devices": Kind(ratio_tables.devices_table, ("images_per_s",), ("device", "batch_size"), ratios.devices),
     "ladder": Kind(
         ratio_tables.ladder_table, ("images_per_s",), ("precision", "execution", "batch_size"), ratios.ladder
     ),

@@ -138,8 +138,8 @@ class Comparison:
 
         kind is "time", "resources", "speedup" (devices against the CPU), "devices" (several against one), "ladder"
         (precisions and executions against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has
-        paid for its own), "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency) or "profile" (shares of
-        time, for studies with profile=True). The first lines are verdicts on the frameworks.
+        paid for its own), "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency)
+        or "profile" (shares of time, for studies with profile=True). The first lines are verdicts on the frameworks.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
         to the terminal style; their defaults are those of standard output. Raises UsageError for another kind or style.

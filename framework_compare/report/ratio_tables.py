@@ -67,7 +67,7 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
     headings = (*row_names(shown, "threads"), "batch_size", "device")
     shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(devices_of(cell.device))))
     notes = Notes()
-    rows = [Row(names_of(cell, headings), _on_devices(cell, shown, ratios, notes)) for cell in shown]
+    rows = [Row(names_of(cell, headings), _on_devices(cell, cells, ratios, notes)) for cell in shown]
     return Table(
         "Images/s on several devices; times faster than on one, and per device. Weak: as many images per device and step; "
         f"strong: as many images per step of all. {_SURE} {caption}",

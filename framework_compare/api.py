@@ -61,6 +61,7 @@ def compare(
     models: Names,
     device: Names = "cpu",
     *,
+    devices: Union[None, int, Sequence[int]] = None,
     dataset: DataSets = planning.OWN,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: Optional[int] = None,
@@ -93,6 +94,8 @@ def compare(
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
     models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`).
+    device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
+    devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
     dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
         workload the file with the real data (such as diabetes.csv); without one they are generated, and it says so.
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
@@ -158,6 +161,7 @@ def compare(
         on_bad_picture=on_bad_picture,
         progress=watcher.count,
         make=not check_flag("dry_run", dry_run),
+        devices_each=devices,
     )
     stored = None
     if rungs is not None:

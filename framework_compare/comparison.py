@@ -162,10 +162,11 @@ class Comparison:
     ) -> str:
         """The results as text, in style "terminal", "markdown", "github", "latex" or "csv".
 
-        kind is "time", "resources", "speedup" (devices against the CPU), "ladder" (precisions and executions against
-        fp32 eager), "scaling" (by batch size), "startup" (and when an execution has paid for its own), "energy",
-        "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference" (latency), "roofline" (beside what the
-        machine can do) or "profile" (shares of time, for studies with profile=True). The first lines are verdicts.
+        kind is "time", "resources", "speedup" (devices against the CPU), "devices" (several against one), "ladder"
+        (precisions and executions against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has
+        paid for its own), "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference"
+        (latency), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with
+        profile=True). The first lines are verdicts.
 
         One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
         to the terminal style; their defaults are those of standard output. verdicts: whether to begin with them.

@@ -3,15 +3,17 @@
 Version history of the format:
 1: hello, framework, phase, memory, progress, epoch, warning, outcome.
 2: profile.
-3: whole_images and pipeline_ns of an epoch that was ended early.
+3: whole_images and pipeline_ns of an epoch that was ended early; of a cell on several devices, memory, epoch and
+   outcome with the `rank` of a process other than the first.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import time
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, Optional
 
 from framework_compare.errors import ProtocolError
 
@@ -33,20 +35,45 @@ KINDS = (
 MAX_LINE_BYTES = 1 << 20
 # What a field of text is cut to before it is sent: a traceback of a deep compiler can be megabytes.
 MAX_TEXT = 16_000
+# What ranks other than the first send: the cell has one story, told by rank 0.
+OF_RANKS = ("memory", "epoch", "outcome")
 
 
 class EventWriter:
-    """Writes one event a call, whole, straight to the descriptor."""
+    """Writes one event a call, whole, straight to the descriptor.
 
-    def __init__(self, descriptor: int) -> None:
+    rank: of a process that shares the descriptor with others. The kernel keeps its lines apart up to PIPE_BUF bytes.
+    """
+
+    def __init__(self, descriptor: int, rank: Optional[int] = None) -> None:
         self._descriptor = descriptor
+        self._rank = rank
 
     def send(self, kind: str, **fields: Any) -> None:
         """Write an event stamped with CLOCK_MONOTONIC nanoseconds; floats that are not finite become null."""
+        if self._rank and kind not in OF_RANKS:
+            return
         event = {"event": kind, "t_ns": time.monotonic_ns(), **_finite(fields)}
-        line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
+        if self._rank:
+            event["rank"] = self._rank
+        line = memoryview(_line(event) if self._rank is None else _short_line(event))
         while line:
             line = line[os.write(self._descriptor, line) :]
+
+
+def _line(event: Dict[str, Any]) -> bytes:
+    return json.dumps(event, allow_nan=False).encode() + b"\n"
+
+
+def _short_line(event: Dict[str, Any]) -> bytes:
+    """A line of at most PIPE_BUF bytes: texts are cut, the end of a traceback stays."""
+    longest = MAX_TEXT
+    while len(line := _line(event)) > select.PIPE_BUF and longest > 1:
+        longest //= 2
+        for name, text in event.items():
+            if isinstance(text, str):
+                event[name] = text[-longest:] if name == "traceback" else text[:longest]
+    return line
 
 
 def _finite(value: Any) -> Any:

@@ -73,6 +73,14 @@ class TrainConfig:
         return cls(**fields)
 
 
+def devices_of(device: str) -> Tuple[str, ...]:
+    """The devices of a cell: "cuda:0" and "cuda:1" of "cuda:0,1", "cpu" twice of "cpu:0,1", one of any other."""
+    kind, _, numbers = device.partition(":")
+    if "," not in numbers:
+        return (device,)
+    return tuple(kind if kind == "cpu" else f"{kind}:{number}" for number in numbers.split(","))
+
+
 JOB_KINDS = ("train", "verify", "conformance")
 
 
@@ -136,6 +144,19 @@ class Batch(NamedTuple):
     size: int
 
 
+class Replicas(NamedTuple):
+    """The replicas of a network that a cell on several devices trains, one a device; a process trains one, or all.
+
+    devices: of the replicas in their order, ("cuda:0", "cuda:1"); those on a CPU share it, ("cpu", "cpu").
+    rank: the replica that this process trains; None where it trains all.
+    address: HOST:PORT at which rank 0 meets the others; "" where one process trains all.
+    """
+
+    devices: Tuple[str, ...]
+    rank: Optional[int] = None
+    address: str = ""
+
+
 class DeviceTimes(NamedTuple):
     """What a device did: nanoseconds of copying batches to it and of computing."""
 
@@ -155,7 +176,7 @@ class ProfileRow(NamedTuple):
 class Declared(NamedTuple):
     """What an adapter implements. The worker refuses a cell that asks for more, before the framework is imported.
 
-    Executions and precisions are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not declared.
+    Executions, precisions and replicas are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not declared.
     """
 
     ops: FrozenSet[str]  # of the graph
@@ -164,6 +185,8 @@ class Declared(NamedTuple):
     metrics: FrozenSet[str]
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
+    replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
+    one_device: str = ""  # why it trains none, where a reader should know
 
 
 class Trainer(Protocol):
@@ -182,8 +205,14 @@ class Trainer(Protocol):
     def environment(config: TrainConfig) -> Dict[str, str]:
         """Environment variables to set before the framework is imported (thread pools, logging)."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        """Import the framework, limit every thread pool to `config.threads`, seed its generators."""
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
+        """Import the framework, limit every thread pool to `config.threads`, seed its generators.
+
+        replicas: only for those who declare some, of a cell on several devices. The config is then this process's part:
+        the device of its first replica, and what its replicas take together as batch size, threads and loader workers.
+        A step averages the gradients of all replicas' mean losses, each with batch statistics of its own part of the
+        batch, in order. Running statistics are those of replica 0; generators differ from replica to replica.
+        """
 
     def version(self) -> str:
         """Version of the framework as it reports it."""
@@ -248,7 +277,7 @@ class Trainer(Protocol):
         """
 
     def synchronize(self) -> None:
-        """Return when all work given to the device is done."""
+        """Return when all work given to the device is done, and all ranks have come here."""
 
     def device_times(self) -> Optional[DeviceTimes]:
         """Since last asked, by the device's clock, after `synchronize`; None without one: the runner has IsolatedTimes."""

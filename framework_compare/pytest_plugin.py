@@ -124,8 +124,10 @@ def _narrowed(names: List[str], kind: str, table: Any, option: Optional[str]) ->
 
 
 def _devices(wanted: "Names", option: Optional[str]) -> List[str]:
+    from framework_compare.plan.values import split_devices
+
     if option is not None:
-        return option.split(",")
+        return split_devices(option)
     return [wanted] if isinstance(wanted, str) else list(wanted)
 
 

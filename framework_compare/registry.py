@@ -37,6 +37,7 @@ class Framework:
     foreign: Optional[ForeignWheels] = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
+    process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -60,6 +61,7 @@ FRAMEWORKS: Dict[str, Framework] = {
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
         whole_batches_from=1,
+        process_per_device=True,
         cpu_index="https://download.pytorch.org/whl/cpu",
     ),
     "tensorflow": Framework(
@@ -87,6 +89,7 @@ FRAMEWORKS: Dict[str, Framework] = {
         python=_PYTHONS,
         cuda_requirements=_CUDA_PINS,
         whole_batches_from=1,
+        process_per_device=True,
     ),
     "jax": Framework(
         "jax",

@@ -104,11 +104,12 @@ def captions(table: Table) -> str:
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory) -> Comparison:
-    """A study with cells on two devices, in two precisions and two batch sizes, profiled; one of them failed."""
+    """A study with cells on two devices and on both GPUs, in two precisions and two batch sizes, profiled; one of them failed."""
     settings = [
         {},
         {"device": "cuda"},
         {"device": "cuda", "precision": "bf16"},
+        {"device": "cuda:0,1"},
         {"batch_size": 4},
         {"mode": "inference"},
     ]

@@ -97,6 +97,23 @@ def test_every_kind_is_made_of_known_figures(tmp_path):
     assert all(name in frame for kind in OF_CELLS for name in KINDS[kind].figures)
 
 
+def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):
+    """Weak: batch 8 on one and on each of two. Strong: batch 16 on one, 8 on each of two."""
+    outcomes = [
+        ("torch", {"batch_size": 8}, ok(100, 100, 100)),
+        ("torch", {"batch_size": 8, "device": "cuda"}, ok(10, 10, 10)),
+        ("torch", {"batch_size": 16, "device": "cuda"}, ok(8, 8, 8)),
+        ("torch", {"batch_size": 8, "device": "cuda:0,1"}, ok(5, 5, 5)),
+        ("torch", {"batch_size": 8, "device": "cuda:0,1,2,3"}, OOM),
+    ]
+    table = rows(study(tmp_path, outcomes).table("devices", "markdown"))
+    assert [row[2:] for row in table] == [
+        ["8", "cuda", "10.0", "-", "-", "-"],
+        ["8", "cuda:0,1", "20.0", "2.00", "100", "80"],
+        ["8", "cuda:0,1,2,3", "out-of-memory (1)", "-", "-", "-"],
+    ]
+
+
 def test_speed_up_is_the_cpus_median_epoch_over_the_gpus(tmp_path):
     outcomes = [
         ("torch", {}, ok(10, 10, 12)),
@@ -317,6 +334,7 @@ def test_a_warning_stands_below_every_table(tmp_path, kind):
         ("torch", {"execution": "eager"}, ok(1, 1, 1)),
         ("torch", {"device": "cuda", "execution": "eager"}, ok(1, 1, 1, power_w=300.0, warnings=(text,))),
         ("torch", {"device": "cuda", "execution": "eager", "precision": "bf16", "batch_size": 1}, ok(1, 1, 1)),
+        ("torch", {"device": "cuda:0,1", "execution": "eager"}, ok(1, 1, 1)),
     ]
     comparison = study(tmp_path, outcomes)
     assert f"Warning, PyTorch AlexNet: {text}" in comparison.table(kind, "markdown")

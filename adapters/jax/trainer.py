@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,9 +18,19 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.jax.network import OPS, Network
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
+from framework_compare.adapters.jax.replicas import Mesh, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import (
+    EXECUTIONS,
+    PRECISIONS,
+    Batch,
+    Declared,
+    Pictures,
+    ProfileRow,
+    Replicas,
+    TrainConfig,
+)
 
 # Of a jitted step on a GPU. They stay where they are and are copied to the host together: each copy takes the host tens of
 # microseconds, and for a result at another address XLA updates its CUDA graphs. Few enough that a copy has some steps'
@@ -61,6 +71,7 @@ class JaxTrainer(TrainerDefaults):
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
     )
 
     @staticmethod
@@ -83,15 +94,20 @@ class JaxTrainer(TrainerDefaults):
             "XLA_CLIENT_MEM_FRACTION": MEMORY_FRACTION,
         }
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         import jax
 
         self.jax = jax
+        names = replicas.devices if replicas else (config.device,)
+        if replicas and config.device == "cpu":
+            jax.config.update("jax_num_cpu_devices", len(names))
         self.config = config
         self._on_gpu = config.device != "cpu"
         self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
         jax.config.update("jax_default_matmul_precision", MATMUL_PRECISION[config.precision])
-        self._device, self._found = _find_device(jax, config.device)
+        found, self._found = _find_devices(jax, names)
+        self._device = found[0] if found else None
+        self._mesh = Mesh(jax, found) if replicas and found else None
         jax.config.update("jax_default_device", self._device)
         self._recommended = config.tuning == "recommended"
         self.layout = "NHWC" if self._recommended else "NCHW"
@@ -120,6 +136,7 @@ class JaxTrainer(TrainerDefaults):
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),
+            **({"replicas": "shard_map, BatchNorm of each replica's own batch"} if self._mesh else {}),
             **loss_scale_settings(config),
         }
 
@@ -138,11 +155,20 @@ class JaxTrainer(TrainerDefaults):
         self._key = jax.random.key(config.seed & 0xFFFFFFFF)
         jit: Callable[..., Any] = jax.jit if config.execution != "eager" else lambda function, **_: function
         self._step = jit(self._step_of_leaves, donate_argnums=0)
-        self._differentiate = jit(self._gradients)
+        self._update, compute, train = self._plain_step, self._gradients, functools.partial(self._logits, training=True)
+        if self._mesh:
+            all_, each = self._mesh.all, self._mesh.each
+            state, on_each = _specs(self._mesh), self._mesh.on_each
+            self._update = on_each(self._plain_step, (state, each, each), (state, all_))
+            compute = on_each(self._gradients, (state, each, each), (all_, (all_, each)))
+            train = on_each(train, (state, each, all_), each)
+        self._differentiate = jit(compute)
         self._evaluate = jit(self._logits)
-        self._train = jit(functools.partial(self._logits, training=True))
+        self._train = jit(train)
         self._trainable = set(trainable_names(graph))
         on_host = jax.sharding.SingleDeviceSharding(self._device, memory_kind="pinned_host")
+        if self._mesh:
+            on_host = self._mesh.sharding(self._mesh.all, memory_kind="pinned_host")
         self._copy = jax.jit(jax.numpy.copy, out_shardings=on_host)
         self.load_weights({p.name: np.zeros(p.shape, np.float32) for p in graph.parameters()})
 
@@ -152,19 +178,25 @@ class JaxTrainer(TrainerDefaults):
         self._taken = 0
         self._leaves = None  # the former ones' memory is free before there are others
         # never aliased: a step writes into the memory of what it is given
-        arrays = {
-            name: jax.device_put(self._network.to_native(name, array), self._device, may_alias=False)
-            for name, array in weights.items()
-        }
+        arrays = {name: self._put(name, self._network.to_native(name, array)) for name, array in weights.items()}
         parameters = {name: array for name, array in arrays.items() if name in self._trainable}
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
         scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
         losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
         optimizer = self._optimizer.init(parameters)
         start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
-        leaves, self._tree = jax.tree.flatten(start)
         # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
-        self._leaves = jax.block_until_ready(jax.device_put(leaves, self._device))
+        places = State(*map(self._mesh.sharding, _specs(self._mesh))) if self._mesh else self._device
+        start = jax.device_put(start, places)
+        leaves, self._tree = jax.tree.flatten(start)
+        self._leaves = jax.block_until_ready(leaves)
+
+    def _put(self, name: str, array: np.ndarray) -> Any:
+        """On the device; replicas share what is trained, and each has its own of the rest."""
+        if self._mesh and name not in self._trainable:
+            return self._mesh.put_each(array)
+        place = self._mesh.sharding(self._mesh.all) if self._mesh else self._device
+        return self.jax.device_put(array, place, may_alias=False)
 
     @property
     def _state(self) -> State:
@@ -172,13 +204,14 @@ class JaxTrainer(TrainerDefaults):
         return found
 
     def weights(self) -> Dict[str, np.ndarray]:
-        return self._to_graph({**self._state.parameters, **self._state.statistics})
+        return self._to_graph({**self._state.parameters, **unstacked(self._mesh, self._state.statistics)})
 
     def _to_graph(self, arrays: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         return {name: self._network.from_native(name, np.asarray(array)) for name, array in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        return Batch(*self.jax.device_put((images, labels.astype(self._target_type)), self._device), len(labels))
+        place = self._mesh.of_batch(len(labels)) if self._mesh else self._device
+        return Batch(*self.jax.device_put((images, labels.astype(self._target_type)), place), len(labels))
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
         labels = np.asarray(batch.labels)
@@ -191,8 +224,11 @@ class JaxTrainer(TrainerDefaults):
         return self._feeds[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
+        replicas = self._mesh.count if self._mesh else 1
         for images, labels in pipeline.epoch(number):
-            yield self.adopt(images, labels)
+            even = len(labels) // replicas * replicas
+            if even:
+                yield self.adopt(images[:even], labels[:even])
 
     def train_step(self, batch: Batch) -> Any:
         self._leaves, loss = self._step(self._leaves, batch.images, batch.labels)
@@ -216,7 +252,7 @@ class JaxTrainer(TrainerDefaults):
 
     def _step_of_leaves(self, leaves: List[Any], images: Any, labels: Any) -> Tuple[List[Any], Any]:
         """Arrays in a list are handed over in less time than in dictionaries, whose keys JAX sorts at each call."""
-        after, loss = self._plain_step(self._tree.unflatten(leaves), images, labels)
+        after, loss = self._update(self._tree.unflatten(leaves), images, labels)
         return self.jax.tree.leaves(after), None if self._keeps_losses else loss
 
     def _plain_step(self, state: State, images: Any, labels: Any) -> Tuple[State, Any]:
@@ -252,14 +288,17 @@ class JaxTrainer(TrainerDefaults):
     def _gradients(self, state: State, images: Any, labels: Any) -> Any:
         key = self.jax.random.fold_in(self._key, state.steps)
         compute = self.jax.grad(self._loss, has_aux=True)
-        gradients, kept = compute(state.parameters, state.statistics, images, labels, key, state.scale)
+        key = self._mesh.own_key(key) if self._mesh else key
+        gradients, (loss, statistics) = compute(state.parameters, state.statistics, images, labels, key, state.scale)
+        if self._mesh:
+            gradients, loss = self._mesh.mean((gradients, loss))
         if self.config.precision == "fp16":
             gradients = self.jax.tree.map(lambda gradient: gradient / state.scale, gradients)
-        return gradients, kept
+        return gradients, (loss, statistics)
 
     def _loss(self, parameters: Any, statistics: Any, images: Any, labels: Any, key: Any, scale: Any) -> Any:
-        logits, moved = self._network({**parameters, **statistics}, images, key)
-        statistics = {**statistics, **moved}
+        logits, moved = self._network({**parameters, **unstacked(self._mesh, statistics)}, images, key)
+        statistics = {**statistics, **stacked(self._mesh, moved)}
         loss = self._loss_of(logits, labels)
         return loss * scale, (loss, statistics)
 
@@ -288,7 +327,8 @@ class JaxTrainer(TrainerDefaults):
 
     def _logits(self, state: State, images: Any, number: Any, *, training: bool = False) -> Any:
         key = self.jax.random.fold_in(self._key, number) if training else None
-        return self._network({**state.parameters, **state.statistics}, images, key)[0]
+        key = self._mesh.own_key(key) if self._mesh and training else key
+        return self._network({**state.parameters, **unstacked(self._mesh, state.statistics)}, images, key)[0]
 
     def synchronize(self) -> None:
         self.jax.block_until_ready((self._leaves, self._loss_seen))
@@ -310,12 +350,19 @@ class JaxTrainer(TrainerDefaults):
         self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
 
 
-def _find_device(jax: Any, name: str) -> Tuple[Any, str]:
-    """The device of that name, or None and what there is instead."""
-    platform = name.partition(":")[0]
+def _specs(mesh: Mesh) -> State:
+    """Which parts of the state replicas share: all but what is not trained."""
+    return State(mesh.all, mesh.each, mesh.all, mesh.all, mesh.all, mesh.all, mesh.all)
+
+
+def _find_devices(jax: Any, names: Sequence[str]) -> Tuple[List[Any], str]:
+    """The devices of those names, or none and what there is instead."""
+    platform = names[0].partition(":")[0]
     try:
         devices = jax.devices(platform)
     except RuntimeError as error:
-        return None, f"0 devices of kind {platform!r} ({str(error).splitlines()[0]})"
-    wanted = gpu_number(name)
-    return (devices[wanted], "") if wanted < len(devices) else (None, f"{len(devices)} devices of kind {platform!r}")
+        return [], f"0 devices of kind {platform!r} ({str(error).splitlines()[0]})"
+    wanted = [place if name == "cpu" else gpu_number(name) for place, name in enumerate(names)]
+    if max(wanted) >= len(devices):
+        return [], f"{len(devices)} devices of kind {platform!r}"
+    return [devices[number] for number in wanted], ""

@@ -10,18 +10,20 @@ import numpy as np
 from framework_compare.adapters.common.pipeline import MEAN, STD, PictureDataset, read_rgb, vision_transforms
 from framework_compare.batches.order import EpochOrder, start_loader
 from framework_compare.batches.preprocess import draw_crop
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import Pictures, Replicas, TrainConfig
 
 FLIPS = {"horizontal": "RandomFlipLeftRight", "vertical": "RandomFlipTopBottom"}
 
 
-def open_loader(mx: Any, pictures: Pictures, config: TrainConfig, *, gpu: Optional[int]) -> Any:
+def open_loader(
+    mx: Any, pictures: Pictures, config: TrainConfig, *, gpu: Optional[int], replicas: Optional[Replicas] = None
+) -> Any:
     """`gpu`: the number of that for whose copies memory is pinned."""
     mx.nd.waitall()  # the loader forks, which is safe only while the engine is idle
     loader = mx.gluon.data.DataLoader(
         PictureDataset(pictures, _transforms(mx, config), np.int32, _read),
         batch_size=config.batch_size,
-        sampler=EpochOrder(len(pictures), config.seed),
+        sampler=EpochOrder(len(pictures), config.seed, config.batch_size, replicas),
         last_batch="keep",
         num_workers=config.loader_workers,
         pin_memory=gpu is not None,

@@ -10,12 +10,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 import numpy as np
 
 from framework_compare.adapters.common.trainer import TrainerDefaults, gpu_number
+from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
 from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph
-from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 
 # From so many numbers on OpenMP copies arrays that Python hands over, on the calling thread: its pool beside the
 # engine's makes more threads than cores, for which GNU OpenMP spins far less before it sleeps, at each of an operator's
@@ -35,6 +36,7 @@ class MXNetTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
+        replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
     )
 
     @staticmethod
@@ -52,15 +54,20 @@ class MXNetTrainer(TrainerDefaults):
             **(_gpu_environment(config) if config.device != "cpu" else {}),
         }
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         self._on_gpu = config.device != "cpu"
         if self._on_gpu:
             _load_cuda_libraries()
         self.mx = mxnet = _import_mxnet(config.device)
         self.config = config
-        self._index = gpu_number(config.device)
+        self._replicas = replicas
+        numbers = [gpu_number(name) for name in replicas.devices] if replicas else [gpu_number(config.device)]
+        self._index = max(numbers)
         self._gpus = mxnet.context.num_gpus() if self._on_gpu and self._has_cuda else 0
-        self._context = mxnet.gpu(self._index) if self._index < self._gpus else mxnet.cpu()
+        on = mxnet.gpu if self._index < self._gpus else mxnet.cpu
+        # replicas on a CPU have contexts of their own, which share its cores
+        self._contexts = [on(n) for n in (numbers if self._on_gpu else range(len(numbers)))]
+        self._context = self._contexts[0]
         self._target_type = "int32"  # of labels, until a network for another task is built
         self._amp = None
         if self._gpus and config.precision == "fp16":
@@ -91,6 +98,11 @@ class MXNetTrainer(TrainerDefaults):
             "optimizer": NAMES[self.config.optimizer],
             "running_variance": "biased",
             "threads": self.config.threads,
+            **(
+                {"replicas": "gluon.Trainer, kvstore device, BatchNorm of each replica's own batch"}
+                if self._replicas
+                else {}
+            ),
             **({"tf32": self.config.precision == "tf32", "amp": self._amp is not None} if self._on_gpu else {}),
         }
 
@@ -105,7 +117,7 @@ class MXNetTrainer(TrainerDefaults):
     def build(self, graph: Graph) -> None:
         config, mx = self.config, self.mx
         self._network = make_network(mx, graph)
-        self._network.initialize(mx.init.Zero(), ctx=self._context)
+        self._network.initialize(mx.init.Zero(), ctx=self._contexts)
         if self._hybridize is not None:
             self._network.hybridize(**self._hybridize)
         self._parameters = parameters_of(self._network)
@@ -113,7 +125,8 @@ class MXNetTrainer(TrainerDefaults):
         self._reordered = False
         self._loss = LOSSES[graph.task.loss](mx)
         self._target_type = "int32" if graph.task.target.dtype.startswith("int") else "float32"
-        self._optimizer = mx.gluon.Trainer(self._network.collect_params(), make_optimizer(mx, config))
+        make = data_parallel.make_trainer if self._replicas else _make_trainer
+        self._optimizer = make(mx, self._network, make_optimizer(mx, config))
         if self._amp:
             self._amp.init_trainer(self._optimizer)
         if config.weight_decay:
@@ -126,7 +139,8 @@ class MXNetTrainer(TrainerDefaults):
             if self._reordered:
                 self._parameters[name].set_data(self.mx.nd.array(array))
             else:
-                self._parameters[name].data()[:] = array
+                for held in self._parameters[name].list_data():
+                    held[:] = array
         self._reordered = False
         for updater in self._optimizer._updaters or ():
             for state in updater.states.values():
@@ -139,24 +153,33 @@ class MXNetTrainer(TrainerDefaults):
         self.mx.nd.waitall()
 
     def weights(self) -> Dict[str, np.ndarray]:
-        return {name: parameter.data().asnumpy() for name, parameter in self._parameters.items()}
+        return {name: parameter.data(self._context).asnumpy() for name, parameter in self._parameters.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         nd, context = self.mx.nd, self._context
+        if self._replicas:
+            return self._split(nd.array(images), nd.array(labels, dtype=self._target_type), len(labels))
         return Batch(nd.array(images, ctx=context), nd.array(labels, dtype=self._target_type, ctx=context), len(labels))
 
+    def _split(self, images: Any, labels: Any, size: int) -> Batch:
+        return Batch(data_parallel.split(images, self._contexts), data_parallel.split(labels, self._contexts), size)
+
     def read_batch(self, batch: Batch) -> Any:
-        labels = batch.labels.asnumpy()
-        return batch.images.asnumpy(), labels.astype(np.int64) if labels.dtype.kind == "i" else labels
+        images, labels = (data_parallel.whole(array if self._replicas else [array]) for array in batch[:2])
+        return images, labels.astype(np.int64) if labels.dtype.kind == "i" else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        return open_loader(self.mx, pictures, self.config, gpu=self._index if self._on_gpu else None)
+        gpu = self._index if self._on_gpu else None
+        return open_loader(self.mx, pictures, self.config, gpu=gpu, replicas=self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         context = self._context
         for images, labels in pipeline:
             # loader workers hand over arrays in cpu_shared memory, which a hybridised network does not take
-            yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
+            if self._replicas:
+                yield self._split(images, labels, len(labels))
+            else:
+                yield Batch(images.as_in_context(context), labels.as_in_context(context), len(labels))
 
     def train_step(self, batch: Batch) -> Any:
         loss = self._backward(batch)
@@ -166,14 +189,19 @@ class MXNetTrainer(TrainerDefaults):
     def _backward(self, batch: Batch) -> Any:
         """Loss of each picture; the gradients held are of their sum, which `step` divides by their number."""
         with self.mx.autograd.record():
-            logits = self._network(batch.images)
-            loss = self._loss(logits, batch.labels)
+            loss = self._losses(batch)
             if self._amp:
                 with self._amp.scale_loss(loss, self._optimizer) as scaled:
                     self.mx.autograd.backward(scaled)
                 return loss
-        loss.backward()
+        self.mx.autograd.backward(loss)
         return loss
+
+    def _losses(self, batch: Batch) -> Any:
+        """Of each picture; of replicas a list, those of each."""
+        if not self._replicas:
+            return self._loss(self._network(batch.images), batch.labels)
+        return [self._loss(self._network(images), labels) for images, labels in zip(batch.images, batch.labels)]
 
     @property
     def _loss_scale(self) -> float:
@@ -181,24 +209,32 @@ class MXNetTrainer(TrainerDefaults):
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         self._backward(batch)
+        if self._replicas:
+            self._optimizer.allreduce_grads()  # sums them
         trained = {name: p for name, p in self._parameters.items() if p.grad_req != "null"}
         times = np.float32(batch.size * self._loss_scale)
-        return {name: p.grad().asnumpy() / times for name, p in trained.items()}
+        return {name: p.grad(self._context).asnumpy() / times for name, p in trained.items()}
 
     def read_losses(self, losses: List[Any]) -> List[float]:
+        if self._replicas:
+            return [float(data_parallel.whole(loss).mean()) for loss in losses]
         return [float(loss.mean().asscalar()) for loss in losses]
 
     def infer(self, batch: Batch) -> Any:
         # in evaluation mode oneDNN puts parameters into a layout of its own, which numpy arrays cannot be copied into
         self._reordered = True
         with self.mx.autograd.predict_mode():
+            if self._replicas:  # by the running statistics of the first
+                parts = [self._network(part.as_in_context(self._context)) for part in batch.images]
+                return self.mx.nd.concat(*parts, dim=0)
             return self._network(batch.images)
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).asnumpy()
         with self.mx.autograd.train_mode():
-            return self._network(batch.images).asnumpy()
+            parts = batch.images if self._replicas else [batch.images]
+            return data_parallel.whole([self._network(part) for part in parts])
 
     def synchronize(self) -> None:
         self.mx.nd.waitall()
@@ -215,6 +251,10 @@ class MXNetTrainer(TrainerDefaults):
     def release(self) -> None:
         self.mx.nd.waitall()
         self._network = self._optimizer = None
+
+
+def _make_trainer(mx: Any, network: Any, optimizer: Any) -> Any:
+    return mx.gluon.Trainer(network.collect_params(), optimizer)
 
 
 def _gpu_environment(config: TrainConfig) -> Dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
@@ -15,11 +16,12 @@ from framework_compare.adapters.common.trainer import (
     loss_scale_settings,
     needs_capability,
 )
+from framework_compare.adapters.paddle import replicas as data_parallel
 from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network, second_biases
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer
 from framework_compare.graph import Graph
-from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
 
 
@@ -35,6 +37,7 @@ class PaddleTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # auto_cast does nothing on a CPU
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
+        replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
     )
 
     @staticmethod
@@ -48,17 +51,20 @@ class PaddleTrainer(TrainerDefaults):
             variables["FLAGS_cudnn_exhaustive_search"] = "1" if config.tuning == "recommended" else "0"
         return variables
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         self._on_gpu = config.device != "cpu"
+        self._index = gpu_number(config.device)
+        self._replicas = replicas
+        if replicas:
+            os.environ.update(data_parallel.environment(replicas, self._index if self._on_gpu else None))
         self._keeps_memory = config.tuning == "recommended" and not self._on_gpu and keep_freed_memory()
         import paddle
 
         self.paddle = paddle
         self.config = config
-        self._index = gpu_number(config.device)
         self._gpus = paddle.device.cuda.device_count() if self._on_gpu else 0
         paddle.set_device(f"gpu:{self._index}" if self._index < self._gpus else "cpu")
-        paddle.seed(config.seed)
+        paddle.seed(config.seed + (replicas.rank or 0 if replicas else 0))
         self._loaders: List[Any] = []
 
     def unsupported(self) -> Optional[str]:
@@ -83,6 +89,7 @@ class PaddleTrainer(TrainerDefaults):
             "optimizer": f"paddle.optimizer.{NAMES[self.config.optimizer]}",
             "running_variance": "biased",
             "threads": self.config.threads,
+            **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),
             **(self._gpu_settings() if self._on_gpu else {}),
         }
 
@@ -111,6 +118,8 @@ class PaddleTrainer(TrainerDefaults):
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network
+        if self._replicas:
+            self._call = data_parallel.wrap(paddle, self._call)
         self._loss = LOSSES[graph.task.loss](paddle)
         scales = self._on_gpu and config.precision == "fp16"
         self._scaler = paddle.amp.GradScaler(enable=scales, init_loss_scaling=LOSS_SCALE) if scales else None
@@ -142,7 +151,7 @@ class PaddleTrainer(TrainerDefaults):
         return batch.images.numpy(), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        self._loaders.append(open_loader(self.paddle, pictures, self.config))
+        self._loaders.append(open_loader(self.paddle, pictures, self.config, self._replicas))
         return self._loaders[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
@@ -199,6 +208,8 @@ class PaddleTrainer(TrainerDefaults):
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""
+        if self._replicas and self._network is not None:
+            self.paddle.distributed.barrier()
         if self._on_gpu:
             self.paddle.device.synchronize()
 

@@ -26,6 +26,7 @@ class SingaTrainer(TrainerDefaults):
         # its graph mode ends the process at the first BatchNorm, by a check of its own; its wheel is built without CUDA
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},
+        one_device="its DistOpt needs a build with CUDA and NCCL, and its wheel has neither",
     )
 
     @staticmethod

@@ -41,11 +41,20 @@ class Network:
     """The graph over float32 tf.Variables, by graph name: convolutions HWIO, linear layers (in, out).
 
     It computes in `dtype`, and BatchNorm's statistics and the logits in float32. fused: recurrent layers may run in
-    kernels of their own, for which XLA has no counterpart.
+    kernels of their own, for which XLA has no counterpart. replica: the number of the one that calls, for its masks.
     """
 
-    def __init__(self, tf: Any, graph: Graph, dtype: str = "float32", *, fused: bool = True) -> None:
+    def __init__(
+        self,
+        tf: Any,
+        graph: Graph,
+        dtype: str = "float32",
+        *,
+        fused: bool = True,
+        replica: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.tf = tf
+        self._replica = replica
         self.graph = graph
         self.dtype = dtype
         self._on_gpu = bool(tf.config.get_visible_devices("GPU"))
@@ -320,7 +329,8 @@ class Network:
     def dropped(self, node: Node, x: Any, shape: Optional[Sequence[Any]]) -> Any:
         """A share p of x as zero, by chance drawn for that shape, or for each value."""
         # a function that is traced for a batch of another size starts TensorFlow's own seeds anew, and its masks again
-        seed = SEEDS_A_LAYER * self.graph.nodes.index(node) + (x.shape[0] or 0)
+        layer = self.graph.nodes.index(node) + len(self.graph.nodes) * self._replica()
+        seed = SEEDS_A_LAYER * layer + (x.shape[0] or 0)
         return self.tf.nn.dropout(x, rate=node.attrs["p"], noise_shape=shape, seed=seed)
 
     def batch(self, x: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -17,9 +18,19 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
+from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, settings_of
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS
 from framework_compare.graph import Graph, trainable_names
-from framework_compare.protocol import EXECUTIONS, PRECISIONS, Batch, Declared, Pictures, ProfileRow, TrainConfig
+from framework_compare.protocol import (
+    EXECUTIONS,
+    PRECISIONS,
+    Batch,
+    Declared,
+    Pictures,
+    ProfileRow,
+    Replicas,
+    TrainConfig,
+)
 
 
 class TensorFlowTrainer(TrainerDefaults):
@@ -32,6 +43,8 @@ class TensorFlowTrainer(TrainerDefaults):
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        # XLA compiles no step with a collective of MirroredStrategy in it
+        replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "graph"})),
     )
 
     @staticmethod
@@ -47,7 +60,7 @@ class TensorFlowTrainer(TrainerDefaults):
             **device,
         }
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         import tensorflow
 
         self.tf = tensorflow
@@ -56,7 +69,13 @@ class TensorFlowTrainer(TrainerDefaults):
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
         tensorflow.random.set_seed(config.seed)
         self._on_gpu = config.device != "cpu"
-        self._gpu = _choose_gpu(tensorflow, config.device) if self._on_gpu else None
+        names = replicas.devices if replicas else (config.device,)
+        self._gpu = _choose_gpus(tensorflow, names) if self._on_gpu else None
+        if replicas and not self._on_gpu:
+            open_cpus(tensorflow, len(names))
+        kind = "GPU" if self._on_gpu else "CPU"
+        there = replicas is not None and (self._gpu is not None or not self._on_gpu)
+        self._mirrored = Mirrored(tensorflow, [f"/{kind}:{n}" for n in range(len(names))]) if there else None
         tensorflow.config.experimental.enable_tensor_float_32_execution(config.precision == "tf32")
 
     def unsupported(self) -> Optional[str]:
@@ -81,6 +100,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),
+            **settings_of(self._mirrored),
         }
 
     def _gpu_settings(self) -> Dict[str, Any]:
@@ -102,19 +122,24 @@ class TensorFlowTrainer(TrainerDefaults):
         return "graph" if self.config.execution == "default" else self.config.execution
 
     def build(self, graph: Graph) -> None:
-        dtype = HALF_TYPES.get(self.config.precision, "float32")
-        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled")
-        self._scale = LossScale(self.tf) if self._scales else None
-        self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
-        self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)
+        with self._mirrored.variables() if self._mirrored else contextlib.nullcontext():
+            self._make_variables(graph)
         self._loss = LOSSES[graph.task.loss]
         self._stepped = False
         self._infer = self._network
-        self._step = self._step_eagerly
+        self._step = self._step_eagerly if self._mirrored is None else self._step_on_each
         if self._execution != "eager":
             compiled = self._execution == "compiled" and self.config.mode == "inference"
             self._infer = self.tf.function(self._network, jit_compile=compiled)
-            self._step = self.tf.function(self._step_eagerly, jit_compile=self._execution == "compiled")
+            self._step = self.tf.function(self._step, jit_compile=self._execution == "compiled")
+
+    def _make_variables(self, graph: Graph) -> None:
+        dtype = HALF_TYPES.get(self.config.precision, "float32")
+        more = {"replica": self._mirrored.number} if self._mirrored else {}
+        self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled", **more)
+        self._scale = LossScale(self.tf) if self._scales else None
+        self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
+        self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():
@@ -129,6 +154,8 @@ class TensorFlowTrainer(TrainerDefaults):
         return {name: self._network.from_native(name, v.numpy()) for name, v in variables.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        if self._mirrored:
+            return Batch(self._mirrored.split(images), self._mirrored.split(labels), len(labels))
         with self.tf.device(self._place):
             return Batch(self.tf.constant(images), self.tf.constant(labels), len(labels))
 
@@ -137,29 +164,46 @@ class TensorFlowTrainer(TrainerDefaults):
         return "/GPU:0" if self._on_gpu else "/CPU:0"  # the only GPU that TensorFlow was left to see
 
     def read_batch(self, batch: Batch) -> Any:
+        if self._mirrored:
+            return self._mirrored.whole(batch.images), self._mirrored.whole(batch.labels)
         return batch.images.numpy(), batch.labels.numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         dataset = make_dataset(self.tf, pictures, self.config)
-        if not self._on_gpu:
+        if not self._on_gpu or self._mirrored:
             return dataset
         return dataset.apply(self.tf.data.experimental.prefetch_to_device(self._place))
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         for images, labels in pipeline:
-            yield Batch(images, labels, int(labels.shape[0]))
+            size = int(labels.shape[0])
+            if self._mirrored is None:
+                yield Batch(images, labels, size)
+            elif even := size // self._mirrored.count * self._mirrored.count:
+                split = self._mirrored.split
+                yield Batch(split(images[:even]), split(labels[:even]), even)
 
     def train_step(self, batch: Batch) -> Any:
         self._stepped = True
         return self._step(batch.images, batch.labels)
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
-        compute = self._loss_and_gradients
+        compute = self._loss_and_gradients if self._mirrored is None else self._gradients_of_first
         if self._execution != "eager":
             compute = self.tf.function(compute, jit_compile=self._execution == "compiled")
         names = [name for name, variable in self._network.variables.items() if variable.trainable]
         _, found = compute(batch.images, batch.labels)
         return {name: self._network.from_native(name, g.numpy()) for name, g in zip(names, found)}
+
+    def _gradients_of_first(self, images: Any, labels: Any) -> Any:
+        """They are the same on each replica."""
+        mirrored = self._mirrored
+        loss, gradients = mirrored.run(self._loss_and_gradients, images, labels)
+        return mirrored.mean(loss), [mirrored.of_first(gradient) for gradient in gradients]
+
+    def _step_on_each(self, images: Any, labels: Any) -> Any:
+        """The mean of the replicas' losses."""
+        return self._mirrored.mean(self._mirrored.run(self._step_eagerly, images, labels))
 
     def _step_eagerly(self, images: Any, labels: Any) -> Any:
         loss, gradients = self._loss_and_gradients(images, labels)
@@ -181,14 +225,22 @@ class TensorFlowTrainer(TrainerDefaults):
             scaled = self._scale.times(loss) if self._scale else loss
         # dense, an embedding's too: sparse ones leave the moments of rows that no token names as they are
         gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self._trainable)]
+        if self._mirrored:  # before the loss's scale is looked at, which all replicas do alike then
+            gradients = self._mirrored.mean_in_replica(gradients)
         return loss, self._scale.undo(gradients) if self._scale else gradients
 
     def infer(self, batch: Batch) -> Any:
+        if self._mirrored:
+            parts = self._mirrored.parts(batch.images)
+            return self.tf.concat([self._infer(part, training=False) for part in parts], axis=0)
         return self._infer(batch.images, training=False)
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return self.infer(batch).numpy()
+        if self._mirrored:
+            run = self._mirrored.run
+            return self._mirrored.whole(run(self._network, batch.images, training=True, keep_statistics=True))
         return self._network(batch.images, training=True, keep_statistics=True).numpy()
 
     def synchronize(self) -> None:
@@ -246,15 +298,17 @@ class LossScale:
         return self._since.assign(0)
 
 
-def _choose_gpu(tf: Any, device: str) -> Any:
-    """The GPU of "cuda:N", made the only one TensorFlow sees, its memory taken as needed; None if it is not there."""
+def _choose_gpus(tf: Any, devices: Sequence[str]) -> Any:
+    """The first GPU of "cuda:N"s, made the only ones TensorFlow sees, their memory taken as needed; None if one is not there."""
     found = tf.config.list_physical_devices("GPU")
-    index = gpu_number(device)
-    if index >= len(found):
+    indices = [gpu_number(device) for device in devices]
+    if max(indices) >= len(found):
         return None
-    tf.config.set_visible_devices(found[index], "GPU")
-    tf.config.experimental.set_memory_growth(found[index], True)
-    return found[index]
+    chosen = [found[index] for index in indices]
+    tf.config.set_visible_devices(chosen, "GPU")
+    for gpu in chosen:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return chosen[0]
 
 
 def _no_device(tf: Any, device: str) -> str:

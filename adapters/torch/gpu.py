@@ -91,8 +91,18 @@ class Gpu:
 class CapturedStep:
     """A training step as a CUDA graph, one for each shape of batch, captured when that shape is first met."""
 
-    def __init__(self, torch: Any, step: Callable[[Any, Any], Any], state: Callable[[], List[Any]]) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        step: Callable[[Any, Any], Any],
+        state: Callable[[], List[Any]],
+        *,
+        steps_before: int = STEPS_BEFORE_CAPTURE,
+        error_mode: str = "global",
+    ) -> None:
+        """steps_before: on another stream, before a capture. error_mode: of torch.cuda.graph, whose calls may break one."""
         self._torch = torch
+        self._steps_before, self._error_mode = steps_before, error_mode
         self._step = step
         self._state = state
         self._captured: Dict[Any, Tuple[Any, Any, Any, Any]] = {}
@@ -119,11 +129,11 @@ class CapturedStep:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(STEPS_BEFORE_CAPTURE):
+            for _ in range(self._steps_before):
                 self._step(images, labels)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode=self._error_mode):
             loss = self._step(images, labels)
         torch.cuda.set_rng_state(random)
         self._restore(before)

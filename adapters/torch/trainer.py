@@ -15,6 +15,7 @@ from framework_compare.adapters.common.trainer import (
     loss_scale_settings,
     needs_capability,
 )
+from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
@@ -28,6 +29,7 @@ from framework_compare.protocol import (
     DeviceTimes,
     Pictures,
     ProfileRow,
+    Replicas,
     TrainConfig,
 )
 from framework_compare.worker.allocator import keep_freed_memory
@@ -43,6 +45,7 @@ class TorchTrainer(TrainerDefaults):
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
         executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
     )
 
     @staticmethod
@@ -55,7 +58,7 @@ class TorchTrainer(TrainerDefaults):
             variables["GOMP_SPINCOUNT"] = "10000"
         return variables
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
         recommended = config.tuning == "recommended"
         self._on_gpu = config.device != "cpu"
         self._device = "cuda:0" if config.device == "cuda" else config.device
@@ -66,7 +69,9 @@ class TorchTrainer(TrainerDefaults):
         self.config = config
         torch.set_num_threads(config.threads)
         torch.set_num_interop_threads(1)
-        torch.manual_seed(config.seed)
+        self._replicas = replicas
+        self._group = data_parallel.Group(torch, replicas, self._device) if replicas else None
+        torch.manual_seed(config.seed + (replicas.rank or 0 if replicas else 0))
         if self._on_gpu:
             torch.backends.cudnn.benchmark = recommended
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = config.precision == "tf32"
@@ -92,6 +97,7 @@ class TorchTrainer(TrainerDefaults):
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
             "threads": torch.get_num_threads(),
+            **self._replica_settings,
         }
         if not self._on_gpu:
             return {**common, "allocator": "keeps freed memory" if self._keeps_memory else "system default"}
@@ -114,6 +120,12 @@ class TorchTrainer(TrainerDefaults):
             "rmsprop": "our own with epsilon inside the root, of torch._foreach functions",
         }
         return names[self.config.optimizer]
+
+    @property
+    def _replica_settings(self) -> Dict[str, Any]:
+        if self._group is None:
+            return {}
+        return {"replicas": f"DistributedDataParallel by {self._group.backend}, BatchNorm of each replica's own batch"}
 
     @property
     def _captures(self) -> bool:
@@ -141,11 +153,16 @@ class TorchTrainer(TrainerDefaults):
         self._last_axis_channels = self._channels_last and len(graph.input_shape) == 3
         self._scaler = torch.amp.GradScaler(enabled=config.precision == "fp16", init_scale=LOSS_SCALE)
         self._first_scale = self._scaler.state_dict()
-        self._call = torch.compile(self._network, dynamic=False) if config.execution == "compiled" else self._network
+        self._trained = self._network
+        if self._group is not None:
+            self._group.join()
+            self._trained = self._group.wrap(self._network, captured=self._captures)
+        self._call = torch.compile(self._trained, dynamic=False) if config.execution == "compiled" else self._trained
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
         if self._captures:
-            self._step = CapturedStep(torch, self._plain_step, self._kept_state)
+            how = data_parallel.CAPTURE if self._group else {}
+            self._step = CapturedStep(torch, self._plain_step, self._kept_state, **how)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         held = self._arrays()
@@ -192,7 +209,7 @@ class TorchTrainer(TrainerDefaults):
         return images.contiguous().cpu().numpy(), batch.labels.cpu().numpy()
 
     def open_pipeline(self, pictures: Pictures) -> Any:
-        return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu)
+        return open_loader(self.torch, pictures, self.config, pin_memory=self._on_gpu, replicas=self._replicas)
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
         return (self._batch(images, labels) for images, labels in pipeline)
@@ -254,6 +271,8 @@ class TorchTrainer(TrainerDefaults):
 
     def synchronize(self) -> None:
         """A CPU step has ended when it returns."""
+        if self._group is not None:
+            self._group.wait()
         if self._gpu:
             self.torch.cuda.synchronize(self._device)
 
@@ -277,7 +296,7 @@ class TorchTrainer(TrainerDefaults):
         return [row for row in map(profile_row, session.key_averages()) if row.self_ns]
 
     def release(self) -> None:
-        self._network = self._optimizer = self._call = self._step = self._gpu = None
+        self._network = self._trained = self._optimizer = self._call = self._step = self._gpu = None
 
 
 def _no_device(torch: Any, device: str) -> Optional[str]:

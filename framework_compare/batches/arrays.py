@@ -13,8 +13,10 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple, T
 import numpy as np
 
 from framework_compare.batches.pictures import epoch_order
+from framework_compare.batches.shares import share_of
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Task
+from framework_compare.protocol import Replicas
 
 VERSION = 1  # of the file's form
 DOCUMENT = "document.json"
@@ -91,7 +93,8 @@ class ArrayPipeline:
 
     Batches are new C-contiguous arrays, ready to adopt. `layout` is that of images: (N, C, H, W) or (N, H, W, C).
     `shuffle=False` keeps the order of the file, for validation. `allocate` makes the float32 arrays of inputs: in
-    memory that a device copies from fastest, for instance. Nothing runs beside the caller. Close it, or use it in a
+    memory that a device copies from fastest, for instance. Of several `replicas` it makes the batches of this process.
+    Nothing runs beside the caller. Close it, or use it in a
     `with`.
     """
 
@@ -104,13 +107,14 @@ class ArrayPipeline:
         layout: str = "NCHW",
         shuffle: bool = True,
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
+        replicas: Optional[Replicas] = None,
     ) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
             raise UsageError(f"batch_size must be an integer of at least 1, not {batch_size!r}")
         if layout not in LAYOUTS:
             raise UsageError(f"unknown layout {layout!r}; allowed: {', '.join(LAYOUTS)}")
         self._batch_size, self._seed, self._shuffle = batch_size, seed, shuffle
-        self._target = split.target
+        self._target, self._replicas = split.target, replicas
         self._inputs = [
             _Input(array, split.pixels.get(field.name), layout, allocate)
             for field, array in zip(split.task.inputs, split.inputs)
@@ -121,7 +125,8 @@ class ArrayPipeline:
         """Batches of one pass, every sample once, the last batch as short as it comes: (inputs, target)."""
         count = len(self._target)
         order = epoch_order(self._seed, number, count) if self._shuffle else np.arange(count)
-        for start in range(0, count, self._batch_size):
+        order = share_of(order, self._batch_size, self._replicas)
+        for start in range(0, len(order), self._batch_size):
             if self._closed:
                 raise UsageError("the input pipeline is closed; open another one")
             indices = order[start : start + self._batch_size]
@@ -180,7 +185,14 @@ class _Input:
         return out
 
 
-def memory_batch(split: SplitArrays, *, batch_size: int, seed: int = 0, layout: str = "NCHW") -> ArrayBatch:
+def memory_batch(
+    split: SplitArrays,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    layout: str = "NCHW",
+    replicas: Optional[Replicas] = None,
+) -> ArrayBatch:
     """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
-    with ArrayPipeline(split, batch_size=batch_size, seed=seed, layout=layout) as pipeline:
+    with ArrayPipeline(split, batch_size=batch_size, seed=seed, layout=layout, replicas=replicas) as pipeline:
         return next(pipeline.epoch(0))

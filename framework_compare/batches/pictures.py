@@ -12,8 +12,9 @@ import numpy as np
 
 from framework_compare.batches import preprocess
 from framework_compare.batches.reading import Reading
+from framework_compare.batches.shares import share_of
 from framework_compare.errors import UsageError
-from framework_compare.protocol import CROPS, FLIPS, Pictures
+from framework_compare.protocol import CROPS, FLIPS, Pictures, Replicas
 
 LAYOUTS = ("NCHW", "NHWC")
 Arrays = Tuple[np.ndarray, np.ndarray]
@@ -30,7 +31,8 @@ class SharedPipeline:
     decodes in the caller. `prefetch`
     batches are made ahead of the one in use, so that memory does not grow with the number of images. What an
     image looks like depends on (seed, epoch, its index) only. `allocate` makes the arrays of images: in memory that
-    a device copies from fastest, for instance. Close it, or use it in a `with`.
+    a device copies from fastest, for instance. Of several `replicas` it makes the batches of this process. Close it, or
+    use it in a `with`.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SharedPipeline:
         prefetch: int = 2,
         processes: bool = False,
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
+        replicas: Optional[Replicas] = None,
     ) -> None:
         _check_one_of("flip", flip, FLIPS)
         _check_one_of("crop", crop, CROPS)
@@ -57,6 +60,7 @@ class SharedPipeline:
         _check_at_least("prefetch", prefetch, 1)
         self._pictures = pictures
         self._batch_size, self._seed = batch_size, seed
+        self._replicas = replicas
         self._reading = Reading(image_size, seed, flip, crop, layout)
         self._workers = workers
         self._allocate = allocate
@@ -72,7 +76,7 @@ class SharedPipeline:
         Yields new arrays: images float32 (N, 3, S, S) or (N, S, S, 3), C-contiguous, and labels int64 (N,).
         DataError names an image that cannot be read.
         """
-        order = epoch_order(self._seed, number, len(self._pictures))
+        order = share_of(epoch_order(self._seed, number, len(self._pictures)), self._batch_size, self._replicas)
         parts = (order[start : start + self._batch_size] for start in range(0, len(order), self._batch_size))
         pending: Deque[_Batch] = collections.deque()
         try:
@@ -169,6 +173,7 @@ def memory_batch(
     flip: str = "horizontal",
     crop: str = "random",
     layout: str = "NCHW",
+    replicas: Optional[Replicas] = None,
 ) -> Arrays:
     """The one batch of the `memory` pipeline: the first of epoch 0 of the shared one."""
     with SharedPipeline(
@@ -180,6 +185,7 @@ def memory_batch(
         crop=crop,
         layout=layout,
         workers=0,
+        replicas=replicas,
     ) as pipeline:
         return next(pipeline.epoch(0))
 

@@ -16,7 +16,7 @@ import typer
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
-from framework_compare.plan.values import by_framework, pairs, split
+from framework_compare.plan.values import by_framework, pairs, split, split_devices
 from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
@@ -56,12 +56,13 @@ def _of_setting(name: str) -> Option:
     if not setting.may_be_list:
         return Option(kind, text, default)
     default = None if default is None else str(default)
-    return Option(str, text, default, functools.partial(_values, kind), metavar=f"<{kind.__name__}>,...")
+    parts = split_devices if name == "device" else functools.partial(split, convert=kind)
+    return Option(str, text, default, functools.partial(_values, parts), metavar=f"<{kind.__name__}>,...")
 
 
-def _values(kind: Callable[[str], Any], text: Optional[str]) -> Any:
+def _values(parts: Callable[[str], List[Any]], text: Optional[str]) -> Any:
     """The one value of a comma-separated text, or a list of several."""
-    values = None if text is None else split(text, kind)
+    values = None if text is None else parts(text)
     return values[0] if values is not None and len(values) == 1 else values
 
 
@@ -94,6 +95,7 @@ _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeat
 _INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyTorch's CPU builds. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
+_DEVICES = "How many devices of that kind, a replica on each: 2, or 1,2,4 for cells on one, two and four."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
 _ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
@@ -104,6 +106,7 @@ OPTIONS: Dict[str, Option] = {
     "models": Option(str, f"Comma-separated: {MODELS}.", read=_listed),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
+    "devices": Option(str, _DEVICES, None, functools.partial(_values, functools.partial(split, convert=int))),
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
@@ -142,7 +145,7 @@ LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: Dict[str, Tuple[str, ...]] = {
     "What to compare": ("frameworks", "models", "dataset", "batch_sizes", "search", "mode"),
-    "Device, arithmetic, execution": ("device", "precision", "execution", "tuning", "threads", "internals"),
+    "Device, arithmetic, execution": ("device", "devices", "precision", "execution", "tuning", "threads", "internals"),
     "Training": (
         *("batch_size", "epochs", "optimizer", "learning_rate", "momentum", "weight_decay", "epsilon", "loss"),
         *("patience", "warmup_steps", "seed"),

@@ -102,6 +102,7 @@ def _root(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
+        "devices",
         "disturbance_threshold",
         "retries_when_disturbed",
         "budget",

@@ -8,7 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import pynvml
 
-from framework_compare.samplers.nvml import find_handle, gpu_index
+from framework_compare.samplers.nvml import find_handle, gpu_index, gpu_indices
 
 Capability = Tuple[int, int]
 
@@ -81,10 +81,12 @@ class NoGpu(Exception):
 
 def lack(framework: str, device: str, *, nvml: Any = pynvml) -> Optional[Lack]:
     """Why a framework's pinned build cannot run on a device, or why no build can; None where nothing is against it."""
-    if gpu_index(device) is None:
-        return None
+    return next(filter(None, (_lack_of(framework, device, index, nvml) for index in gpu_indices(device))), None)
+
+
+def _lack_of(framework: str, device: str, index: int, nvml: Any) -> Optional[Lack]:
     try:
-        shortfall = unfit(BUILDS.get(framework), look(device, nvml=nvml), framework)
+        shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
     except NoGpu as error:
         shortfall = error.lack
     return shortfall and shortfall._replace(why=f"device {device!r}: {shortfall.why}")

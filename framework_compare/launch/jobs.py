@@ -9,7 +9,7 @@ from framework_compare.launch import staging
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.launcher import OnEvent, WorkerSpec, run_worker
 from framework_compare.launch.limits import Limits
-from framework_compare.protocol import Job
+from framework_compare.protocol import Job, devices_of
 from framework_compare.records import Run
 from framework_compare.registry import Framework
 
@@ -60,6 +60,7 @@ def run_or_interrupted(
         folder=folder,
         job=job.for_trainer(staging.trainer_target(framework)),
         device=job.config.device,
+        ranks=len(devices_of(job.config.device)) if framework.process_per_device else 1,
         managed=environment.managed,
         hz=hz,
         limits=limits,

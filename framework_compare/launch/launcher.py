@@ -55,6 +55,7 @@ class WorkerSpec:
     folder: Path  # of this run: job, log
     job: Job
     device: str = "cpu"
+    ranks: int = 1  # processes that train together, each on one of several devices
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
     limits: Limits = Limits()
@@ -139,7 +140,8 @@ def _listen(
                         record.write(chunk)
                 for event in reader.feed(chunk or b""):
                     transcript.add(event)
-                    on_event(event)
+                    if not event.get("rank"):
+                        on_event(event)
                 if chunk:
                     clock.hear(transcript.died_in)
                 elif worker.ended:
@@ -181,6 +183,7 @@ class WorkerRun:
             time.monotonic_ns(),
             spec.job.config.epochs,
             may_stop=spec.job.config.patience > 0 or spec.job.sample_s > 0,
+            ranks=spec.ranks,
         )
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
@@ -201,11 +204,12 @@ class WorkerRun:
                 environment=environment,
                 group=self.holder.group,
                 temporary=self.temporary,
+                ranks=spec.ranks,
             ) as self.worker,
         ):
             self.transcript.open["spawn"] = self.worker.started_ns
             self.holder.watch(self.worker.supervisor_pid)
-            with Recorder(self.worker.pid, device=spec.device, hz=spec.hz, gpu=gpu) as recorder:
+            with Recorder(*self.worker.pids, device=spec.device, hz=spec.hz, gpu=gpu) as recorder:
                 self.recorder = recorder
                 clock = Clock(spec.limits, spec.log)
 
@@ -249,7 +253,7 @@ class WorkerRun:
         )
 
     def _judge(self, seen: Evidence) -> Verdict:
-        final, told = self.verdict or judge(self.transcript.told(), seen), self.transcript
+        final, told = self.verdict or judge(self.transcript.told(seen.rank or 0), seen), self.transcript
         if final.status in ("ok", "interrupted") or told.died_in != "profile" or not told.all_epochs:
             return final
         # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
@@ -269,6 +273,7 @@ class WorkerRun:
         peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
         return Evidence(
             returncode=worker.returncode if worker else None,
+            rank=worker.rank if worker and self.spec.ranks > 1 else None,
             died_in=self.transcript.died_in,
             log_tail=log_tail(self.spec.log),
             kernel_kills=memory_limit.kernel_kills() - self.kills,

@@ -77,6 +77,7 @@ class Evidence:
     peak_bytes: Optional[int] = None
     memory_bytes: Optional[int] = None  # of the cell's limit, else of the machine or container
     limit: str = ""  # that limit in words
+    rank: Optional[int] = None  # whose returncode it is, of several that train together
 
     @property
     def where(self) -> str:
@@ -100,12 +101,17 @@ class Evidence:
 
 
 def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
-    """The verdict on a worker that ended by itself, from its own report, if any, and the evidence."""
+    """The verdict on a worker that ended by itself, from its own report, if any, and the evidence.
+
+    Of several ranks it is the verdict on the one that ended first: what the others then report follows from that.
+    """
     if told is None:
-        return _unexplained(seen)
-    if told.status == "failed":
-        return _failed(told, seen)
-    return told
+        verdict = _unexplained(seen)
+    else:
+        verdict = _failed(told, seen) if told.status == "failed" else told
+    if seen.rank is None or verdict.status in ("ok", "unsupported"):
+        return verdict
+    return dataclasses.replace(verdict, reason=f"rank {seen.rank}: {verdict.reason}")
 
 
 def _failed(told: Verdict, seen: Evidence) -> Verdict:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import psutil
 
@@ -27,6 +28,7 @@ class SupervisionError(FrameworkCompareError):
 class SupervisedWorker:
     """A running worker. `events` and `status` are descriptors to wait on; leaving the context ends everything.
 
+    ranks: how many processes train together; then `pids` are all of theirs, and `rank` is the one that `returncode` is of.
     returncode is the worker's as subprocess has it (negative for a signal), None while it runs or where nobody knows.
     """
 
@@ -39,10 +41,12 @@ class SupervisedWorker:
         environment: Dict[str, str],
         group: str = "",
         temporary: Optional[Path] = None,
+        ranks: int = 1,
     ) -> None:
         self.returncode: Optional[int] = None
         self.max_rss_bytes: Optional[int] = None
         self.left = 0  # processes that could not be killed
+        self.rank = 0
         self.ended = False
         self._rest = b""
         self.events, events = os.pipe()
@@ -50,7 +54,7 @@ class SupervisedWorker:
         control, self._control = os.pipe()
         given = (status, control, events)
         # A worker's last argument is the number of the descriptor that it writes events to.
-        arguments = [*map(str, given), str(log), group, str(temporary or ""), *command, str(events)]
+        arguments = [*map(str, given), str(log), group, str(temporary or ""), _meeting(ranks), *command, str(events)]
         try:
             with open(log, "ab") as errors:
                 self._supervisor = subprocess.Popen(
@@ -71,6 +75,7 @@ class SupervisedWorker:
             _close(*given)
         self.supervisor_pid = self._supervisor.pid
         self.pid = self.started_ns = 0
+        self.pids: List[int] = []  # rank by rank
         try:
             self._wait_until_started()
         except BaseException:
@@ -130,9 +135,10 @@ class SupervisedWorker:
     def _take(self, words: "list[str]") -> None:
         """A line of the supervisor's; a worker that ended at once has its two lines come together."""
         if words[0] == "started":
-            self.pid, self.started_ns = int(words[1]), int(words[2])
+            self.started_ns, *self.pids = map(int, words[1:])
+            self.pid = self.pids[0]
             return
-        code, max_rss_kib, self.left = int(words[1]), int(words[2]), int(words[3])
+        code, max_rss_kib, self.left, self.rank = map(int, words[1:])
         self.ended = True
         self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None
         self.max_rss_bytes = max_rss_kib * 1024 or None
@@ -148,6 +154,15 @@ class SupervisedWorker:
                 except psutil.Error:
                     pass
             self._supervisor.wait()
+
+
+def _meeting(ranks: int) -> str:
+    """What the supervisor is told of several ranks: their number, and a free port of this host where they meet."""
+    if ranks == 1:
+        return ""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"{ranks} 127.0.0.1:{free.getsockname()[1]}"
 
 
 def _wait_until_dead(pid: int) -> None:

@@ -1,12 +1,13 @@
 """The process between the parent and a worker: nothing that descends from the worker outlives it.
 
-    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP TEMPORARY COMMAND...
+    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP TEMPORARY RANKS COMMAND...
 
 STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "",
-TEMPORARY a folder to remove in the end or "". Orphans of the worker,
+TEMPORARY a folder to remove in the end or "". RANKS is "" for one worker, or "N HOST:PORT" for N of them, which meet
+at that address as the variables of torchrun say; the first that does not end well ends the others. Orphans of the worker,
 daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
 when the worker ends or when CONTROL closes, which it does however the parent dies. Two lines go to STATUS:
-"started PID NANOSECONDS" and "ended WAIT_STATUS MAX_RSS_KIB LEFT". It sleeps in between. Standard library only.
+"started NANOSECONDS PID..." and "ended WAIT_STATUS MAX_RSS_KIB LEFT RANK". It sleeps in between. Standard library only.
 
 Segments of shared memory outlive their processes, and a loader that is killed leaves gigabytes. Python's resource
 tracker knows those of `multiprocessing` and is given a moment to remove them; others are found by the pid in their name.
@@ -35,25 +36,39 @@ Ended = Tuple[int, int]  # wait status, largest RSS in KiB
 
 def main(arguments: List[str]) -> int:
     status, control, events = map(int, arguments[:3])
-    log, group, temporary, command = arguments[3], arguments[4], arguments[5], arguments[6:]
+    log, group, temporary, ranks, command = *arguments[3:7], arguments[7:]
     for descriptor in (status, control):
         os.set_inheritable(descriptor, False)
     _adopt_orphans()
     woken = _wake_on_signals()
     began_s = time.time()
-    worker = os.fork()
-    if worker == 0:
-        _become_worker(command, log, group)
+    workers = []
+    for variables in _environments(ranks):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            os.environ.update(variables)
+            _become_worker(command, log, group)
     os.close(events)
-    _tell(status, f"started {worker} {time.monotonic_ns()}")
-    ended = _wait(worker, control, woken)
-    left, ended, gone = _end_all(worker, ended)
+    _tell(status, f"started {time.monotonic_ns()} {' '.join(map(str, workers))}")
+    ended = _wait(workers, control, woken)
+    rank = _decisive(workers, ended)
+    left, gone = _end_all(workers, ended)
     _remove_segments(gone - left, began_s)
     if temporary:
         _remove_tree(temporary)
-    code, max_rss = ended or (-1, 0)
-    _tell(status, f"ended {code} {max_rss} {len(left)}")
+    code, max_rss = ended.get(workers[rank], (-1, 0))
+    _tell(status, f"ended {code} {max_rss} {len(left)} {rank}")
     return 0
+
+
+def _environments(ranks: str) -> List[Dict[str, str]]:
+    """What each worker's environment has beside this process's, under torchrun's names."""
+    if not ranks:
+        return [{}]
+    count, _, address = ranks.partition(" ")
+    host, _, port = address.rpartition(":")
+    common = {"WORLD_SIZE": count, "MASTER_ADDR": host, "MASTER_PORT": port}
+    return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(int(count))]
 
 
 def _adopt_orphans() -> None:
@@ -99,16 +114,32 @@ def _put(path: str, content: bytes) -> None:
         pass
 
 
-def _wait(worker: int, control: int, woken: int) -> Optional[Ended]:
-    """How the worker ended; None when it has to be ended: the parent said so, is gone, or the system is stopping."""
+def _wait(workers: List[int], control: int, woken: int) -> Dict[int, Ended]:
+    """How workers ended, once all have or one did not end well. The others have to be ended.
+
+    So have all when the parent said so, is gone, or the system is stopping.
+    """
+    ended: Dict[int, Ended] = {}
     while True:
         ready, _, _ = select.select([control, woken], [], [])
         numbers = set(os.read(woken, 4096)) if woken in ready else set()
-        ended = _reap().get(worker)
-        if ended:
+        ended.update(_reap())
+        if all(pid in ended for pid in workers) or any(ended.get(pid, (0, 0))[0] for pid in workers):
             return ended
         if control in ready or numbers - {signal.SIGCHLD}:
-            return None
+            return ended
+
+
+def _decisive(workers: List[int], ended: Dict[int, Ended]) -> int:
+    """The rank that the others were ended for: of several at once one that a signal killed, SIGKILL first; else 0.
+
+    Whoever is killed takes the others' connections with it, and they fail or abort.
+    """
+    codes = {rank: ended[pid][0] for rank, pid in enumerate(workers) if pid in ended and ended[pid][0]}
+    ranked = sorted(
+        codes, key=lambda rank: (os.WTERMSIG(codes[rank]) != signal.SIGKILL, not os.WIFSIGNALED(codes[rank]))
+    )
+    return next(iter(ranked), 0)
 
 
 def _reap() -> Dict[int, Ended]:
@@ -124,24 +155,24 @@ def _reap() -> Dict[int, Ended]:
         ended[pid] = (status, usage.ru_maxrss)
 
 
-def _end_all(worker: int, ended: Optional[Ended]) -> Tuple[Set[int], Optional[Ended], Set[int]]:
-    """Kill and reap until nothing is left or END_S are over; what is left, how the worker ended, and all there was."""
+def _end_all(workers: List[int], ended: Dict[int, Ended]) -> Tuple[Set[int], Set[int]]:
+    """Kill and reap until nothing is left or END_S are over; what is left, and all there was. Adds to `ended`."""
     start = time.monotonic()
-    seen = {worker}
+    seen = set(workers)
     while True:
         found = _descendants()
         seen |= found
         spared = set(filter(_tracks_resources, found)) if time.monotonic() < start + TRACKER_S else set()
-        for pid in [*found - spared, *([] if spared else [-worker])]:
+        for pid in [*found - spared, *([] if spared else [-worker for worker in workers])]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
         time.sleep(0.002)
-        ended = _reap().get(worker) or ended
+        ended.update(_reap())
         left = _descendants()
-        if (ended and not left) or time.monotonic() > start + END_S:
-            return left, ended, seen
+        if (all(pid in ended for pid in workers) and not left) or time.monotonic() > start + END_S:
+            return left, seen
 
 
 def _tracks_resources(pid: int) -> bool:

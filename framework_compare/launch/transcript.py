@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
-from framework_compare.events import MAX_TEXT
+from framework_compare.events import MAX_TEXT, OF_RANKS
 from framework_compare.launch.statuses import TOLD, Verdict
 from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality
 
@@ -26,8 +26,14 @@ MOST = 10**12  # images or steps of an epoch
 class Transcript:
     """Events of one worker, taken in one by one. Phases and epochs come in order, or they are malformed."""
 
-    def __init__(self, started_ns: int, epochs: int, may_stop: bool = False) -> None:
-        """epochs: how many are asked; may_stop: whether fewer are enough where the worker says that it stopped."""
+    def __init__(self, started_ns: int, epochs: int, may_stop: bool = False, ranks: int = 1) -> None:
+        """epochs: how many are asked; may_stop: whether fewer are enough where the worker says that it stopped.
+
+        ranks: processes that train together. Rank 0 tells the story, the others their memory, losses and outcomes.
+        """
+        self._ranks = ranks
+        self._pss_bytes: Dict[str, Dict[int, int]] = {}  # by phase and rank
+        self._losses: Dict[int, Dict[int, Tuple[int, float]]] = {}  # images and loss by epoch and rank
         self.asked_epochs = epochs
         self._may_stop = may_stop
         self._began_ns = started_ns
@@ -39,12 +45,14 @@ class Transcript:
         self.warnings: List[str] = []
         self.framework: Dict[str, Any] = {}
         self.python: Optional[str] = None
-        self.outcome: Optional[Verdict] = None
+        self.outcomes: Dict[int, Verdict] = {}  # by rank
 
     def add(self, event: Dict[str, Any]) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
         try:
             self._time(event["t_ns"])
+            if event.get("rank") and event["event"] not in OF_RANKS:
+                raise ValueError(f"rank {event['rank']} tells what rank 0 does")
             getattr(self, "_" + event["event"])(event)
         except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ProtocolError(f"the worker sent a malformed {event['event']} event: {error!r}"[:500]) from None
@@ -58,12 +66,13 @@ class Transcript:
     def all_epochs(self) -> bool:
         return len(self.epochs) >= self.asked_epochs
 
-    def told(self) -> Optional[Verdict]:
-        """The outcome that the worker reported; an `ok` before all epochs were reported is a failure."""
-        if self.outcome and self.outcome.status == "ok" and not self.all_epochs:
+    def told(self, rank: int = 0) -> Optional[Verdict]:
+        """The outcome that the worker, or a rank of it, reported; an `ok` before all epochs were reported is a failure."""
+        outcome = self.outcomes.get(rank)
+        if outcome and outcome.status == "ok" and not self.all_epochs:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
             return Verdict("failed", f"the worker reported success after {found}")
-        return self.outcome
+        return outcome
 
     def _hello(self, event: Dict[str, Any]) -> None:
         self.python = _text(event["python"], MAX_NAME)
@@ -93,10 +102,18 @@ class Transcript:
         return _within(t_ns, self._began_ns, time.monotonic_ns())
 
     def _memory(self, event: Dict[str, Any]) -> None:
-        last = self.phases[-1]
-        pss = event["pss_bytes"]
-        if last.name == event["phase"] and pss is not None:
-            self.phases[-1] = dataclasses.replace(last, pss_bytes=_whole(pss))
+        """PSS of the trees of several ranks adds up: each page counts by its share of users."""
+        pss, rank, name = event["pss_bytes"], self._rank(event), _text(event["phase"], MAX_NAME)
+        if pss is None or (not rank and self.phases[-1].name != name):
+            return
+        known = self._pss_bytes.setdefault(name, {})
+        known[rank] = _whole(pss)
+        places = [place for place, phase in enumerate(self.phases) if phase.name == name]
+        if len(known) == self._ranks and places:
+            self.phases[places[-1]] = dataclasses.replace(self.phases[places[-1]], pss_bytes=sum(known.values()))
+
+    def _rank(self, event: Dict[str, Any]) -> int:
+        return _within(event.get("rank", 0), 0, self._ranks - 1)
 
     def _progress(self, event: Dict[str, Any]) -> None:
         """For whoever watches; nothing to keep."""
@@ -107,6 +124,22 @@ class Transcript:
             self.warnings.append(_text(event["message"], MAX_TEXT))
 
     def _epoch(self, event: Dict[str, Any]) -> None:
+        if not self._rank(event):
+            self._add_epoch(event)
+        if self._ranks > 1:
+            self._average(_whole(event["number"]), event)
+
+    def _average(self, number: int, event: Dict[str, Any]) -> None:
+        """The loss of an epoch is the mean of its ranks', which all train on as many images."""
+        known = self._losses.setdefault(number, {})
+        if number > self.asked_epochs or len({images for images, _ in known.values()} | {event["images"]}) > 1:
+            raise ValueError(f"epoch {number} of {event['images']} images at rank {event.get('rank', 0)}")
+        known[self._rank(event)] = _whole(event["images"]), _finite(event["loss"])
+        if len(known) == self._ranks:
+            loss = sum(loss for _, loss in known.values()) / self._ranks
+            self.epochs[number - 1] = dataclasses.replace(self.epochs[number - 1], loss=loss)
+
+    def _add_epoch(self, event: Dict[str, Any]) -> None:
         number = _whole(event["number"])
         if number != len(self.epochs) + 1 or number > self.asked_epochs:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
@@ -165,10 +198,11 @@ class Transcript:
 
     def _outcome(self, event: Dict[str, Any]) -> None:
         status, traceback = event["status"], event.get("traceback")
-        if status not in TOLD or self.outcome is not None:
+        rank = self._rank(event)
+        if status not in TOLD or rank in self.outcomes:
             raise ValueError(f"outcome {_text(status, MAX_NAME)!r}")
         kept = None if traceback is None else _text(traceback, MAX_TEXT)
-        self.outcome = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
+        self.outcomes[rank] = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
 
 
 def _is_shallow(value: Any, levels: int = MAX_DEPTH) -> bool:

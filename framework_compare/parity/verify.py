@@ -26,12 +26,13 @@ from framework_compare.parity.training import practice
 from framework_compare.parity.workers import RunTasks
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import TrainConfig, devices_of
 from framework_compare.records import Run
 from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
 Say = Callable[[str], None]
 NOT_OF_PICTURES = Level(4, True, "arrays have one pipeline for all frameworks", asked=False)
+ON_ONE_DEVICE = Level(4, True, "pipelines and training as cells train are asked on one device", asked=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,8 @@ class Climb:
             return found
         if model in registry.WORKLOADS:  # what follows is of pictures
             return with_level(found, NOT_OF_PICTURES)
+        if questions.replicas > 1:
+            return with_level(found, ON_ONE_DEVICE)
         return self._with_pipeline(self._with_practice(found, config, environment), config, environment)
 
     def network(self, framework: str, model: str, config: TrainConfig) -> Parity:
@@ -158,6 +161,8 @@ class Climb:
         found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, questions))
         if found is not None and model in registry.WORKLOADS:
             return with_level(dataclasses.replace(found, model=model), NOT_OF_PICTURES)
+        if found is not None and questions.replicas > 1:
+            return with_level(dataclasses.replace(found, model=model), ON_ONE_DEVICE)
         level = _no_use(config) or cache.load_pipeline(
             cache.pipeline_key(entry, self._state(framework, config), config)
         )
@@ -243,7 +248,8 @@ class Climb:
         judge = Judge(graph, found, answers, said, run.settings)
         levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
-        diverges = first_divergence(failed[0], judge, run_tasks, place) if failed else ""
+        seeks = failed and found.replicas == 1  # layers are asked about on one device
+        diverges = first_divergence(failed[0], judge, run_tasks, place) if seeks else ""
         shutil.rmtree(answers, ignore_errors=True)
         return Parity(
             framework,
@@ -301,9 +307,8 @@ def _asked(model: str, config: TrainConfig, questions: Questions) -> Tuple[Train
     """What a cell's network is asked: its own optimiser's steps, and of a workload with our pipeline, as it has no other."""
     if model in registry.WORKLOADS:
         config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
-    if config.optimizer == questions.optimizer:
-        return config, questions
-    return config, dataclasses.replace(questions, optimizer=config.optimizer)
+    replicas = len(devices_of(config.device))
+    return config, dataclasses.replace(questions, optimizer=config.optimizer, replicas=replicas)
 
 
 def _no_use(config: TrainConfig) -> Optional[Level]:

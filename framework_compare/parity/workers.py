@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
@@ -37,6 +37,20 @@ class RunTasks:
         config = dataclasses.replace(self.config, **{"epochs": 0, **changed})
         job = Job(config, kind=self.kind, tasks=tuple(tasks))
         run = run_job(entry, self.environment, job, folder, limits=Limits(timeout_s=WORKER_TIMEOUT_S))
-        answers = folder / ANSWERS
-        said = json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else {}
-        return run, said, folder
+        said = _read(folder / ANSWERS)
+        ranks = {path.parent.name: _read(path) for path in sorted(folder.glob(f"rank-*/{ANSWERS}"))}
+        return run, {name: _together(answer, name, ranks) for name, answer in said.items()}, folder
+
+
+def _read(answers: Path) -> Dict[str, Any]:
+    return json.loads(answers.read_text(encoding="utf-8")) if answers.exists() else {}
+
+
+def _together(answer: Dict[str, Any], name: str, ranks: Mapping[str, Any]) -> Dict[str, Any]:
+    """Rank 0's answer with the error that another rank had, or losses that are the means of all ranks'."""
+    others = {rank: said.get(name, {"error": "it ended before it was asked"}) for rank, said in ranks.items()}
+    for rank, other in others.items():
+        if "error" in other:
+            return {"error": f"{rank}: {other['error']}"}
+    losses = [each["losses"] for each in (answer, *others.values()) if "losses" in each]
+    return {**answer, "losses": [sum(each) / len(each) for each in zip(*losses)]} if others and losses else answer

@@ -17,7 +17,7 @@ from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.settings import DEFAULTS, SETTINGS
-from framework_compare.protocol import TrainConfig
+from framework_compare.protocol import TrainConfig, devices_of
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
@@ -51,14 +51,16 @@ def plan(
     on_bad_picture: str = "fail",
     progress: Optional[CountProgress] = None,
     make: bool = True,
+    devices_each: Union[None, int, Sequence[int]] = None,
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
     settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets OWN is what each model is for.
     Without `make` a rendered data set that is not there is not made, only counted.
+    devices_each: numbers of devices of each kind named, as `on_several` has them.
     """
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
-    devices = [check_device(device) for device in _listed("device", devices)]
+    devices = [check_device(device) for device in on_several(_listed("device", devices), devices_each)]
     _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
     workloads = [name for name in names[1] if name in registry.WORKLOADS]
     if not workloads:
@@ -84,7 +86,7 @@ def _plan_pictures(
     progress: Optional[CountProgress],
     make: bool,
 ) -> Plan:
-    configs = expand_configs(settings)
+    configs = expand_configs(settings, replicas=_most_replicas(devices))
     _check_loss("images", "cross_entropy", configs)
     for config in configs:
         if config.patience:
@@ -95,6 +97,7 @@ def _plan_pictures(
         names[1], read.items(), configs, devices, names[0]
     ):
         config = dataclasses.replace(config, device=device, num_classes=len(index.pictures.classes))
+        _check_replicas(config, len(index.pictures))
         build_graph(model, config)
         cells.append(Cell(framework, model, name, device, config))
     return Plan(tuple(cells), read)
@@ -116,7 +119,7 @@ def _plan_workloads(
     read: Dict[str, ArrayData] = {}
     cells = []
     for model in models:
-        configs = expand_configs({**registry.WORKLOADS[model].settings, **settings})
+        configs = expand_configs({**registry.WORKLOADS[model].settings, **settings}, replicas=_most_replicas(devices))
         for name, data in _read_arrays(model, datasets, image_size, limit).items():
             if read.setdefault(name, data) is not data and data.checksum() != read[name].checksum():
                 raise UsageError(f"two data sets are called {name!r}; compare them in calls of their own")
@@ -124,7 +127,9 @@ def _plan_workloads(
                 _check_loss(name, data.task.loss, configs)
             graph = build_graph(model, configs[0], data.task)
             for config, device, framework in itertools.product(configs, devices, frameworks):
-                cells.append(Cell(framework, model, name, device, _for_arrays(config, device, graph)))
+                config = _for_arrays(config, device, graph)
+                _check_replicas(config, len(data.train))
+                cells.append(Cell(framework, model, name, device, config))
     return Plan(tuple(dict.fromkeys(cells)), {}, read)
 
 
@@ -220,17 +225,58 @@ def _check_unique(kind: str, names: Iterable[Any]) -> None:
 
 
 def check_device(device: object) -> str:
-    """A device name as given, or UnknownNameError."""
+    """A device name as given; UnknownNameError, or UsageError where it names a device twice."""
     check_setting("device", device)
+    kind, _, numbers = str(device).partition(":")
+    _check_unique("device", [f"{kind}:{number}" for number in numbers.split(",")])
     return str(device)
 
 
-def expand_configs(settings: Mapping[str, Any]) -> List[TrainConfig]:
-    """One TrainConfig for each combination of the settings that are lists; threads None is all cores there are."""
+def on_several(devices: Iterable[Any], counts: Union[None, int, Sequence[int]]) -> List[Any]:
+    """The devices, or where counts are given, of each as many from its number on: "cuda:0,1" of "cuda" and 2."""
+    if counts is None:
+        return list(devices)
+    listed = [counts] if isinstance(counts, int) else list(counts)
+    for count in listed:
+        check_count("devices", count, 1)
+    _check_unique("devices", listed)
+    return [_several(check_device(device), count) for device in devices for count in listed]
+
+
+def _several(device: str, count: int) -> str:
+    kind, _, number = device.partition(":")
+    if "," in number:
+        raise UsageError(f"devices is {count} and device {device!r} names several; give one of the two")
+    first = int(number or 0)
+    return device if count == 1 else f"{kind}:{','.join(str(first + n) for n in range(count))}"
+
+
+def _most_replicas(devices: Iterable[str]) -> int:
+    return max(len(devices_of(device)) for device in devices)
+
+
+def _check_replicas(config: TrainConfig, samples: int) -> None:
+    """UsageError for what a cell on several devices cannot be asked."""
+    replicas = len(devices_of(config.device))
+    if replicas == 1:
+        return
+    if config.patience:
+        raise UsageError(f"patience is {config.patience} on device {config.device!r}; allowed on several devices: 0")
+    if config.mode != "train":
+        raise UsageError(f"mode is {config.mode!r} on device {config.device!r}; allowed on several devices: 'train'")
+    if samples < replicas:
+        raise UsageError(f"{samples} samples are too few for {replicas} devices; each needs one of a step at least")
+
+
+def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[TrainConfig]:
+    """One TrainConfig for each combination of the settings that are lists.
+
+    threads None is all cores there are, shared out among as many replicas.
+    """
     for name in settings:
         if name not in SETTINGS:
             raise UnknownNameError("setting", name, sorted(SETTINGS))
-    cores = {name: available_cores() for name, setting in SETTINGS.items() if setting.all_cores}
+    cores = {name: max(1, available_cores() // replicas) for name, setting in SETTINGS.items() if setting.all_cores}
     settings = {**settings, **{name: cores[name] for name in cores if settings.get(name) is None}}
     axes = {name: _axis(name, value) for name, value in settings.items()}
     configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]

@@ -72,7 +72,8 @@ class Setting:
         return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-_DEVICE = r"cpu|cuda(:(0|[1-9][0-9]*))?"
+_N = "(0|[1-9][0-9]*)"
+_DEVICE = rf"cpu(:0(,{_N})+)?|cuda(:{_N}(,{_N})*)?"
 _PIPELINE = (
     "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
 )
@@ -90,15 +91,15 @@ _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
     "device": Setting(
-        "the processor that trains, a GPU by its number",
+        "the processor that trains, a GPU by its number, several with a replica of the model on each",
         IDENTITY,
-        ("cpu", "cuda", "cuda:N"),
+        ("cpu", "cuda", "cuda:N", "cuda:N,M", "cpu:0,1"),
         _DEVICE,
         caption="{}",
         verdict=CODE_PATH,
     ),
     "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
-    "batch_size": Setting("images per step", IDENTITY, least=1, caption="batch {}"),
+    "batch_size": Setting("images per step and device", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
     "precision": Setting("number format of the arithmetic", IDENTITY, PRECISIONS, verdict=CODE_PATH),

@@ -20,6 +20,17 @@ def split(text: str, convert: Callable[[str], Any] = str) -> List[Any]:
         raise UsageError(f"{text!r} is not a comma-separated list of {numbers}") from None
 
 
+def split_devices(text: str) -> List[str]:
+    """Devices of a comma-separated option: a number alone belongs to the device before it, as in "cpu,cuda:0,1"."""
+    devices: List[str] = []
+    for part in split(text):
+        if part.isdecimal() and devices and ":" in devices[-1]:
+            devices[-1] += f",{part}"
+        else:
+            devices.append(part)
+    return devices
+
+
 def pairs(
     option: str, given: Optional[List[str]], example: str = "FRAMEWORK=VALUE, such as torch=VALUE"
 ) -> Dict[str, str]:

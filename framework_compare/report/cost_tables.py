@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
+from framework_compare.registry import device_kind
 from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
 from framework_compare.report.tables import Figure, Group, Row, Table
@@ -56,7 +57,7 @@ def scaling_table(cells: Sequence[Record], caption: str) -> Table:
     order = {key: place for place, key in enumerate(dict.fromkeys(map(_sweep, cells)))}
     cells = sorted(cells, key=lambda cell: (order[_sweep(cell)], cell.batch_size))
     notes = Notes()
-    where = "RSS" if cells[0].device == "cpu" else "GPU memory"
+    where = "RSS" if device_kind(cells[0].device) == "cpu" else "GPU memory"
     return Table(
         f"Images/s and peak {where} at each batch size. {caption}",
         (*headings, "batch_size"),
@@ -83,7 +84,7 @@ def _size(cell: Record) -> str:
 
 
 def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, Figure]:
-    if cell.device == "cpu":
+    if device_kind(cell.device) == "cpu":
         name = "peak_rss_bytes"
     else:
         own = "gpu_process_memory_peak_bytes"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _NO_CELLS = "No cells in this study."
 _NOTHING = {
     "speedup": "No model was trained on the CPU and on another device with the same settings.",
+    "devices": "No model was trained on one device and on several of its kind; give devices=[1, 2] (--devices 1,2).",
     "ladder": "All cells of this study have the same precision and execution; run it with several.",
     "scaling": "All cells of this study have the same batch size; run it with several.",
     "energy": cost_tables.NO_ENERGY,
@@ -76,7 +77,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
     device = cells[0].device
-    of_gpu = () if device == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
+    of_gpu = () if registry.device_kind(device) == "cpu" else (HANDING_OVER.format(device=device), *how_read(cells))
     return Table(
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",
@@ -148,6 +149,7 @@ KINDS: Dict[str, Kind] = {
         resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
     ),
     "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
+    "devices": Kind(ratio_tables.devices_table, ("images_per_s",), ("device", "batch_size"), ratios.devices),
     "ladder": Kind(
         ratio_tables.ladder_table,
         ("images_per_s",),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from framework_compare.protocol import EXECUTIONS, PRECISIONS
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, devices_of
+from framework_compare.registry import device_kind
 from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
@@ -54,6 +55,49 @@ def _times(one: Ratio, note: int = 0) -> Figure:
     if math.isnan(one.ratio):
         return Figure("-", note)
     return Figure(with_interval(one.ratio, one.ratio_ci_low, one.ratio_ci_high), note)
+
+
+def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
+    """One row per cell on several devices or their baseline: images/s, speed-up, and its share of the number of devices.
+
+    Weak scaling: the batch of each device is the same. Strong: that of all devices together is the single one's.
+    """
+    shown = [
+        cell for cell in cells if cell.Index in ratios or any(one.base.Index == cell.Index for one in ratios.values())
+    ]
+    headings = (*row_names(shown, "threads"), "batch_size", "device")
+    shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(devices_of(cell.device))))
+    notes = Notes()
+    rows = [Row(names_of(cell, headings), _on_devices(cell, cells, ratios, notes)) for cell in shown]
+    return Table(
+        "Images/s on several devices; times faster than on one, and per device. Weak: as many images per device and step; "
+        f"strong: as many images per step of all. {_SURE} {caption}",
+        headings,
+        (Group("", ("images/s",)), Group("weak", ("times faster", "% per device")), Group("strong", ("% per device",))),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
+def _on_devices(cell: Record, cells: Sequence[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
+    count, one = len(devices_of(cell.device)), ratios.get(cell.Index)
+    if cell.status != "ok" or math.isnan(cell.images_per_s):
+        return (notes.figure(cell), *(Figure("-"),) * 3)
+    speed = Figure(digits(cell.images_per_s), notes.parity(cell))
+    weak = (Figure("-"),) * 2
+    if one is not None and not math.isnan(one.ratio):
+        weak = (_times(one, notes.parity(cell, one.base)), Figure(f"{100 * one.ratio / count:.0f}"))
+    strong = [100 * cell.images_per_s / other.images_per_s / count for other in cells if _is_whole(other, cell, count)]
+    return (speed, *weak, Figure(f"{strong[0]:.0f}" if strong else "-"))
+
+
+def _is_whole(one: Record, cell: Record, count: int) -> bool:
+    """Whether a cell on one device has the batch that another divides among several."""
+    names = ("framework", "model", "dataset", "precision", "execution", "pipeline", "threads")
+    alike = all(getattr(one, name) == getattr(cell, name) for name in names)
+    kinds = device_kind(one.device) == device_kind(cell.device)
+    whole = len(devices_of(one.device)) == 1 < count and one.batch_size == count * cell.batch_size
+    return alike and kinds and whole and one.status == "ok"
 
 
 def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from framework_compare.protocol import devices_of
+from framework_compare.registry import device_kind
 from framework_compare.results.columns import NAMES, SHARED, Record
 from framework_compare.results.intervals import geometric_mean, paired_ratio
 
@@ -55,8 +57,25 @@ def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     ratios = {}
     for cell in cells:
         near = bases.get(_key(cell, "device", "threads"), [])
-        if cell.device != "cpu" and near:
+        if device_kind(cell.device) != "cpu" and near:
             base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
+            ratios[cell.Index] = _ratio(cell, base, blocks)
+    return ratios
+
+
+def devices(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
+    """Each cell on several devices against the one on a single device of that kind, other settings equal, by its place.
+
+    The data set is the same, so an epoch's time says how many times more images a second there are.
+    """
+    bases: Dict[Any, Record] = {}
+    for cell in cells:
+        if len(devices_of(cell.device)) == 1:
+            bases.setdefault((device_kind(cell.device), _key(cell, "device")), cell)
+    ratios = {}
+    for cell in cells:
+        base = bases.get((device_kind(cell.device), _key(cell, "device")))
+        if base is not None and len(devices_of(cell.device)) > 1:
             ratios[cell.Index] = _ratio(cell, base, blocks)
     return ratios
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pynvml
 
@@ -91,6 +91,10 @@ class NvmlSampler:
             processes = [*self._processes("Compute"), *self._processes("Graphics")]
             self._users.note_baseline(self._memory_bytes(), 0 if parts is None else int(parts.reserved), processes)
 
+    def meters(self) -> Dict[str, Callable[[], Optional[float]]]:
+        """What reads the energy of each device, by the name that it has in the energy readings."""
+        return {"gpu": self.energy_j}
+
     def energy_j(self) -> Optional[float]:
         """Joules since the driver was loaded; takes milliseconds."""
         total_mj = None if self._handle is None else self._ask("nvmlDeviceGetTotalEnergyConsumption")
@@ -154,12 +158,18 @@ class NvmlSampler:
 
 def gpu_index(device: str) -> Optional[int]:
     """The number in "gpu", "cuda" (both 0), "gpu:1" or "cuda:1"; None for devices NVML knows nothing of."""
-    kind, _, number = device.partition(":")
+    return next(iter(gpu_indices(device)), None)
+
+
+def gpu_indices(device: str) -> Tuple[int, ...]:
+    """All numbers in it: (0, 1) of "cuda:0,1"; none for devices NVML knows nothing of."""
+    kind, _, numbers = device.partition(":")
     if kind not in ("gpu", "cuda"):
-        return None
-    if number and not number.isdecimal():
+        return ()
+    listed = numbers.split(",") if numbers else ["0"]
+    if not all(number.isdecimal() for number in listed):
         raise UsageError(f"device {device!r}: allowed are {kind!r} and {kind + ':<number>'!r}")
-    return int(number or 0)
+    return tuple(map(int, listed))
 
 
 def find_handle(index: int, *, nvml: Any = pynvml, visible: Optional[str] = None) -> Any:

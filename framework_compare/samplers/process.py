@@ -28,12 +28,14 @@ class TreeReading(NamedTuple):
 class ProcessTreeSampler:
     """Readings of process `pid` and its descendants; a context manager, or `close()` it.
 
+    `others` are processes that work with it (ranks): read with their descendants for as long as `pid` is there.
+
     CPU time comes in kernel ticks (10 ms as a rule) and includes children that came and went between two readings,
     credited when their parent reaps them. Descendants once seen are followed until they end, also when their
     parent ends before them. RSS counts memory shared between processes once for each of them; `pss_bytes` does not.
     """
 
-    def __init__(self, pid: int, *, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
+    def __init__(self, pid: int, *others: int, source: Type[ProcfsProcess] = ProcfsProcess) -> None:
         self._pid = pid
         self._source = source
         self._processes: Dict[int, ProcfsProcess] = {}  # parents before their children
@@ -41,7 +43,8 @@ class ProcessTreeSampler:
         self._total_ns: Optional[int] = None
         self._spent_ns = 0
         self._before: Optional[Tuple[int, int]] = None
-        self._open(pid)
+        for root in (pid, *others):
+            self._open(root)
 
     def __enter__(self) -> "ProcessTreeSampler":
         return self

@@ -31,7 +31,8 @@ from framework_compare.samplers.energy import (
     find_packages,
     integrate_power,
 )
-from framework_compare.samplers.nvml import NvmlSampler, gpu_index
+from framework_compare.samplers.gpu_group import GpuReadings, open_readings
+from framework_compare.samplers.nvml import gpu_indices
 from framework_compare.samplers.process import ProcessTreeSampler
 from framework_compare.samplers.sampler import Readings, Sampler, Watched
 from framework_compare.samplers.samplers import COLUMNS, SAMPLERS, Sample
@@ -45,17 +46,20 @@ NOTED = ("phase", "epoch")
 class Recorder:
     """What SAMPLERS read of process `pid`, its descendants and the machine, `hz` times a second while in context.
 
-    `device` "cpu" reads no GPU, "gpu:1" or "cuda:1" reads that one too; `gpu` is its sampler where it was opened
-    before the process. Energy is read at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself
-    when the process does. Readings missed while the machine is busy are skipped, not made up for. After 72,000
+    `others` are the other ranks of a cell that several processes train. `device` "cpu" reads no GPU, "gpu:1" or "cuda:1"
+    reads that one too, "cuda:0,1" both; `gpu` is their sampler where it was opened before the process. Energy is read
+    at its start and end and at each `note`. `hz=0` reads nothing. Ends by itself when the process does.
+    Readings missed while the machine is busy are skipped, not made up for. After 72,000
     samples every two become one and the rate halves. Raises UsageError for a rate outside 0 to 100.
     """
 
-    def __init__(self, pid: int, *, device: str = "cpu", hz: float = 10.0, gpu: Optional[NvmlSampler] = None) -> None:
+    def __init__(
+        self, pid: int, *others: int, device: str = "cpu", hz: float = 10.0, gpu: Optional[GpuReadings] = None
+    ) -> None:
         if not 0 <= hz <= MAX_HZ:
             raise UsageError(f"sampling rate {hz!r} Hz: allowed is 0 (off) to {MAX_HZ:g}")
-        self._pid, self._hz, self._gpu_index, self._gpu = pid, hz, gpu_index(device), gpu
-        self._tree = ProcessTreeSampler(pid)
+        self._pid, self._hz, self._gpu_indices, self._gpu = pid, hz, gpu_indices(device), gpu
+        self._tree = ProcessTreeSampler(pid, *others)
         self._log = SampleLog()
         self._lock = threading.Lock()
         # A bare lock, let go to wake the thread: waiting for it with a time limit costs half of what an Event does.
@@ -110,13 +114,13 @@ class Recorder:
         if not self._energy:
             return ()
         found = list(self._energy.readings)
-        if not any(reading.device == GPU for reading in found):
+        if not any(reading.device.startswith(GPU) for reading in found):
             found += integrate_power(self.samples(), self._energy.times_ns)
         return tuple(sorted(found, key=lambda reading: reading.t_ns))
 
     def gauges(self) -> Dict[str, Any]:
         """The sources of the readings, once they have ended; {} without readings."""
-        source = next((reading.source for reading in self.energy() if reading.device == GPU), None)
+        source = next((reading.source for reading in self.energy() if reading.device.startswith(GPU)), None)
         gpu = self._gauges.get("gpu")
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
@@ -148,8 +152,8 @@ class Recorder:
         with ExitStack() as stack:
             # Starting NVML can take a second, which must not hold up the parent.
             gpu = self._gpu
-            if gpu is None and self._gpu_index is not None:
-                gpu = stack.enter_context(NvmlSampler(self._gpu_index))
+            if gpu is None and self._gpu_indices:
+                gpu = stack.enter_context(open_readings(self._gpu_indices))
             self._meter(gpu, stack)
             watched = Watched(self._tree, gpu)
             cores, slow = self._open_cores(stack), SlowCounters()
@@ -197,18 +201,18 @@ class Recorder:
             self._disturbance.add_slow(now_ns, *slow.read())
         self._cpu_s = time.thread_time()
 
-    def _meter(self, gpu: Optional[NvmlSampler], stack: ExitStack) -> None:
+    def _meter(self, gpu: Optional[GpuReadings], stack: ExitStack) -> None:
         """Start the readings of energy where there is anything to read; all facts are reported at the end."""
         packages, reason = find_packages()
         self._gauges["host_energy"] = {"source": COUNTER if packages else None, "reason": reason}
         meters: List[Meter] = [*packages]
         if gpu:
             stack.callback(self._ask_facts, gpu)
-            meters.append(GpuMeter(gpu.energy_j))
+            meters += [GpuMeter(read, device) for device, read in gpu.meters().items()]
         if packages or (gpu and gpu.reason is None):
             self._energy = stack.enter_context(EnergyRecorder(meters))
 
-    def _ask_facts(self, gpu: NvmlSampler) -> None:
+    def _ask_facts(self, gpu: GpuReadings) -> None:
         self._gauges["gpu"], self._warnings = gpu.facts(), tuple(gpu.warnings())
 
     def _append(self, t_ns: int, samplers: Sequence[Sampler]) -> bool:
@@ -226,13 +230,13 @@ class Recorder:
 
 
 @contextmanager
-def open_gpu(device: str, hz: float) -> Iterator[Optional[NvmlSampler]]:
-    """The sampler of a GPU with its baseline read, for a Recorder of a process that is not there yet; None without."""
-    index = gpu_index(device)
-    if index is None or not hz:
+def open_gpu(device: str, hz: float) -> Iterator[Optional[GpuReadings]]:
+    """The sampler of GPUs with their baselines read, for a Recorder of a process that is not there yet; None without."""
+    indices = gpu_indices(device)
+    if not indices or not hz:
         yield None
         return
-    with NvmlSampler(index) as gpu:
+    with open_readings(indices) as gpu:
         gpu.note_baseline()
         yield gpu
 

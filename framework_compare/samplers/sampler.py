@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Mapping, NamedTuple, Optional, Union
 
 from framework_compare.samplers.disturbance import Cores, Counters
-from framework_compare.samplers.nvml import NvmlSampler
+from framework_compare.samplers.gpu_group import GpuReadings
 from framework_compare.samplers.process import ProcessTreeSampler, TreeReading
 
 Reading = Optional[Union[int, float]]
@@ -26,7 +26,7 @@ class Column(NamedTuple):
 class Watched:
     """The worker that is sampled: its process tree and the cores, read anew at each tick, and its GPU if it has one."""
 
-    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[NvmlSampler] = None) -> None:
+    def __init__(self, tree: ProcessTreeSampler, gpu: Optional[GpuReadings] = None) -> None:
         self.tree = tree
         self.gpu = gpu
         self.reading: Optional[TreeReading] = None

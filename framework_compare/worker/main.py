@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 import traceback
-from typing import Any, List
+from typing import Any, List, Optional
 
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import VERSION, EventWriter
-from framework_compare.protocol import Job
+from framework_compare.protocol import Job, Replicas
+from framework_compare.worker.placement import own_part, rank_of
 
 PR_SET_PDEATHSIG = 1
 
@@ -28,21 +29,33 @@ def main(arguments: List[str]) -> int:
     os.set_inheritable(descriptor, False)
     faulthandler.enable()
     _die_with_parent()
-    events = EventWriter(descriptor)
+    rank = rank_of()
+    events = EventWriter(descriptor, rank)
     events.send("hello", version=VERSION, pid=os.getpid(), python=sys.version.split()[0])
     with open(path, encoding="utf-8") as file:
-        job = Job.from_dict(json.load(file))
-    _report(job, events)
+        job, replicas = own_part(Job.from_dict(json.load(file)))
+    if rank:
+        _enter_own_folder(f"rank-{rank}")
+    well = _report(job, replicas, events)
     sys.stdout.flush()
     sys.stderr.flush()
     # A framework's own threads and exit handlers can hang or crash after the last measurement; it is in the pipe.
-    os._exit(0)
+    # The supervisor ends the other ranks, which may wait for this one, where it did not go well.
+    os._exit(0 if well or rank is None else 1)
 
 
-def _report(job: Job, events: EventWriter) -> None:
+def _enter_own_folder(name: str) -> None:
+    """What other ranks write has the same names as what rank 0 writes into the run's folder."""
+    os.makedirs(name, exist_ok=True)
+    os.chdir(name)
+
+
+def _report(job: Job, replicas: Optional[Replicas], events: EventWriter) -> bool:
+    """Do the job and send its outcome; whether it went well."""
     try:
-        _train(job, events)
+        _train(job, replicas, events)
         events.send("outcome", status="ok", reason="")
+        return True
     except Unsupported as error:
         events.send("outcome", status="unsupported", reason=str(error))
     except MemoryError as error:
@@ -51,6 +64,7 @@ def _report(job: Job, events: EventWriter) -> None:
         _send_failure(events, getattr(error, "status", "failed"), str(error))
     except Exception as error:  # the boundary: whatever a framework raises becomes the cell's status
         _send_failure(events, "failed", f"{type(error).__name__}: {error}")
+    return False
 
 
 def _send_failure(events: EventWriter, status: str, reason: str) -> None:
@@ -58,22 +72,24 @@ def _send_failure(events: EventWriter, status: str, reason: str) -> None:
     events.send("outcome", status=status, reason=reason, traceback=traceback.format_exc()[-8000:])
 
 
-def _train(job: Job, events: EventWriter) -> None:
+def _train(job: Job, replicas: Optional[Replicas], events: EventWriter) -> None:
     _import_numpy()  # before the adapter, which imports it too
     trainer = _load_trainer(job.trainer)
     os.environ.update(trainer.environment(job.config))
     if job.kind == "verify":
         from framework_compare.worker.parity_answers import ParityAnswers
 
-        ParityAnswers(job, trainer, events).run()
+        ParityAnswers(job, trainer, events, replicas).run()
     elif job.kind == "conformance":
+        if replicas:
+            raise Unsupported("the conformance suite runs on one device")
         from framework_compare.worker.conformance_answers import ConformanceAnswers
 
         ConformanceAnswers(job, trainer, events).run()
     else:
         from framework_compare.worker.runner import Runner
 
-        Runner(job, trainer, events).run()
+        Runner(job, trainer, events, replicas).run()
 
 
 def _load_trainer(target: str) -> Any:

@@ -11,14 +11,15 @@ import contextlib
 import json
 import traceback
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.errors import Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job
+from framework_compare.protocol import Batch, Job, Replicas
+from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.runner import read_pictures, shared_pipeline
 
@@ -30,7 +31,8 @@ Question = Callable[[Dict[str, Any]], Dict[str, Any]]
 class ParityAnswers:
     """One worker's run through its tasks."""
 
-    def __init__(self, job: Job, trainer: Any, events: EventWriter) -> None:
+    def __init__(self, job: Job, trainer: Any, events: EventWriter, replicas: Optional[Replicas] = None) -> None:
+        self.replicas = replicas
         self.tasks: List[Dict[str, Any]] = [dict(task) for task in job.tasks]
         self.config = job.config
         self.events = events
@@ -42,7 +44,7 @@ class ParityAnswers:
         """Import the framework, then answer; Unsupported where it cannot run such a cell."""
         self.refuse_undeclared()
         with self.phase("import"):
-            self.trainer = self.trainer_class(self.config)
+            self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
         reason = self.trainer.unsupported()
         if reason:
             raise Unsupported(reason)
@@ -56,7 +58,7 @@ class ParityAnswers:
         """As the runner does with a cell, of all networks that the tasks name."""
         tasks = [part for task in self.tasks for part in (task, task.get("other", {}))]
         graphs = [Graph.from_dict(task["graph"]) for task in tasks if "graph" in task]
-        refuse_undeclared(self.trainer_class, self.config, graphs)
+        refuse_undeclared(self.trainer_class, self.config, graphs, self.replicas)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -154,7 +156,7 @@ class ParityAnswers:
             yield from (held[number] for number in task.get("order", range(len(held))))
             return
         if "shared" in task:
-            with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config) as shared:
+            with shared_pipeline(self.trainer, read_pictures(task["shared"]), self.config, self.replicas) as shared:
                 for number in range(1, self.config.epochs + 1):
                     # all of an epoch before its first step: read ahead, as a cell's are, but not by chance
                     yield from [self.trainer.adopt(*batch) for batch in shared.epoch(number)]
@@ -167,7 +169,7 @@ class ParityAnswers:
         """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""
         losses: List[float] = []
         checksums: List[int] = []
-        with shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config) as pipeline:
+        with shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config, self.replicas) as pipeline:
             for images, labels in _endless(pipeline):
                 checksums.append(self._checksum(images, labels))
                 batch = self.trainer.adopt(images, labels)
@@ -204,7 +206,13 @@ class ParityAnswers:
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
         held = np.load(task["batches"])
         count = len(held.files) // 2
-        return [self._adopt(held[f"images{i}"], held[f"labels{i}"]) for i in range(count)]
+        return [self._adopt(*map(self._part, (held[f"images{i}"], held[f"labels{i}"]))) for i in range(count)]
+
+    def _part(self, array: np.ndarray) -> np.ndarray:
+        """Of a batch of all replicas what this process trains on."""
+        if self.replicas is None or self.replicas.rank is None:
+            return array
+        return np.split(array, len(self.replicas.devices))[self.replicas.rank]
 
     def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._channels_last(images):

@@ -5,11 +5,11 @@ An adapter that does not know a setting would train with another one, and its ti
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional
 
 from framework_compare.errors import ProtocolError, Unsupported
 from framework_compare.graph import Graph
-from framework_compare.protocol import Declared, TrainConfig
+from framework_compare.protocol import Declared, Replicas, TrainConfig
 
 
 class Ask(NamedTuple):
@@ -27,10 +27,12 @@ ASKS: Dict[str, Ask] = {
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
 }
-BY_DEVICE = ("executions", "precisions")
+BY_DEVICE = ("executions", "precisions", "replicas")
 
 
-def refuse_undeclared(trainer: Any, config: TrainConfig, graphs: Iterable[Graph]) -> None:
+def refuse_undeclared(
+    trainer: Any, config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
+) -> None:
     """Raise Unsupported for the first thing that a trainer's class does not declare; the reason lists what it does.
 
     Raises ProtocolError where the class declares nothing.
@@ -50,9 +52,24 @@ def refuse_undeclared(trainer: Any, config: TrainConfig, graphs: Iterable[Graph]
                 _refuse(trainer, f"{ask.noun} {name!r}{on}", declared)
     if config.mode == "inference" and not hasattr(trainer, "infer"):
         raise Unsupported(f"the adapter of {trainer.name} has no inference; allowed: mode 'train'")
+    if replicas:
+        _refuse_replicas(trainer, config, kind, len(replicas.devices))
     for graph in graphs:
         if len(graph.inputs) > 1:
             raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")
+
+
+def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:
+    declared, where = trainer.declared.replicas.get(kind, frozenset()), f"{count} devices of kind {kind!r}"
+    if not declared:
+        why = trainer.declared.one_device
+        raise Unsupported(
+            f"{trainer.name} declares no replicas on {where}" + (f": {why}" if why else "; use one device")
+        )
+    if config.execution not in declared:
+        _refuse(trainer, f"execution {config.execution!r} on {where}", declared)
+    if config.mode != "train":
+        raise Unsupported(f"mode {config.mode!r} runs on one device; {where} are for mode 'train'")
 
 
 def _refuse(trainer: Any, what: str, declared: Iterable[str]) -> None:
@@ -66,7 +83,8 @@ def fault_of(declared: Any) -> str:
         fields = ", ".join(Declared._fields)
         kind = "is missing" if declared is None else f"is a {type(declared).__name__}"
         return f"{kind}; add to the class what it implements: declared = framework_compare.protocol.Declared({fields})"
-    sets = {field: value for field, value in declared._asdict().items() if field not in BY_DEVICE}
+    sets = {field: getattr(declared, field) for field in ASKS if field not in BY_DEVICE}
+    sets["metrics"] = declared.metrics
     for field in BY_DEVICE:
         by_kind = getattr(declared, field)
         if not isinstance(by_kind, Mapping):

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Pr
 
 import numpy as np
 
+from framework_compare.batches.shares import share_size
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job, Pictures, TrainConfig, Trainer
+from framework_compare.protocol import Batch, Job, Pictures, Replicas, TrainConfig, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.memory import pss_bytes
+from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 
 if TYPE_CHECKING:
@@ -47,8 +49,12 @@ class Diverged(FrameworkCompareError):
 class Runner:
     """One run of one cell, from import to release."""
 
-    def __init__(self, job: Job, trainer: Type[Trainer], events: EventWriter) -> None:
+    def __init__(
+        self, job: Job, trainer: Type[Trainer], events: EventWriter, replicas: Optional[Replicas] = None
+    ) -> None:
         self.job = job
+        self.replicas = replicas
+        self.ranks = 1 if replicas is None or replicas.rank is None else len(replicas.devices)
         self.config = job.config
         self.events = events
         self.trainer_class = trainer
@@ -59,9 +65,9 @@ class Runner:
 
     def run(self) -> None:
         """All phases in order; the events say when each began and ended."""
-        refuse_undeclared(self.trainer_class, self.config, [self.graph])
+        refuse_undeclared(self.trainer_class, self.config, [self.graph], self.replicas)
         with self.phase("import"):
-            self.trainer = self.trainer_class(self.config)
+            self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
         self._check_support()
         self.events.send("framework", version=self.trainer.version(), settings=self.trainer.settings())
         try:
@@ -69,6 +75,11 @@ class Runner:
         finally:
             with self.phase("release"):
                 self.trainer.release()
+
+    @property
+    def _tells(self) -> bool:
+        """Whether this process tells the cell's story: the only one, or rank 0."""
+        return self.replicas is None or not self.replicas.rank
 
     def _check_support(self) -> None:
         reason = self.trainer.unsupported()
@@ -81,8 +92,8 @@ class Runner:
         with self.phase("load-weights"):
             self.load_weights()
         with self.phase("open-data"):
-            source = open_source(self.trainer, self.data, self.config)
-            if self.job.data is not None and self.config.mode == "train":
+            source = open_source(self.trainer, self.data, self.config, self.replicas)
+            if self.job.data is not None and self.config.mode == "train" and self._tells:
                 from framework_compare.worker.validation import Validation
 
                 self._validation = Validation(self.trainer, self.job.data["path"], self.config)
@@ -90,7 +101,9 @@ class Runner:
             self._warm_up(source.held)
             with self.phase("epochs"):
                 self._epochs(source)
-            if self.job.profile:
+            if self.job.profile and self.ranks > 1:
+                self.events.send("warning", message="no profile: it is of cells that one process trains")
+            elif self.job.profile:
                 self._profile(source.held[0])
 
     def _epochs(self, source: Source) -> None:
@@ -126,10 +139,15 @@ class Runner:
             self._steps(held[:1])
         with self.phase("warm-up"):
             self._steps(held[1:] + held[:1] * self.config.warmup_steps)
-            if self.config.mode == "train" and self.config.device != "cpu" and self.trainer.device_times() is None:
+            if self._has_no_clock and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
             self.trainer.synchronize()
+
+    @property
+    def _has_no_clock(self) -> bool:
+        """Whether a device may have to be timed by the host, by as many steps as time allows: ranks step in step."""
+        return self.config.mode == "train" and self.config.device != "cpu" and self.ranks == 1
 
     def _steps(self, batches: List[Batch]) -> None:
         for batch in batches:
@@ -186,7 +204,7 @@ class Runner:
         end = now()
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
-        event = _epoch_event(number, start, end, waits, ends, losses.samples, loss)
+        event = _epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
         self._keep_steps(start, ends)
         if not infers:
             device = (
@@ -364,27 +382,29 @@ class MemorySource:
         """Nothing was opened."""
 
 
-def open_source(trainer: Trainer, data: "Data", config: TrainConfig) -> Source:
+def open_source(trainer: Trainer, data: "Data", config: TrainConfig, replicas: Optional[Replicas] = None) -> Source:
     """The input pipeline that the config names, with its held batch decoded."""
     if not isinstance(data, Pictures):
-        return _open_arrays(trainer, data, config)
-    held = _held_batches(trainer, data, config)
+        return _open_arrays(trainer, data, config, replicas)
+    held = _held_batches(trainer, data, config, replicas)
     if config.pipeline == "native":
         return NativeSource(trainer, data, held)
     if config.pipeline == "shared":
-        return SharedSource(trainer, shared_pipeline(trainer, data, config), held)
-    return MemorySource(len(data), held, config)
+        return SharedSource(trainer, shared_pipeline(trainer, data, config, replicas), held)
+    return MemorySource(share_size(len(data), config.batch_size, replicas), held, config)
 
 
-def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig) -> Source:
+def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, replicas: Optional[Replicas]) -> Source:
     """One pipeline for all frameworks, or one batch of it."""
     from framework_compare.batches.arrays import ArrayPipeline, memory_batch
 
     reading: Dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
+    reading["replicas"] = replicas
     inputs, target = memory_batch(split, **reading)
-    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(len(split), len(target))]
+    samples = share_size(len(split), config.batch_size, replicas)
+    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(samples, len(target))]
     if config.pipeline == "memory":
-        return MemorySource(len(split), held, config)
+        return MemorySource(samples, held, config)
     return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
 
 
@@ -394,7 +414,9 @@ def batch_sizes(samples: int, largest: int) -> List[int]:
     return [largest, rest] if rest else [largest]
 
 
-def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> Any:
+def shared_pipeline(
+    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas] = None
+) -> Any:
     """Our own input pipeline in the layout that the trainer adopts without a copy."""
     from framework_compare.batches.pictures import SharedPipeline
 
@@ -404,6 +426,7 @@ def shared_pipeline(trainer: Trainer, pictures: Pictures, config: TrainConfig) -
         workers=config.loader_workers,
         processes=config.device != "cpu",
         allocate=trainer.host_array,
+        replicas=replicas,
         **_reading(trainer, config),
     )
 
@@ -413,8 +436,12 @@ def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
     return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
 
 
-def _held_batches(trainer: Trainer, pictures: Pictures, config: TrainConfig) -> List[Batch]:
+def _held_batches(
+    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas]
+) -> List[Batch]:
     from framework_compare.batches.pictures import memory_batch
 
-    images, labels = memory_batch(pictures, batch_size=config.batch_size, **_reading(trainer, config))
-    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(len(pictures), len(labels))]
+    reading = _reading(trainer, config)
+    images, labels = memory_batch(pictures, batch_size=config.batch_size, replicas=replicas, **reading)
+    samples = share_size(len(pictures), config.batch_size, replicas)
+    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(samples, len(labels))]

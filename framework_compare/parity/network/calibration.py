@@ -26,14 +26,17 @@ OFF = 1.0
 SPREAD = 2.7  # largest deviation of a channel that is to fit between two kinks with that margin, and some
 
 
-def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int) -> None:
-    """Move biases (and BatchNorm scales in front of a ReLU6) of `views` in place, for training mode on `images`."""
+def smooth(graph: Graph, views: Dict[str, Array], images: Inputs, seed: int, replicas: int = 1) -> None:
+    """Move biases (and BatchNorm scales in front of a ReLU6) of `views` in place, for training mode on `images`.
+
+    Each of `replicas` has batch statistics of its own part of them.
+    """
     rng = np.random.default_rng(seed)
     nodes = {node.name: node for node in graph.nodes}
     values = _inputs(graph, images)
     last_reader = {name: node.name for node in graph.nodes for name in node.inputs}
     for node in graph.nodes:
-        values[node.name] = _run(graph, node, views, values)
+        values[node.name] = _run(graph, node, views, values, replicas)
         maxout = _reader(graph, node.name, ("Maxout",))
         if maxout is not None and f"{node.name}.bias" in views:
             lift = _lift(values[node.name], maxout.attrs["pieces"], rng)
@@ -73,9 +76,12 @@ def _channel_axis(value: Array) -> int:
     return 2 if value.ndim == 3 else 1
 
 
-def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array]) -> Array:
+def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array], replicas: int = 1) -> Array:
     weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.name}
-    return OPS[node.op](node, weights, tuple(values[name] for name in node.inputs), Mode(not graph.is_frozen(node)))[0]
+    parts = zip(*(np.split(values[name], replicas) for name in node.inputs))
+    mode = Mode(not graph.is_frozen(node))
+    outputs = [OPS[node.op](node, weights, part, mode)[0] for part in parts]
+    return outputs[0] if replicas == 1 else np.concatenate(outputs)
 
 
 def _reader(graph: Graph, name: str, ops: Container[str]) -> Optional[Node]:

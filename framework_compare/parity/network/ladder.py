@@ -101,6 +101,8 @@ class Judge:
             deviations.EVALUATION: (self._array("evaluation")["values"][0], exact.evaluation),
             deviations.TRAINING: (self._array("training")["values"][0], exact.training),
         }
+        if self.reference.replicas > 1:  # of several processes rank 0 answers for its own part
+            found = {where: (a, b[: len(a)]) for where, (a, b) in found.items()}
         return self._level(1, {where: deviations.relative(_shaped(a, b, where), b) for where, (a, b) in found.items()})
 
     def gradients(self) -> Level:
@@ -121,6 +123,7 @@ class Judge:
         level = self._level(3, deviations.step_errors(found, exact, self.reference.initial))
         if level.passed:
             self._again()
+            self._ranks_agree()
         biased = exact is not self.reference.exact and any(n.op == "BatchNorm2d" for n in self.graph.nodes)
         return dataclasses.replace(level, where=f"{level.where} (biased running variance)") if biased else level
 
@@ -132,6 +135,15 @@ class Judge:
             if error > max(FIRST_STEP, TOLERANCE * _unit(reference.yardstick[3][name])):
                 raise LevelFailed(f"{name} after load_weights() and one step: momentum of former steps is left in it")
 
+    def _ranks_agree(self) -> None:
+        """LevelFailed if what several processes trained is not the same, bit for bit, as the mean of their gradients is."""
+        ours = self._array("steps")
+        for other in sorted(self.folder.glob("rank-*")):
+            theirs = np.load(other / "steps.npz")
+            for name in self.reference.exact.gradients:
+                if not np.array_equal(ours[name], theirs[name]):
+                    raise LevelFailed(f"{name} of {other.name} is not that of rank 0 after the steps")
+
     def dropout(self) -> Level:
         nodes = surgery.dropout_nodes(surgery.asked_dropout(self.graph))
         if not nodes:
@@ -139,11 +151,28 @@ class Judge:
         for number, node in enumerate(nodes):
             with_it, without = self._pair(f"dropout {number}")
             CHECKS[node.op](node.name, node.attrs["p"], with_it, without[0], self.reference.precision)
+            if node.op == "Dropout":
+                self._replicas_drop_apart(node.name, f"dropout {number}")
         with_it, without = self._pair("dropout off")
         if not np.array_equal(with_it, without):
             raise LevelFailed("dropout is on in evaluation mode")
         self._in_steps(nodes)
         return Level(5, True, f"{len(nodes)} layers")
+
+    def _replicas_drop_apart(self, layer: str, name: str) -> None:
+        """LevelFailed where another replica drops the same values of its first image as replica 0 does."""
+        passes, plain = (self._by_replica(f"{name} {kind}") for kind in ("with", "without"))
+        for other in range(1, self.reference.replicas):
+            both = (plain[0][0, 0] != 0) & (plain[other][0, 0] != 0)
+            ours, theirs = (passes[number][0, 0][both] == 0 for number in (0, other))
+            if both.sum() >= FEW and np.array_equal(ours, theirs):
+                raise LevelFailed(f"{layer}: replicas 0 and {other} have the same values dropped")
+
+    def _by_replica(self, name: str) -> List[np.ndarray]:
+        """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
+        folders = [self.folder, *sorted(self.folder.glob("rank-*"))]
+        answers = [np.load(folder / f"{name}.npz")["values"] for folder in folders]
+        return answers if len(answers) > 1 else np.split(answers[0], self.reference.replicas, axis=1)
 
     def _in_steps(self, nodes: Sequence[Node]) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.

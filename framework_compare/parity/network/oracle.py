@@ -884,6 +884,8 @@ class Oracle:
     """One network at one precision, with weights of its own that `train_step` changes.
 
     rounding: a `parity.rounding.Rounding`, for what a precision below float32 does to every layer.
+    replicas: into so many parts a batch is split, in order. Each has batch statistics of its own, loss and gradients are
+        the means of the parts', and the running statistics those of the first.
     """
 
     def __init__(
@@ -894,8 +896,10 @@ class Oracle:
         *,
         plain_sums: bool = False,
         rounding: Any = None,
+        replicas: int = 1,
     ) -> None:
         self.graph = graph
+        self.replicas = replicas
         self.plain_sums = plain_sums
         self.rounding = rounding
         self.dtype = np.dtype(dtype)
@@ -916,7 +920,9 @@ class Oracle:
 
         images: the batch's only input, or a tuple of several in the task's order.
         """
-        return self._pass(images, Mode(training, self.plain_sums, dropout=dropout), None, watch)
+        parts = self._parts(images) if training else [images]
+        mode = Mode(training, self.plain_sums, dropout=dropout)
+        return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
 
     def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
         """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
@@ -932,6 +938,22 @@ class Oracle:
         self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator] = None
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics."""
+        if self.replicas == 1:
+            return self._part_gradients(images, labels, dropout=dropout)
+        parts = zip(self._parts(images), np.split(labels, self.replicas))
+        losses, outputs, gradients, statistics = zip(*(self._part_gradients(*part, dropout=dropout) for part in parts))
+        means = {name: sum(each[name] for each in gradients) / self.dtype.type(self.replicas) for name in gradients[0]}
+        return sum(losses) / self.replicas, np.concatenate(outputs), means, statistics[0]
+
+    def _parts(self, images: Inputs) -> List[Inputs]:
+        """What each replica gets of a batch."""
+        if isinstance(images, tuple):
+            return list(zip(*(np.split(array, self.replicas) for array in images)))
+        return list(np.split(images, self.replicas))
+
+    def _part_gradients(
+        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator]
+    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         tape: List[Tuple[Node, Backward]] = []
         mode = Mode(True, self.plain_sums, dropout=dropout)
         logits = self._pass(images, mode, tape, lambda name, value: None)

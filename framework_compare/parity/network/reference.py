@@ -29,6 +29,7 @@ class Questions:
 
     The first run sums in blocks, the others one by one and from pictures moved by about a unit in the last place:
     between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
+    replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
     optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
     gradients, so that it shows where eps is added, and noise of gradients near zero does not.
     """
@@ -41,6 +42,7 @@ class Questions:
     seed: int = 20
     draws: int = 3
     optimizer: str = "sgd"
+    replicas: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Reference:
     exact: Answers
     yardstick: Errors
     precision: str = "fp32"
+    replicas: int = 1
 
     @property
     def initial(self) -> Dict[str, Array]:
@@ -86,7 +89,7 @@ class Reference:
         for node in self.graph.nodes:
             if node.op == "BatchNorm2d":
                 name = f"{node.name}.running_var"
-                count = len(self.batches[0][1]) * shapes[node.name][1] * shapes[node.name][2]
+                count = len(self.batches[0][1]) // self.replicas * shapes[node.name][1] * shapes[node.name][2]
                 left = (1 - node.attrs["momentum"]) ** steps * initial[name].astype(np.float64)
                 weights[name] = left + (weights[name] - left) * (count - 1) / count
         return weights
@@ -117,10 +120,12 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     flat = asked_weights(graph, batches[0][0], questions.seed)
     smooth = flat.copy()
     views, smooth_views = weight_views(graph, flat), weight_views(graph, smooth)
-    calibration.smooth(graph, smooth_views, batches[0][0], questions.seed)
+    calibration.smooth(graph, smooth_views, batches[0][0], questions.seed, questions.replicas)
     optimizer = asked_optimizer(graph, smooth_views, batches[0], questions)
-    exact = answer(graph, views, smooth_views, batches, optimizer, np.float64)
-    return Reference(graph, flat, smooth, optimizer, batches, exact, {}).at(precision, questions.draws)
+    replicas = questions.replicas
+    exact = answer(graph, views, smooth_views, batches, optimizer, np.float64, replicas=replicas)
+    found = Reference(graph, flat, smooth, optimizer, batches, exact, {}, replicas=replicas)
+    return found.at(precision, questions.draws)
 
 
 def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
@@ -131,9 +136,8 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
         rounding = rounding_of(precision, draw)
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
         with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
-            said = answer(
-                found.graph, views, smooth, nearby, found.optimizer, np.float32, plain_sums=draw > 0, rounding=rounding
-            )
+            how: Dict[str, Any] = {"plain_sums": draw > 0, "rounding": rounding, "replicas": found.replicas}
+            said = answer(found.graph, views, smooth, nearby, found.optimizer, np.float32, **how)
         off = errors(said, found.exact, smooth, precision)
         off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
         off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
@@ -146,19 +150,21 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     keeps those of the first is seen; other targets. Tokens of the first sequence are not in the second batch, so that
     an optimiser which leaves out the rows of absent tokens is seen."""
     rng, task = np.random.default_rng(questions.seed), graph.task
+    count = questions.batch_size * questions.replicas
     inputs = [
-        rng.integers(0, field.vocabulary, (questions.batch_size, *field.shape)).astype(field.dtype)
+        rng.integers(0, field.vocabulary, (count, *field.shape)).astype(field.dtype)
         if field.vocabulary
-        else _noise(rng, (questions.batch_size, *field.shape))
+        else _noise(rng, (count, *field.shape))
         for field in task.inputs
     ]
     batches: List[Tuple[Inputs, Array]] = []
     for step in range(questions.steps):
-        order = np.roll(np.arange(questions.batch_size), step)
+        # each replica keeps its inputs, as its batch statistics keep them clear of kinks
+        order = np.roll(np.arange(count).reshape(questions.replicas, -1), step, axis=1).ravel()
         if step == 1 and any(field.vocabulary for field in task.inputs):
             order[order == 0] = questions.batch_size - 1
         arrays = tuple(array[order] for array in inputs)
-        batches.append((arrays if len(arrays) > 1 else arrays[0], _targets(task, questions.batch_size, step)))
+        batches.append((arrays if len(arrays) > 1 else arrays[0], _targets(task, count, step)))
     return batches
 
 
@@ -190,7 +196,8 @@ def asked_optimizer(
 ) -> Optimizer:
     """With a rate of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the
     weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""
-    loss, _, gradients, _ = Oracle(graph, weights, np.float32).gradients(*batch)
+    oracle = Oracle(graph, weights, np.float32, replicas=questions.replicas)
+    loss, _, gradients, _ = oracle.gradients(*batch)
     off = questions.stride * loss * (CURVED_STRIDE if any(node.op in CURVED for node in graph.nodes) else 1)
     square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
     if questions.optimizer == "sgd":
@@ -273,12 +280,14 @@ def answer(
     dtype: Any,
     plain_sums: bool = False,
     rounding: Optional[Rounding] = None,
+    replicas: int = 1,
 ) -> Answers:
     """The oracle's answers at one precision: logits at `weights`; gradients and steps from `smooth`."""
-    oracle = Oracle(graph, weights, dtype, plain_sums=plain_sums, rounding=rounding)
+    how: Dict[str, Any] = {"plain_sums": plain_sums, "rounding": rounding, "replicas": replicas}
+    oracle = Oracle(graph, weights, dtype, **how)
     evaluation = oracle.forward(batches[0][0])
     training = oracle.forward(batches[0][0], training=True)
-    oracle = Oracle(graph, smooth, dtype, plain_sums=plain_sums, rounding=rounding)
+    oracle = Oracle(graph, smooth, dtype, **how)
     losses, step_logits = [], []
     for step, (images, labels) in enumerate(batches):
         loss, logits, gradients = oracle.train_step(images, labels, optimizer=optimizer)

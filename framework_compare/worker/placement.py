@@ -1,0 +1,43 @@
+"""Which part of a cell on several devices this process has. Worker side; standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
+
+OF_ALL_REPLICAS = ("batch_size", "threads", "loader_workers")  # settings that are of one replica each
+
+
+def rank_of(environment: Mapping[str, str] = os.environ) -> Optional[int]:
+    """This process's number among those that train a cell; None where it is the only one."""
+    return int(environment["RANK"]) if "RANK" in environment else None
+
+
+def own_part(job: Job, environment: Mapping[str, str] = os.environ) -> Tuple[Job, Optional[Replicas]]:
+    """The job as this process does it, and where the replicas are; None of a cell on one device.
+
+    The process of one replica has the config of a cell on that device. One of all replicas has the device of the first,
+    and as many images a step, threads and loader workers as all of them together.
+    """
+    devices, rank = devices_of(job.config.device), rank_of(environment)
+    if len(devices) == 1:
+        return job, None
+    if rank is None:
+        config = dataclasses.replace(job.config, device=devices[0], **_of_all(job.config, len(devices)))
+        return dataclasses.replace(job, config=config), Replicas(devices)
+    config = dataclasses.replace(job.config, device=devices[rank])
+    address = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
+    steps = "" if rank else job.steps  # rank 0 has the clock
+    return dataclasses.replace(job, config=config, steps=steps), Replicas(devices, rank, address)
+
+
+def _of_all(config: TrainConfig, replicas: int) -> Dict[str, Any]:
+    return {name: replicas * getattr(config, name) for name in OF_ALL_REPLICAS}
+
+
+def make_trainer(trainer: Any, config: TrainConfig, replicas: Optional[Replicas]) -> Any:
+    """A trainer of that class; one that trains on one device is never told of replicas."""
+    return trainer(config) if replicas is None else trainer(config, replicas)

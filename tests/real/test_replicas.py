@@ -1,0 +1,155 @@
+"""Two replicas on a CPU in each framework's own engine: the function, proved; mistakes, caught; a rank's death, told."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import psutil
+import pytest
+from nightly import some_nightly
+
+from framework_compare import compare, registry
+from framework_compare.parity.verify import Climb, Where
+from framework_compare.protocol import TrainConfig
+
+FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
+SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=1, repeats=1, verify="off")
+
+
+@pytest.fixture
+def climb(tmp_path, references, monkeypatch):
+    """The levels of a framework on two devices, its adapter changed or as it is."""
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+
+    def levels(name: str, *change: str, execution: str = "default"):
+        environment = Where().environment(name, print)
+        if change:
+            mutate(name, *change)
+        config = TrainConfig(
+            device="cpu:0,1", threads=1, loader_workers=0, image_size=32, pipeline="memory", execution=execution
+        )
+        return Climb(tmp_path, {name: environment}).network(name, "small", config)
+
+    def mutate(name: str, file: str, old: str, new: str) -> None:
+        entry = registry.FRAMEWORKS[name]
+        folder = tmp_path / name
+        shutil.copytree(registry.adapter_path(entry), folder, ignore=shutil.ignore_patterns("__pycache__"))
+        source = (folder / file).read_text()
+        assert source.count(old) == 1, f"{file} of {name} has {old!r} {source.count(old)} times"
+        (folder / file).write_text(source.replace(old, new))
+        changed = dataclasses.replace(entry, trainer=f"{folder}:{entry.trainer.rpartition(':')[2]}")
+        monkeypatch.setitem(registry.FRAMEWORKS, name, changed)
+
+    return levels
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_two_replicas_train_the_mean_of_their_gradients(climb, framework):
+    found = climb(framework)
+    assert found.status == "passed", (found.reason, found.levels)
+    assert "BatchNorm of each replica's own batch" in found.settings["replicas"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", ["mxnet", "paddle"])
+def test_two_replicas_train_so_in_graphs(climb, framework):
+    found = climb(framework, execution="graph")
+    assert found.status == "passed", (found.reason, found.levels)
+
+
+SYNCHRONISED = (
+    "network.py",
+    "mean, variance, count = exact.mean(axes), exact.var(axes), x.size // a[\"channels\"]",
+    "count, average = x.size // a[\"channels\"], lambda value: self.jax.lax.pmean(value, \"data\")\n"
+    "            mean = average(exact.mean(axes))\n"
+    "            variance = average((exact * exact).mean(axes)) - mean * mean",
+)  # fmt: skip
+# By framework and mistake: file, text and what it becomes, the first level that fails.
+MISTAKES = {
+    ("torch", "gradient times N"): ("trainer.py", "self._scaler.scale(loss)", "self._scaler.scale(2 * loss)", 2),
+    ("torch", "loss divided twice"): ("trainer.py", "self._scaler.scale(loss)", "self._scaler.scale(loss / 2)", 2),
+    ("torch", "gradients not averaged"): (
+        "trainer.py", "self._group.wrap(self._network, captured=self._captures)", "self._network", 2,
+    ),
+    ("jax", "synchronised BatchNorm"): (*SYNCHRONISED, 1),
+    ("jax", "gradient times N"): ("replicas.py", "lax.pmean(values, DATA)", "lax.psum(values, DATA)", 2),
+    ("jax", "loss divided twice"): (
+        "replicas.py", "self.jax.lax.pmean(values, DATA)", "[v / 2 for v in self.jax.lax.pmean(values, DATA)[1:]]", 2,
+    ),
+    ("tensorflow", "gradient times N"): ("replicas.py", "ReduceOp.MEAN, tensors", "ReduceOp.SUM, tensors", 2),
+    ("tensorflow", "loss divided twice"): (
+        "replicas.py", "ReduceOp.MEAN, tensors)", "ReduceOp.MEAN, [tensor / 2 for tensor in tensors])", 2,
+    ),
+    ("paddle", "gradient times N"): ("trainer.py", "else loss).backward()", "else 2 * loss).backward()", 2),
+    ("paddle", "loss divided twice"): ("trainer.py", "else loss).backward()", "else loss / 2).backward()", 2),
+    ("mxnet", "gradient times N"): ("trainer.py", ".step(batch.size)", ".step(batch.size // 2)", 3),
+    ("mxnet", "loss divided twice"): ("trainer.py", ".step(batch.size)", ".step(2 * batch.size)", 3),
+    ("mxnet", "weights undone by the kvstore"): ("replicas.py", "update_on_kvstore=False", "update_on_kvstore=True", 3),
+    ("mxnet", "statistics of context 0 everywhere"): (
+        "trainer.py", "parameter.data(self._context)", "parameter.data(self._contexts[-1])", 3,
+    ),
+}  # fmt: skip
+DAILY = [("mxnet", "weights undone by the kvstore")]
+
+
+@pytest.mark.parametrize(
+    "mistake", some_nightly(MISTAKES, nightly=[one for one in MISTAKES if one not in DAILY]), ids="-".join
+)
+def test_a_mistake_in_an_adapter_is_caught(climb, mistake):
+    *change, level = MISTAKES[mistake]
+    found = climb(mistake[0], *change)
+    failed = [one for one in found.levels if not one.passed]
+    assert level in [one.number for one in failed], (found.reason, found.levels)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_cell_counts_the_images_of_both(framework, pictures, monkeypatch):
+    """13 images: one global batch of 12 is three of 4; the last image cannot be shared."""
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    study = compare(framework, "small", "cpu:0,1", dataset=pictures, epochs=2, pipeline="native", **SMALL)
+    row = study.frame.iloc[0]
+    assert row.status == "ok", row.reason
+    assert list(study.epochs.images)[:2] == [12, 12]
+    assert row.threads_max >= 2 and row.threads == 1
+
+
+def test_singa_says_why_it_has_no_replicas(pictures, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    row = compare("singa", "small", "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
+    assert row.status == "unsupported" and "its DistOpt needs a build with CUDA and NCCL" in row.reason
+
+
+def kill_rank(number: int) -> None:
+    ranks = [p for p in psutil.Process().children(recursive=True) if p.environ().get("RANK") == str(number)]
+    assert len(ranks) == 1, ranks
+    ranks[0].kill()
+
+
+@pytest.mark.parametrize("framework", some_nightly(["torch", "paddle"], nightly=["paddle"]))
+def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, monkeypatch, tmp_path):
+    """Rank 0 then fails, too, as its connection is gone: that is not what is told."""
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    killed = []
+
+    def kill_in_epoch(event):
+        if event["event"] == "epoch" and not killed:
+            kill_rank(1)
+            killed.append(event)
+
+    class Watch:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            """Nothing to close."""
+
+        def __getattr__(self, name):
+            return lambda *given, **named: kill_in_epoch(given[1]) if name == "event" else None
+
+    settings = {**SMALL, "epochs": 2000, "pipeline": "memory"}
+    study = compare(framework, "small", "cpu:0,1", dataset=pictures, watcher=Watch(), **settings)
+    row = study.frame.iloc[0]
+    assert killed and row.status == "crashed"
+    assert row.reason.startswith("rank 1: killed by SIGKILL in phase epochs"), row.reason

@@ -1,0 +1,253 @@
+"""A cell on several devices: who trains on what, what is proved of it, and whose death is told. No real framework."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare import compare, registry
+from framework_compare.batches.shares import share_of, share_size
+from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
+from framework_compare.events import EventWriter
+from framework_compare.launch.transcript import Transcript
+from framework_compare.parity import verify as ladder
+from framework_compare.parity.network import oracle
+from framework_compare.plan import planning
+from framework_compare.plan.values import split_devices
+from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
+from framework_compare.registry import Framework
+from framework_compare.samplers.gpu_group import GpuGroup
+from framework_compare.samplers.nvml import GpuReading, gpu_indices
+from framework_compare.worker.placement import own_part
+
+PLUGINS = Path(__file__).parent / "plugins"
+SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
+CPUS = ("cpu", "cpu")
+
+
+def test_a_device_may_be_several():
+    assert devices_of("cuda:1") == ("cuda:1",) and devices_of("cuda:0,2") == ("cuda:0", "cuda:2")
+    assert devices_of("cpu") == ("cpu",) and devices_of("cpu:0,1") == CPUS
+    assert gpu_indices("cuda:0,2") == (0, 2) and gpu_indices("cpu:0,1") == ()
+    assert split_devices("cpu,cuda:0,1,cuda:3") == ["cpu", "cuda:0,1", "cuda:3"]
+
+
+@pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0"])
+def test_what_names_no_several_devices_is_refused(device):
+    with pytest.raises((UsageError, UnknownNameError), match="device"):
+        planning.check_device(device)
+
+
+def test_counts_of_devices_begin_at_the_one_that_is_named():
+    assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
+    with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
+        planning.on_several(["cuda:0,1"], 2)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 16, 21])
+def test_ranks_share_an_order_as_one_process_would_split_it(count):
+    """Global batch k is the order's k-th 8, rank r's its r-th 4; what is left is shared evenly."""
+    order, batch = np.random.default_rng(count).permutation(count), 4
+    ranks = [share_of(order, batch, Replicas(CPUS, rank, "host:1")) for rank in (0, 1)]
+    together = share_of(order, 2 * batch, Replicas(CPUS))
+    assert len(ranks[0]) == len(ranks[1]) == share_size(count, batch, Replicas(CPUS, 0, "host:1"))
+    for start in range(0, len(together), 2 * batch):
+        halves = np.split(together[start : start + 2 * batch], 2)
+        for rank, half in zip(ranks, halves):
+            np.testing.assert_array_equal(rank[start // 2 : start // 2 + len(half)], half)
+    assert len(together) == count - count % 8 % 2 and set(together) <= set(order)
+    assert share_of(order, batch, None) is order
+
+
+def test_a_process_gets_the_config_of_its_part():
+    job = Job(TrainConfig(device="cuda:1,3", batch_size=4, threads=2, loader_workers=1), steps="steps")
+    alone, replicas = own_part(job, {})
+    assert replicas == Replicas(("cuda:1", "cuda:3"))
+    assert (alone.config.device, alone.config.batch_size, alone.config.threads) == ("cuda:1", 8, 4)
+    variables = {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+    ranked, replicas = own_part(job, variables)
+    assert replicas == Replicas(("cuda:1", "cuda:3"), 1, "127.0.0.1:9")
+    assert (ranked.config.device, ranked.config.batch_size, ranked.steps) == ("cuda:3", 4, "")
+    assert own_part(Job(TrainConfig(device="cuda:1")), variables) == (Job(TrainConfig(device="cuda:1")), None)
+
+
+def test_a_line_of_a_rank_is_written_whole():
+    read, write = os.pipe()
+    EventWriter(write, 1).send("phase", name="build", edge="start")
+    EventWriter(write, 1).send("outcome", status="failed", reason="é" * 9000, traceback="x" * 9000 + "the end")
+    os.close(write)
+    with open(read, "rb") as file:
+        (line,) = file.read().splitlines()
+    event = json.loads(line)
+    assert len(line) < 4096 and event["rank"] == 1 and event["traceback"].endswith("the end")
+
+
+EPOCH = {"event": "epoch", "t_ns": 9, "number": 1, "start_ns": 0, "end_ns": 8, "data_wait_ns": 1, "images": 4, "steps": 1,
+         "step_ns": [1, 2, 3]}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_loss_is_the_mean_of_the_ranks_and_memory_their_sum(order):
+    transcript = Transcript(0, epochs=1, ranks=2)
+    for edge in ("start", "end"):
+        transcript.add({"event": "phase", "t_ns": 1, "name": "epochs", "edge": edge})
+    for rank in order:
+        transcript.add({**EPOCH, "loss": 1.0 + rank, "rank": rank})
+        transcript.add({"event": "memory", "t_ns": 2, "phase": "epochs", "pss_bytes": 100 + rank, "rank": rank})
+    assert transcript.epochs[0].loss == 1.5 and transcript.phases[0].pss_bytes == 201
+
+
+@pytest.mark.parametrize("fields", [{"images": 2}, {"rank": 2}, {"rank": -1}, {"event": "phase"}])
+def test_what_a_rank_cannot_say_is_malformed(fields):
+    transcript = Transcript(0, epochs=1, ranks=2)
+    transcript.add({**EPOCH, "loss": 1.0})
+    with pytest.raises(ProtocolError, match="malformed"):
+        transcript.add({**EPOCH, "loss": 1.0, "rank": 1, "name": "build", "edge": "start", **fields})
+
+
+def test_gpus_are_read_as_one():
+    class Gpu:
+        def __init__(self, number):
+            self.number, self.reason = number, None
+
+        def read(self, pids):
+            return GpuReading(
+                50.0 * self.number, 10, 100.0, None, 40.0 + self.number, 1000.0 - self.number, self.number
+            )
+
+        def energy_j(self):
+            return float(self.number)
+
+        def warnings(self):
+            return ["busy"] if self.number else []
+
+        def facts(self):
+            return {"name": f"GPU {self.number}"}
+
+    group = GpuGroup({0: Gpu(0), 1: Gpu(1)})
+    assert group.read() == GpuReading(25.0, 20, 200.0, None, 41.0, 999.0, 1)
+    assert {name: read() for name, read in group.meters().items()} == {"gpu-0": 0.0, "gpu-1": 1.0}
+    assert group.warnings() == ["GPU 1: busy"] and group.facts()["devices"]["1"] == {"name": "GPU 1"}
+
+
+@pytest.fixture
+def ranks(tmp_path, monkeypatch, own_cache):
+    """Registers a class of tests/plugins/ranks.py as the framework `mutated`, with what is put after it in its place."""
+
+    def register(name: str, body: str = "    pass\n"):
+        source = Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text()
+        path = tmp_path / "mutated.py"
+        path.write_text(f"{source}{(PLUGINS / 'ranks.py').read_text()}\n\nclass Mutated({name}):\n{body}")
+        several = name != "Replicated"
+        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)), process_per_device=several)
+        monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
+        monkeypatch.setitem(registry.MODELS, "small", "small:build")
+
+    return register
+
+
+def climb():
+    where = ladder.Where(python={"mutated": sys.executable})
+    (found,) = ladder.verify(
+        ["mutated"], ["small"], image_size=32, threads=1, pipeline="memory", device="cpu:0,1", where=where
+    )
+    return found
+
+
+@pytest.mark.cold  # two workers at once
+@pytest.mark.parametrize("name", ["Replicated", "Ranked"])
+def test_the_reference_on_two_devices_is_the_mean_of_two_replicas(ranks, references, name):
+    ranks(name)
+    found = climb()
+    assert found.status == "passed", found
+    assert found.levels[3].error < 1e-7, "in float64 nothing is left to rounding"
+
+
+SCALED = """
+    def together(self, gradients):
+        return {{name: {factor} * gradient for name, gradient in gradients.items()}}
+"""
+MUTATIONS = {
+    "synchronised BatchNorm": ("    parts = 1\n", 1, "BatchNorm in training mode"),
+    "gradient times N": (SCALED.format(factor=2), 2, ""),
+    "loss divided twice": (SCALED.format(factor=0.5), 2, ""),
+    "weights undone": (
+        "    def load_weights(self, weights):\n"
+        "        if getattr(self, 'oracle', None) is None or not self.oracle.steps:\n"
+        "            super().load_weights(weights)\n",
+        3,
+        "load_weights",
+    ),
+    "dropout alike": (
+        "    def forward(self, batch, *, training=False):\n"
+        "        halves, state = numpy.split(batch.images, 2), self.random.bit_generator.state\n"
+        "        found = []\n"
+        "        for half in halves:\n"
+        "            self.random.bit_generator.state = state\n"
+        "            found.append(self.oracle._pass(half, Mode(training, dropout=self.random), None, lambda *_: None))\n"
+        "        return numpy.concatenate(found)\n",
+        5,
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MUTATIONS)
+def test_a_mistake_of_replicas_is_caught_at_its_level(ranks, references, mistake):
+    body, level, words = MUTATIONS[mistake]
+    ranks("Replicated", body)
+    found = climb()
+    failed = [one for one in found.levels if not one.passed]
+    assert failed and failed[0].number == level and words in failed[0].where, found.levels
+
+
+@pytest.mark.cold
+@pytest.mark.parametrize("name", ["Replicated", "Ranked"])
+def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, pictures, name):
+    """13 images: one global batch of 12 is three of 4; the last image cannot be shared."""
+    ranks(name)
+    study = compare("mutated", "small", "cpu", devices=2, dataset=pictures, epochs=2, **SMALL)
+    row = study.frame.iloc[0]
+    assert (row.device, row.status) == ("cpu:0,1", "ok"), row.reason
+    assert list(study.epochs.images) == [12, 12] and list(study.epochs.steps) == [3, 3]
+    assert row.threads == 1 and row.batch_size == 2
+
+
+@pytest.mark.cold
+@pytest.mark.parametrize(
+    "end, status, words",
+    {
+        "killed": ("    pass\n", "crashed", "rank 1: killed by SIGKILL in phase epochs"),
+        "raises": (
+            "    def end(self):\n        raise ValueError('no more')\n",
+            "failed",
+            "rank 1: ValueError: no more",
+        ),
+        "exits": ("    def end(self):\n        os._exit(3)\n", "crashed", "rank 1: exited with code 3 in phase epochs"),
+    }.values(),
+    ids=["killed", "raises", "exits"],
+)
+def test_the_rank_that_ended_is_told_by_its_number(ranks, pictures, end, status, words):
+    ranks("Mortal", end)
+    row = compare("mutated", "small", "cpu:0,1", dataset=pictures, epochs=5, **SMALL).frame.iloc[0]
+    assert row.status == status and row.reason.startswith(words), row.reason
+
+
+def test_an_adapter_without_replicas_is_unsupported(tiny, pictures):
+    row = compare(tiny, "linear", "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
+    assert (row.status, row.reason) == (
+        "unsupported",
+        "tiny declares no replicas on 2 devices of kind 'cpu'; use one device",
+    )
+
+
+@pytest.mark.parametrize("settings", [{"mode": "inference"}, {"limit": 3}])
+def test_what_several_devices_cannot_do_is_refused_before_anything_is_written(tiny, pictures, settings, tmp_path):
+    with pytest.raises(UsageError, match="device"):
+        compare(tiny, "linear", "cpu:0,1,2,3", dataset=pictures, out=tmp_path / "study", **{**SMALL, **settings})
+    assert not (tmp_path / "study").exists()

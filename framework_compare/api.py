@@ -8,6 +8,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
+from framework_compare.importing.imports import Models, resolve
+from framework_compare.importing.tracing import Tracer
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
@@ -21,6 +23,7 @@ from framework_compare.store.study_file import Store
 from framework_compare.study import attachment, strategies
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import RETRIES, RunOptions, check_disturbance, run_options
+from framework_compare.study.imported_models import register_models
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -28,6 +31,7 @@ from framework_compare.study.opening import (
     new_study_folder,
     open_or_create,
     tell_of_datasets,
+    tell_of_imports,
 )
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_retry, check_same_limits, check_same_machine
@@ -38,10 +42,11 @@ from framework_compare.study.study import Study
 @terminate_as_interrupt()
 def compare(
     frameworks: Names,
-    models: Names,
+    models: Models,
     device: Names = "cpu",
     *,
     dataset: DataSets = planning.OWN,
+    weights: Optional[str] = None,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: Optional[int] = None,
     limit: Optional[int] = None,
@@ -67,7 +72,10 @@ def compare(
 ) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`).
+    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`); or networks of
+        yours: "my_net.py:build", "torchvision:resnet18", "timm:NAME", or an nn.Module.
+    weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
+        models start; default: "seeded" of torchvision and timm, "file" of all else.
     dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
         workload the file with the real data (such as diabetes.csv); without one they are generated, and it says so.
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
@@ -109,9 +117,11 @@ def compare(
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
     options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
     folder = check_folder("out", new_study_folder() if out is None else out)
+    tracer = Tracer(options.python, options.index, options.installer, watcher.say)
+    names, imported = resolve(models, settings.get("image_size"), weights, tracer)
     plan = planning.plan(
         frameworks,
-        models,
+        names,
         device,
         dataset,
         settings,
@@ -124,6 +134,7 @@ def compare(
     if rungs is not None:
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
+    tell_of_imports(imported, plan, watcher)
     with open_or_create(folder, plan, options, Product(), repeats, stored) as store, watcher:
         Study(store, options, watcher).run(retry)
     return Comparison.load(folder)
@@ -176,6 +187,7 @@ def resume(
     given = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     mode = None if verify is None else check_mode(verify)
     folder = check_folder("study", study)
+    register_models(folder)
     with Store.open(folder, readonly=False) as store, watcher:
         check_same_machine(store, host.describe())
         options = _as_planned(store, given, index)
@@ -198,6 +210,7 @@ def verify_study(
     others are not. Verdicts that the study has are not sought again, unless `fresh`.
     """
     folder = check_folder("study", study)
+    register_models(folder)
     with Store.open(folder) as store:
         options = _as_planned(store, Limits(), index)
     return attachment.attach(folder, options, fresh, say)

@@ -18,7 +18,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("overhead",),
     ("api", "stability_sweep"),
     ("comparison",),
-    ("report", "study", "conformance"),
+    ("report", "study", "conformance", "importing"),
     ("parity",),
     ("doctor", "results"),
     ("launch", "plan"),

@@ -89,6 +89,7 @@ def _statuses(text: Optional[str]) -> List[str]:
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+_WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
 _INDEX = "FRAMEWORK=URL: an extra package index. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
@@ -96,9 +97,12 @@ _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the 
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=split),
-    "models": Option(str, f"Comma-separated: {MODELS}.", read=split),
+    "models": Option(
+        str, f"Comma-separated: {MODELS}; or your own, as FILE.py:FUNCTION or torchvision:NAME.", read=split
+    ),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
+    "weights": Option(str, _WEIGHTS, None),
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),

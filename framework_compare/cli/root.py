@@ -11,6 +11,7 @@ import typer
 
 from framework_compare import __version__
 from framework_compare.cli import check, console, environments, fairness, report, studies
+from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.add_typer(environments.app, name="env")
 app.command()(verify_command.verify)
 app.command()(fairness.fairness)
+app.command()(inspect_command.inspect)
 for _command in (
     *(studies.resume, studies.stability, studies.overhead, studies.export),
     *(report.report, report.figure, check.check),
@@ -100,7 +102,8 @@ def _root(
 
 @app.command()
 @takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "weights", "out", "repeats", "limit", "classes"),
+    "on_bad_picture",
     *(*ENVIRONMENTS, *LIMITS, "retry", "sampling_hz", "verify", "profile"),
     *("disturbance_threshold", "retries_when_disturbed", "strict"),
 )

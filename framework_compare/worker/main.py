@@ -66,6 +66,8 @@ def _train(job: Job, events: EventWriter) -> None:
         from framework_compare.worker.parity_answers import ParityAnswers
 
         ParityAnswers(job, trainer, events).run()
+    elif job.kind == "trace":
+        importlib.import_module(f"{trainer.__module__.rpartition('.')[0]}.tracing").trace(job)
     elif job.kind == "conformance":
         from framework_compare.worker.conformance_answers import ConformanceAnswers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Optional, Tuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand
 from framework_compare.parity.network.surgery import flat_weights
 from framework_compare.plan.settings import DEFAULTS
 
-Models = Union[str, "os.PathLike[str]", Sequence[Any], Any]
+Models = Any  # one of sources.FORMS, or a list of them
 
 
 def resolve(

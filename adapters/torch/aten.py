@@ -113,8 +113,10 @@ class Reading:
                 raise NotExpressible(kind)
             else:
                 result = HANDLERS[kind](self, node, given)
-        except NotExpressible as lack:
-            result = self._missing(node, str(lack), [value.node for value in operands if isinstance(value, Value)])
+        except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
+            # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
+            words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
+            result = self._missing(node, words, [value.node for value in operands if isinstance(value, Value)])
         if name.endswith("_"):  # later readers of what it changed see the result
             self.values[node.args[0].name] = result
         return result

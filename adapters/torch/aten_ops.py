@@ -161,7 +161,7 @@ def adaptive_avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
 def mean(reading: Any, node: Any, a: Arguments) -> Value:
     """Over the pixels of an image, or the steps of a sequence."""
     x, reader = a["self"], reading.reader
-    axes = {axis % len(x.shape) for axis in a["dim"] or []}
+    axes = {axis % len(x.shape) for axis in a.get("dim") or []}
     shape = reader.shapes[x.node]
     gone = [1, 2] if len(shape) == 3 else [0]
     reduced = sorted(atom for axis in axes for atom in x.view[axis])

@@ -30,7 +30,7 @@ REFUSED = {
     "control flow": ("x", "return self.fc(x.mean((2, 3))[:, :1] if x.sum() > 0 else x)", "return Net()", "cannot"),
     "no op": ("x", "return self.fc(torch.cumsum(self.conv(x), 2).mean((2, 3)))", "return Net()", "cumsum"),
     "all kinds": ("x", "return self.fc(torch.erf(torch.cumsum(self.conv(x), 2)).mean((2, 3)))", "return Net()", "erf"),
-    "shared": ("x", "x = self.fc.weight.mean() * 0 + self.conv(x); return self.fc(x.mean((2, 3)))", "return Net()", "mean"),
+    "shared": ("x", "return self.fc((self.conv(x) + self.conv(2 * x)).mean((2, 3)))", "return Net()", "shares its weight"),
     "no module": ("x", "return x", "return 3", "gives a int"),
     "raises": ("x", "return x", "raise SystemExit('away')", r"build\(\) of .* fails: SystemExit: away"),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple
 import numpy as np
 import pytest
 
+from framework_compare.conformance import graphs
 from framework_compare.graph import (
     Field,
     Graph,
@@ -22,6 +23,7 @@ from framework_compare.graph import (
     image_classification,
     weight_views,
 )
+from framework_compare.graph.window import Window
 from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, small_cnns, text_rnn
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.deviations import errors
@@ -79,6 +81,10 @@ NETWORKS: Dict[str, Callable[[], Graph]] = {
     "mnist_cnn": lambda: small_cnns.mnist_cnn(Task((Field("image", (1, 28, 28)),), DIGITS.target, 10, "cross_entropy")),
     "quanv_fixed": lambda: quanv.build(DIGITS),
     "quanv_trained": lambda: quanv.build(DIGITS, trained=True),
+    "gated": graphs.gated,
+    "joined": graphs.joined,
+    "attention": graphs.attention,
+    "windows": graphs.windows,
 }
 
 
@@ -342,6 +348,98 @@ def steps_not_counted(right):
     return lambda weight, gradient, slots, number, settings: right(weight, gradient, slots, 1, settings)
 
 
+def with_weights(change):
+    return lambda right: lambda node, weights, *others: right(node, change(weights), *others)
+
+
+def with_outputs(change):
+    """Another output with the gradient of the right one."""
+
+    def wrong(right):
+        def op(*arguments):
+            y, backward = right(*arguments)
+            return change(y), backward
+
+        return op
+
+    return wrong
+
+
+def one_gradient(place, factor):
+    """The gradient of one input, or of one of the op's arrays, is wrong by a factor."""
+
+    def wrong(right):
+        def op(*arguments):
+            y, backward = right(*arguments)
+
+            def turned(dy):
+                found, parameters = backward(dy)
+                if isinstance(place, str):
+                    return found, {**parameters, place: parameters[place] * np.float32(factor)}
+                return tuple(g * np.float32(factor) if i == place else g for i, g in enumerate(found)), parameters
+
+            return y, turned
+
+        return op
+
+    return wrong
+
+
+def other_op(table, name):
+    return lambda right: table[name]
+
+
+def only(condition, wrong):
+    """The mistake in those nodes only of which the condition holds."""
+
+    def put(right):
+        mistaken = wrong(right)
+        return lambda node, *others: (mistaken if condition(node) else right)(node, *others)
+
+    return put
+
+
+def rectangular(node):
+    return not isinstance(node.attrs["kernel"], int)
+
+
+def flipped(weights):
+    """The window turned by half a circle."""
+    return {name: array[..., ::-1, ::-1] if array.ndim == 4 else array for name, array in weights.items()}
+
+
+def overhang_counts(right):
+    """What a rounded-up window has behind the padding counts as padding does."""
+
+    def op(node, weights, inputs, mode):
+        y, backward = right(node, weights, inputs, mode)
+        window = Window.of(node.attrs)
+        areas = window.areas(inputs[0].shape[2:], with_pads=node.attrs["count_include_pad"])
+        return y * (areas / np.float32(np.prod(window.kernel))), backward
+
+    return op
+
+
+def zeros_win(right):
+    """Where a window is rounded up, what it has behind the image are zeros."""
+
+    def op(node, weights, inputs, mode):
+        y, backward = right(node, weights, inputs, mode)
+        y = y.copy()
+        y[:, :, -1] = np.maximum(y[:, :, -1], 0)
+        return y, backward
+
+    return op
+
+
+def next_row(inputs):
+    return (np.roll(inputs[0], -1, axis=2),)
+
+
+def reversed_roll(node):
+    return dataclasses.replace(node, attrs={"shifts": [-shift for shift in node.attrs["shifts"]]})
+
+
 MISTAKES = {
     "LSTM gates in the order i, g, f, o": Mistake("lstm", 1, oracle.OPS, "LSTM", gates(0, 2, 1, 3)),
     "LSTM output gate first": Mistake("text_rnn", 1, oracle.OPS, "LSTM", gates(3, 0, 1, 2)),
@@ -367,6 +465,69 @@ MISTAKES = {
         "quanv_fixed", 1, oracle.OPS, "Quanv2d", with_attrs(gates=[g for g in circuit.DEMO if g[0] != "CNOT"])
     ),
     "Quanv2d with half the gradient of an angle": Mistake("quanv_trained", 2, oracle.OPS, "Quanv2d", half_angle),
+    "Add whose first input gets no gradient": Mistake("gated", 2, oracle.OPS, "Add", one_gradient(0, 0)),
+    "Mul with the gradient of an Add": Mistake("gated", 2, oracle.OPS, "Mul", one_gradient(0, 0.5)),
+    "SiLU of a larger slope": Mistake(
+        "gated", 1, oracle.OPS, "SiLU", with_inputs(lambda x: (x[0] * np.float32(1.01),))
+    ),
+    "HardSigmoid with the slope .2": Mistake("gated", 1, oracle.OPS, "HardSigmoid", hard(0, 1, 0.2, 0.5)),
+    "HardSigmoid with the gradient of a Sigmoid": Mistake("gated", 2, oracle.OPS, "HardSigmoid", one_gradient(0, 1.5)),
+    "HardSwish with half its slope": Mistake("gated", 2, oracle.OPS, "HardSwish", one_gradient(0, 0.5)),
+    "SiLU for HardSwish": Mistake("gated", 1, oracle.OPS, "HardSwish", other_op(oracle.OPS, "SiLU")),
+    "Conv2d padded on the other side": Mistake(
+        "gated", 1, oracle.OPS, "Conv2d", only(lambda n: n.name == "stem", with_attrs(padding=[1, 0, 1, 0]))
+    ),
+    "Conv2d with its window upside down": Mistake(
+        "gated", 1, oracle.OPS, "Conv2d", only(rectangular, with_weights(flipped))
+    ),
+    "Conv2d that leaves out its dilation": Mistake(
+        "gated", 1, oracle.OPS, "Conv2d", only(lambda n: n.name == "dilated", with_attrs(dilation=1, padding=1))
+    ),
+    "AdaptiveAvgPool2d that gives sums": Mistake(
+        "gated", 1, oracle.OPS, "AdaptiveAvgPool2d", with_outputs(lambda y: 2 * y)
+    ),
+    "AvgPool2d whose rounding up counts what is not there": Mistake(
+        "joined", 1, oracle.OPS, "AvgPool2d", overhang_counts
+    ),
+    "MaxPool2d that pads with zeros": Mistake("joined", 1, oracle.OPS, "MaxPool2d", zeros_win),
+    "Concat of channels the other way round": Mistake(
+        "joined", 1, oracle.OPS, "Concat", with_outputs(lambda y: y[:, ::-1])
+    ),
+    "Split into other sizes": Mistake(
+        "joined", 1, oracle.OPS, "Split", with_inputs(lambda x: (np.roll(x[0], 1, axis=1),))
+    ),
+    "Slice that starts one later": Mistake(
+        "windows", 1, oracle.OPS, "Slice", only(lambda n: n.attrs["start"] == 0, with_inputs(next_row))
+    ),
+    "ChannelShuffle the other way round": Mistake("joined", 1, oracle.OPS, "ChannelShuffle", with_attrs(groups=8)),
+    "LayerNorm over the places of an image": Mistake("attention", 1, oracle.OPS, "LayerNorm", with_attrs(eps=1e-2)),
+    "Linear of channels without its bias": Mistake(
+        "attention", 1, oracle.OPS, "Linear", with_weights(lambda w: {**w, "bias": 0 * w["bias"]} if "bias" in w else w)
+    ),
+    "GELU by tanh for the exact one": Mistake("attention", 1, oracle.OPS, "GELU", with_attrs(approximate="tanh")),
+    "exact GELU for that by tanh": Mistake("attention", 1, oracle.OPS, "GELU", with_attrs(approximate="none")),
+    "Parameter with the gradient of one sample": Mistake(
+        "attention", 2, oracle.OPS, "Parameter", one_gradient("value", 0.5)
+    ),
+    "Tokens by columns": Mistake("attention", 1, oracle.OPS, "Tokens", with_inputs(lambda x: (x[0].swapaxes(2, 3),))),
+    "Attention by another scale": Mistake("attention", 1, oracle.OPS, "Attention", with_attrs(scale=0.25)),
+    "Attention without the gradient of its keys": Mistake("windows", 2, oracle.OPS, "Attention", one_gradient(1, 0)),
+    "Attention with other heads": Mistake("attention", 1, oracle.OPS, "Attention", with_attrs(heads=2)),
+    "Attention that sees beyond the edge": Mistake(
+        "windows", 1, oracle.OPS, "Attention", only(lambda n: "mask_shift" in n.attrs, with_attrs(mask_shift=[0, 1]))
+    ),
+    "RelativeBias of the distance backward": Mistake(
+        "windows", 1, oracle.OPS, "RelativeBias", with_outputs(lambda y: y.swapaxes(2, 3))
+    ),
+    "Select of the last step": Mistake("attention", 1, oracle.OPS, "Select", with_attrs(index=-1)),
+    "Pad on the other sides": Mistake("windows", 1, oracle.OPS, "Pad", with_attrs(padding=[1, 0, 0, 1])),
+    "Roll the other way": Mistake(
+        "windows", 1, oracle.OPS, "Roll", lambda right: lambda n, *o: right(reversed_roll(n), *o)
+    ),
+    "Windows by columns": Mistake("windows", 1, oracle.OPS, "Windows", with_outputs(lambda y: y.swapaxes(1, 2))),
+    "FromWindows by columns": Mistake(
+        "windows", 1, oracle.OPS, "FromWindows", with_inputs(lambda x: (x[0].swapaxes(1, 2),))
+    ),
     "half the MSE": Mistake("lstm", 2, oracle.LOSSES, "mse", half_mse),
     "pads in the divisor": Mistake("bilstm_tagger", 2, oracle.LOSSES, "token_cross_entropy", divided_by_all_tokens),
     "pads counted as a tag": Mistake("bilstm_tagger", 2, oracle.LOSSES, "token_cross_entropy", pads_are_labels),

@@ -5,7 +5,7 @@ import re
 import numpy
 import pytest
 
-from framework_compare.parity.network.ladder import LevelFailed, check_dropout
+from framework_compare.parity.network.ladder import LevelFailed, check_dropout, check_stochastic_depth
 
 
 def dropped(values, p=0.5, scale=2.0, passes=16):
@@ -45,3 +45,32 @@ def test_a_kept_value_that_is_no_number_is_none_of_dropouts(summed_twice, put):
     passes[tuple(numpy.argwhere(passes > 0)[0])] = put
     with pytest.raises(LevelFailed, match="kept values are scaled by"):
         check_dropout("dropout", 0.5, passes, summed_twice[0], "fp32")
+
+
+def depth(scale=1.25, p=0.2, passes=32, seed=3):
+    """Passes of a batch of two in which whole samples are dropped."""
+    kept = numpy.random.default_rng(seed).random((passes, 2, 1, 1, 1)) >= p
+    return kept * scale * DEPTH_INPUT
+
+
+DEPTH_INPUT = numpy.random.default_rng(2).standard_normal((2, 3, 4, 4)).astype(numpy.float32)
+
+
+def test_samples_dropped_by_chance_pass():
+    check_stochastic_depth("depth", 0.2, depth(), DEPTH_INPUT, "fp32")
+
+
+@pytest.mark.parametrize(
+    "passes, message",
+    [
+        (depth(scale=1.0), "kept values are scaled by 1, expected 1.25"),
+        (depth(p=0.8), "of 64 samples dropped, expected 0.2"),
+        (depth() * (numpy.arange(4) > 0), "a part of a sample is dropped"),
+        (depth()[:, :1].repeat(2, axis=1) * (DEPTH_INPUT / DEPTH_INPUT[:1]), "all images of a batch are dropped"),
+        (1.25 * DEPTH_INPUT[None].repeat(32, axis=0), "each pass drops the same"),
+    ],
+    ids=["not scaled", "kept instead", "by values", "all together", "never"],
+)
+def test_other_ways_to_drop_samples_fail(passes, message):
+    with pytest.raises(LevelFailed, match=message):
+        check_stochastic_depth("depth", 0.2, passes, DEPTH_INPUT, "fp32")

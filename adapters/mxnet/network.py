@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, FrozenSet, Iterator, Mapping, Sequence, Tuple
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.adapters.mxnet import attention
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.node import IMAGE, feature_axis
+from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {
     **{"gamma": "weight", "beta": "bias", "l0_i2h_weight": "weight_ih", "l0_h2h_weight": "weight_hh"},
@@ -15,29 +19,74 @@ GRAPH_NAMES = {
 }
 
 
+POOLS = ("MaxPool2d", "AvgPool2d")
+
+
 def make_network(mx: Any, graph: Graph) -> Any:
+    shapes, shared = graph.shapes(), graph.shared_values()
+    attrs = {
+        node.name: {
+            **node.attrs,
+            "input": shapes[node.inputs[0]] if node.inputs else (),
+            "output": node.attrs.get("output", shapes[node.name]),
+            "broadcasts": bool(shared.intersection(node.inputs)) or len({shapes[name] for name in node.inputs}) > 1,
+            "operands": len(node.inputs) - bool(node.op == "Attention" and node.attrs.get("bias")),
+        }
+        for node in graph.nodes
+    }
+
     class Network(mx.gluon.HybridBlock):
         """The graph as one block; children are registered under their graph names."""
 
         def __init__(self) -> None:
             super().__init__(prefix="")
             self.layers = {}
-            shapes = graph.shapes()
             for node in graph.nodes:
                 if node.op in LAYERS:
-                    attrs = {**node.attrs, "input": shapes[node.inputs[0]]}
-                    self.layers[node.name] = LAYERS[node.op](mx.gluon, attrs)
+                    self.layers[node.name] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.name], node.name)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
-                if node.name in self.layers:
-                    return self.layers[node.name](*inputs)
-                return FUNCTIONS[node.op](F, node.attrs, *inputs)
+                if _pads_first(node.op, node.attrs):
+                    inputs = (_padded(F, node.attrs, *inputs),)
+                if node.op == "Concat" and shared.intersection(node.inputs):
+                    inputs = tuple(_repeated(F, node, shared, inputs))
+                if node.name not in self.layers:
+                    return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
+                value = self.layers[node.name](*(inputs or (x,)))
+                return _cut(F, attrs[node.name], value) if node.op in POOLS else value
 
             return evaluate(graph, apply, x)
 
     return Network()
+
+
+def _repeated(F: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[Any]) -> Iterator[Any]:
+    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
+    like = next((x for name, x in zip(node.inputs, inputs) if name not in shared), inputs[0])
+    for name, x in zip(node.inputs, inputs):
+        yield F.broadcast_like(x, like, lhs_axes=(0,), rhs_axes=(0,)) if name in shared else x
+
+
+def _pads_first(op: str, a: Mapping[str, Any]) -> bool:
+    """Whether padding is a layer of its own: that of a convolution which is not symmetric, and where an average rounds
+    up and counts its padding, whose gradient is wrong by what it rounds up to (1.9.1)."""
+    if op == "Conv2d":
+        return not Window.of(a).is_symmetric
+    return op == "AvgPool2d" and bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
+
+
+def _padded(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    (top, bottom), (left, right) = Window.of(a).pads
+    return F.pad(x, mode="constant", constant_value=0, pad_width=(0, 0, 0, 0, top, bottom, left, right))
+
+
+def _cut(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    """Without a last window that starts behind the image: MXNet rounds up without regard to that."""
+    if not a.get("ceil_mode"):
+        return x
+    return F.slice(x, begin=(None, None, 0, 0), end=(None, None, *a["output"][1:]))
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:
@@ -137,12 +186,55 @@ def _maxout(gluon: Any, a: Dict[str, Any]) -> Any:
     return Maxout()
 
 
+def _padding(a: Dict[str, Any]) -> Tuple[int, int]:
+    """Of a convolution; what is not symmetric is a layer of its own."""
+    window = Window.of(a)
+    return (window.pads[0][0], window.pads[1][0]) if window.is_symmetric else (0, 0)
+
+
+def _avgpool(gluon: Any, a: Dict[str, Any]) -> Any:
+    if _pads_first("AvgPool2d", a):  # then what is counted is what it gets
+        a = {**a, "padding": 0, "count_include_pad": False}
+    return gluon.nn.AvgPool2D(**_pool(a), count_include_pad=a["count_include_pad"])
+
+
+def _pool(a: Dict[str, Any]) -> Dict[str, Any]:
+    window = Window.of(a)
+    how = {"pool_size": window.kernel, "strides": window.stride, "padding": _padding(a)}
+    return {**how, "ceil_mode": window.ceil_mode}
+
+
+def _linear(gluon: Any, a: Dict[str, Any]) -> Any:
+    if len(a["input"]) == IMAGE:
+        return attention.linear_of_channels(gluon, a)
+    return gluon.nn.Dense(
+        a["out_features"],
+        in_units=a["in_features"],
+        flatten=len(a["input"]) == 1,
+        use_bias=a.get("bias", True),
+    )
+
+
+def _global_pool(F: Any, x: Any) -> Any:
+    return F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")
+
+
+def _adaptive_avgpool(F: Any, a: Dict[str, Any], x: Any) -> Any:
+    output = adaptive_size(a)
+    return _global_pool(F, x) if output == (1, 1) else F.contrib.AdaptiveAvgPooling2D(x, output_size=output)
+
+
+def _add(F: Any, a: Dict[str, Any], x: Any, y: Any) -> Any:
+    return F.broadcast_add(x, y) if a["broadcasts"] else x + y
+
+
 LAYERS = {
     "Conv2d": lambda gluon, a: gluon.nn.Conv2D(
         a["out_channels"],
-        a["kernel"],
-        strides=a["stride"],
-        padding=a["padding"],
+        Window.of(a).kernel,
+        strides=Window.of(a).stride,
+        padding=_padding(a),
+        dilation=Window.of(a).dilation,
         groups=a["groups"],
         use_bias=a["bias"],
         in_channels=a["in_channels"],
@@ -152,32 +244,32 @@ LAYERS = {
         momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
     ),
     "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
-    "MaxPool2d": lambda gluon, a: gluon.nn.MaxPool2D(a["kernel"], strides=a["stride"], padding=a["padding"]),
-    "Linear": lambda gluon, a: gluon.nn.Dense(
-        a["out_features"], in_units=a["in_features"], flatten=len(a["input"]) == 1
-    ),
+    "MaxPool2d": lambda gluon, a: gluon.nn.MaxPool2D(**_pool(a)),
+    "Linear": _linear,
     "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
     "LSTM": lambda gluon, a: gluon.rnn.LSTM(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
-    "AvgPool2d": lambda gluon, a: gluon.nn.AvgPool2D(
-        a["kernel"], strides=a["stride"], padding=a["padding"], count_include_pad=a["count_include_pad"]
-    ),
+    "AvgPool2d": _avgpool,
     "Conv1d": _conv1d,
-    "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(epsilon=a["eps"], in_channels=a["features"]),
+    "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(
+        axis=1 if len(a["input"]) == IMAGE else -1, epsilon=a["eps"], in_channels=a["features"]
+    ),
     "Maxout": _maxout,
     "Quanv2d": _quanv2d,
     "GRU": lambda gluon, a: gluon.rnn.GRU(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
+    **attention.LAYERS,
 }
 FUNCTIONS = {
     "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
-    "AdaptiveAvgPool2d": lambda F, a, x: F.contrib.AdaptiveAvgPooling2D(x, output_size=a["output"]),
-    "GlobalAvgPool": lambda F, a, x: F.flatten(F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")),
+    "AdaptiveAvgPool2d": _adaptive_avgpool,
+    "GlobalAvgPool": lambda F, a, x: F.flatten(_global_pool(F, x)) if len(a["input"]) == IMAGE else F.mean(x, axis=1),
     "Flatten": lambda F, a, x: F.flatten(x),
-    "Add": lambda F, a, x, y: x + y,
+    "Add": _add,
     "Last": lambda F, a, x: F.squeeze(F.slice_axis(x, axis=1, begin=-1, end=None), axis=1),
     "Reverse": lambda F, a, x: F.reverse(x, axis=1),
-    "Concat": lambda F, a, *xs: F.concat(*xs, dim=-1),
+    "Concat": lambda F, a, *xs: F.concat(*xs, dim=1 + a.get("axis", feature_axis(a["input"]))),
+    **attention.FUNCTIONS,
 }
 OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping
+import math
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence
 
 import numpy as np
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.adapters.paddle import attention
 from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.graph.node import IMAGE
+from framework_compare.graph.window import Window
 
 RECURRENT = ("LSTM", "GRU")
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
 
 def make_layers(paddle: Any, graph: Graph) -> Dict[str, Any]:
-    return {n.name: LAYERS[n.op](paddle.nn, n.attrs) for n in graph.nodes if n.op in LAYERS}
+    shapes, layers = graph.shapes(), {}
+    for node in graph.nodes:
+        if node.op in LAYERS:
+            shape = shapes[node.inputs[0]] if node.inputs else ()
+            layer = LAYERS[node.op](paddle.nn, {**node.attrs, "input": shape})
+            by_place = node.op in ("Linear", "LayerNorm") and len(shape) == IMAGE
+            layers[node.name] = attention.by_place(paddle.nn, layer) if by_place else layer
+    return layers
 
 
 def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
+    shared = graph.shared_values()
+
     class Network(paddle.nn.Layer):
         def __init__(self) -> None:
             super().__init__()
@@ -31,11 +44,19 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
                     return layers[node.name](*inputs)[0]  # the states of all steps
                 if node.op in LAYERS:
                     return layers[node.name](*inputs)
-                return FUNCTIONS[node.op](paddle, *inputs)
+                if node.op == "Concat":
+                    inputs = _repeated(paddle, node, shared, inputs)
+                return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
 
             return evaluate(graph, apply, images)
 
     return Network()
+
+
+def _repeated(paddle: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[Any]) -> Sequence[Any]:
+    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
+    count = next((x.shape[0] for name, x in zip(node.inputs, inputs) if name not in shared), 1)
+    return [x.expand([count, *x.shape[1:]]) if name in shared else x for name, x in zip(node.inputs, inputs)]
 
 
 def arrays_of(layers: Dict[str, Any]) -> Dict[str, Any]:
@@ -102,6 +123,47 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     return Quanv2d()
 
 
+def _maxpool(nn: Any, a: Mapping[str, Any]) -> Any:
+    pads = _pads_behind(nn, a, -math.inf)
+    pool = nn.MaxPool2D(a["kernel"], stride=a["stride"], padding=0 if pads else a["padding"])
+    return nn.Sequential(pads, pool) if pads else pool
+
+
+def _avgpool(nn: Any, a: Mapping[str, Any]) -> Any:
+    pads = _pads_behind(nn, a, 0.0)
+    if pads is None:
+        return nn.AvgPool2D(a["kernel"], stride=a["stride"], padding=a["padding"], exclusive=not a["count_include_pad"])
+    import paddle
+
+    window = Window.of(a)
+    areas = window.areas(a["input"][1:], with_pads=a["count_include_pad"])
+    shares = paddle.to_tensor(math.prod(window.kernel) / areas)
+
+    class Pool(nn.Layer):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return nn.functional.avg_pool2d(pads(x), a["kernel"], a["stride"]) * shares
+
+    return Pool()
+
+
+def _pads_behind(nn: Any, a: Mapping[str, Any], value: float) -> Any:
+    """All padding as a layer of its own where ceil_mode needs more of it; Paddle rounds up otherwise than torch."""
+    window = Window.of(a)
+    pads = window.all_pads(a["input"][1:])
+    return None if pads == window.pads else nn.Pad2D([*pads[1], *pads[0]], value=value)
+
+
+def _global_avgpool(paddle: Any, a: Mapping[str, Any], x: Any) -> Any:
+    if len(x.shape) == 3:
+        return x.mean(1)
+    return paddle.flatten(paddle.nn.functional.adaptive_avg_pool2d(x, 1), 1)
+
+
+def _concat(paddle: Any, a: Mapping[str, Any], *inputs: Any) -> Any:
+    rank = len(inputs[0].shape) - 1
+    return paddle.concat(list(inputs), axis=1 + a.get("axis", 0 if rank == IMAGE else rank - 1))
+
+
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": lambda nn, a: nn.Conv2D(
         a["in_channels"],
@@ -109,19 +171,24 @@ LAYERS: Dict[str, Callable[..., Any]] = {
         a["kernel"],
         stride=a["stride"],
         padding=a["padding"],
+        dilation=a.get("dilation", 1),
         groups=a["groups"],
         bias_attr=None if a["bias"] else False,
     ),
     "BatchNorm2d": lambda nn, a: nn.BatchNorm2D(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"]),
     "ReLU": lambda nn, a: nn.ReLU(),
     "ReLU6": lambda nn, a: nn.ReLU6(),
-    "MaxPool2d": lambda nn, a: nn.MaxPool2D(a["kernel"], stride=a["stride"], padding=a["padding"]),
+    "SiLU": lambda nn, a: nn.Silu(),
+    "HardSwish": lambda nn, a: nn.Hardswish(),
+    "GELU": lambda nn, a: nn.GELU(approximate=a["approximate"] == "tanh"),
+    "StochasticDepth": lambda nn, a: nn.Dropout(a["p"], axis=0, mode="upscale_in_train"),
+    "MaxPool2d": _maxpool,
     "AdaptiveAvgPool2d": lambda nn, a: nn.AdaptiveAvgPool2D(a["output"]),
-    "Linear": lambda nn, a: nn.Linear(a["in_features"], a["out_features"]),
-    "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
-    "AvgPool2d": lambda nn, a: nn.AvgPool2D(
-        a["kernel"], stride=a["stride"], padding=a["padding"], exclusive=not a["count_include_pad"]
+    "Linear": lambda nn, a: nn.Linear(
+        a["in_features"], a["out_features"], bias_attr=None if a.get("bias", True) else False
     ),
+    "Dropout": lambda nn, a: nn.Dropout(a["p"], mode="upscale_in_train"),
+    "AvgPool2d": _avgpool,
     "Tanh": lambda nn, a: nn.Tanh(),
     "Sigmoid": lambda nn, a: nn.Sigmoid(),
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
@@ -138,13 +205,15 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Maxout": _maxout,
     "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
+    **attention.LAYERS,
 }
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "GlobalAvgPool": lambda paddle, x: paddle.flatten(paddle.nn.functional.adaptive_avg_pool2d(x, 1), 1),
-    "Flatten": lambda paddle, x: paddle.flatten(x, 1),
-    "Add": lambda paddle, x, y: x + y,
-    "Last": lambda paddle, x: x[:, -1],
-    "Reverse": lambda paddle, x: paddle.flip(x, [1]),
-    "Concat": lambda paddle, *xs: paddle.concat(list(xs), axis=-1),
+    "GlobalAvgPool": _global_avgpool,
+    "Flatten": lambda paddle, a, x: paddle.flatten(x, 1),
+    "Add": lambda paddle, a, x, y: x + y,
+    "Last": lambda paddle, a, x: x[:, -1],
+    "Reverse": lambda paddle, a, x: paddle.flip(x, [1]),
+    "Concat": _concat,
+    **attention.FUNCTIONS,
 }
 OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)

@@ -16,6 +16,7 @@ from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.repairs import Singa
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, Parameter, evaluate
+from framework_compare.graph.node import IMAGE
 
 EPS = 1e-5  # of BatchNorm, fixed in SINGA's C++ side
 
@@ -25,6 +26,7 @@ class Network:
 
     def __init__(self, singa: Singa, operators: Operators, graph: Graph) -> None:
         _refuse_frozen_batchnorm(graph)
+        _refuse_other_forms(graph)
         self.singa, self.operators, self._graph = singa, operators, graph
         self.parameters = {parameter.name: self._tensor(parameter) for parameter in graph.parameters()}
         self._kept: Dict[Hashable, Any] = {}
@@ -70,6 +72,22 @@ def _refuse_frozen_batchnorm(graph: Graph) -> None:
     for node in graph.nodes:
         if node.op == "BatchNorm2d" and graph.is_frozen(node) and node.name in graph.backward_nodes():
             raise Unsupported(f"layer {node.name}: SINGA has no gradient of a frozen BatchNorm2d behind trained layers")
+
+
+def _refuse_other_forms(graph: Graph) -> None:
+    """Of the ops it has SINGA computes the forms of the package's own models, and no others."""
+    shapes = graph.shapes()
+    for node in graph.nodes:
+        a, read = node.attrs, [shapes[name] for name in node.inputs]
+        numbers = (a[name] for name in ("kernel", "stride", "padding", "output") if name in a)
+        if not all(isinstance(number, int) for number in numbers) or a.get("dilation") or a.get("ceil_mode"):
+            raise Unsupported(f"layer {node.name}: SINGA has no {node.op} of that window: {dict(a)}")
+        if node.op == "Linear" and (len(read[0]) > 1 or not a.get("bias", True)):
+            raise Unsupported(f"layer {node.name}: SINGA has Linear for vectors and with a bias only")
+        if node.op == "Add" and read[0] != read[1]:
+            raise Unsupported(f"layer {node.name}: SINGA adds values of one shape only, gets {read[0]} and {read[1]}")
+        if node.op == "GlobalAvgPool" and (len(read[0]) != IMAGE or read[0][1] != read[0][2]):
+            raise Unsupported(f"layer {node.name}: SINGA averages square images only, gets {read[0]}")
 
 
 def as_stored(array: np.ndarray) -> np.ndarray:

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import adaptive_matrix
+from framework_compare.adapters.tensorflow import attention
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.node import IMAGE
+from framework_compare.graph.window import Window
 
 SEEDS_A_LAYER = 65536  # of dropout: one for each size of batch
 
 
+# Arrays that stay as the graph has them.
+AS_STORED = ("Embedding", "Parameter", "RelativeBias")
+POINTWISE = (
+    "Dropout",
+    "ReLU",
+    "ReLU6",
+    "Tanh",
+    "Sigmoid",
+    "SiLU",
+    "HardSigmoid",
+    "HardSwish",
+    "GELU",
+    "StochasticDepth",
+)
 # BlockLSTM has the gates in the order i, g, f, o.
 _BLOCK_GATES = (0, 2, 1, 3)
 
@@ -34,13 +52,17 @@ class Network:
         self.fused = fused and dtype == "float32"
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
         shapes = graph.shapes()
+        self.shared = graph.shared_values()
         # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
-        self._flattened = {
-            node.name: shapes[flatten.inputs[0]]
-            for flatten in graph.nodes
-            for node in graph.nodes
-            if flatten.op == "Flatten" and _source_through_dropout(graph, node) == flatten.name
-        }
+        self._flattened: Dict[str, Any] = {}
+        self._turned: Set[str] = set()  # every Flatten that others read, too: it is put into the graph's order
+        for flatten in graph.nodes:
+            if flatten.op == "Flatten" and len(shapes[flatten.inputs[0]]) == IMAGE:
+                readers = _readers(graph, flatten.name)
+                if readers and all(node.op == "Linear" for node in readers):
+                    self._flattened.update((node.name, shapes[flatten.inputs[0]]) for node in readers)
+                else:
+                    self._turned.add(flatten.name)
         self.variables = {
             p.name: tf.Variable(tf.zeros(self._native_shape(p.name, p.shape)), trainable=p.trainable, name=p.name)
             for p in graph.parameters()
@@ -68,7 +90,7 @@ class Network:
     def _native_order(self, name: str, ndim: int) -> Optional[Tuple[int, ...]]:
         """Axes of a graph array in native order, a flattened picture's counted apart; None to leave it as it is."""
         node = self._nodes[name]
-        if node.op == "Embedding":
+        if node.op in AS_STORED:
             return None
         if ndim == 3:
             return (2, 1, 0)
@@ -80,11 +102,13 @@ class Network:
 
     def from_native(self, name: str, array: np.ndarray) -> np.ndarray:
         node = self._nodes[name]
+        if node.op in AS_STORED:
+            return np.ascontiguousarray(array)
         if array.ndim == 4:
             array = array.transpose(2, 3, 0, 1) if _is_depthwise(node.attrs) else array.transpose(3, 2, 0, 1)
         elif array.ndim == 3:
             array = array.transpose(2, 1, 0)
-        elif array.ndim == 2 and node.op != "Embedding":
+        elif array.ndim == 2:
             array = array.T
             if node.name in self._flattened:
                 c, h, w = self._flattened[node.name]
@@ -105,21 +129,22 @@ class Network:
     def _of(self, node: Node, parameter: str) -> Any:
         return self.variables[f"{node.name}.{parameter}"]
 
-    def _cast(self, node: Node, parameter: str) -> Any:
+    def cast(self, node: Node, parameter: str) -> Any:
         return self.tf.cast(self._of(node, parameter), self.dtype)
 
     def conv2d(self, node: Node, x: Any, **_: Any) -> Any:
-        a = node.attrs
-        x, pads = _pad(self.tf, x, a)
-        weight = self._cast(node, "weight")
+        tf, a, window = self.tf, node.attrs, Window.of(node.attrs)
+        x, pads = _pad(tf, x, window)
+        weight = self.cast(node, "weight")
+        how = {"strides": list(window.stride), "padding": pads, "dilations": list(window.dilation)}
         if _is_depthwise(a):
-            y = self.tf.nn.depthwise_conv2d(x, weight, [1, a["stride"], a["stride"], 1], pads)
+            y = tf.nn.depthwise_conv2d(x, weight, **{**how, "strides": [1, *window.stride, 1]})
         elif a["groups"] == 1:
-            y = self.tf.nn.conv2d(x, weight, a["stride"], pads)
+            y = tf.nn.conv2d(x, weight, **how)
         else:  # tf.nn.conv2d has no grouped kernels on a CPU
-            parts = zip(*(self.tf.split(array, a["groups"], axis=3) for array in (x, weight)))
-            y = self.tf.concat([self.tf.nn.conv2d(part, kernel, a["stride"], pads) for part, kernel in parts], axis=3)
-        return self.tf.nn.bias_add(y, self._cast(node, "bias")) if a["bias"] else y
+            parts = zip(*(tf.split(array, a["groups"], axis=3) for array in (x, weight)))
+            y = tf.concat([tf.nn.conv2d(part, kernel, **how) for part, kernel in parts], axis=3)
+        return tf.nn.bias_add(y, self.cast(node, "bias")) if a["bias"] else y
 
     def batchnorm(self, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
         tf, a = self.tf, node.attrs
@@ -140,24 +165,32 @@ class Network:
         return y
 
     def maxpool(self, node: Node, x: Any, **_: Any) -> Any:
-        a = node.attrs
-        if a["padding"]:
-            pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
-            x = self.tf.pad(x, pads, constant_values=-math.inf)
-        return self.tf.nn.max_pool2d(x, a["kernel"], a["stride"], "VALID")
+        window = Window.of(node.attrs)
+        pads = window.all_pads(x.shape[1:3])
+        if any(map(any, pads)):
+            x = self.tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=-math.inf)
+        return self.tf.nn.max_pool2d(x, window.kernel, window.stride, "VALID")
 
     def adaptive_avgpool(self, node: Node, x: Any, **_: Any) -> Any:
-        size, output = int(x.shape[1]), node.attrs["output"]
-        if size % output == 0:
-            return self.tf.nn.avg_pool2d(x, size // output, size // output, "VALID")
-        # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows and columns
-        matrix = self.tf.cast(adaptive_matrix(size, output), x.dtype)
-        return self.tf.einsum("ih,nhwc,jw->nijc", matrix, x, matrix)
+        sizes = list(zip(x.shape[1:3], adaptive_size(node.attrs)))
+        if all(output == 1 for _, output in sizes):
+            return self.tf.reduce_mean(x, axis=[1, 2], keepdims=True)
+        if all(size % output == 0 for size, output in sizes):
+            kernel = [size // output for size, output in sizes]
+            return self.tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
+        # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows, one for columns
+        rows, columns = (self.tf.cast(adaptive_matrix(*pair), x.dtype) for pair in sizes)
+        return self.tf.einsum("ih,nhwc,jw->nijc", rows, x, columns)
+
+    def flatten(self, node: Node, x: Any, **_: Any) -> Any:
+        if node.name in self._turned:
+            x = self.tf.transpose(x, (0, 3, 1, 2))
+        return self.tf.reshape(x, [-1, math.prod(x.shape[1:])])
 
     def lstm(self, node: Node, x: Any, **_: Any) -> Any:
         tf = self.tf
-        weight = tf.concat([self._cast(node, "weight_ih"), self._cast(node, "weight_hh")], axis=0)
-        bias, hidden = self._cast(node, "bias"), node.attrs["hidden_size"]
+        weight = tf.concat([self.cast(node, "weight_ih"), self.cast(node, "weight_hh")], axis=0)
+        bias, hidden = self.cast(node, "bias"), node.attrs["hidden_size"]
         steps, zero = tf.transpose(x, (1, 0, 2)), tf.zeros((tf.shape(x)[0], hidden), self.dtype)
         if self.fused:
             # V1: the gradient that TensorFlow has registered for BlockLSTMV2 is V1's, and wrong for it (2.21)
@@ -187,8 +220,8 @@ class Network:
 
     def gru(self, node: Node, x: Any, **_: Any) -> Any:
         tf, hidden = self.tf, node.attrs["hidden_size"]
-        weight, from_bias, bias = (self._cast(node, name) for name in ("weight_hh", "bias_ih", "bias_hh"))
-        from_inputs = tf.linalg.matmul(tf.transpose(x, (1, 0, 2)), self._cast(node, "weight_ih")) + from_bias
+        weight, from_bias, bias = (self.cast(node, name) for name in ("weight_hh", "bias_ih", "bias_hh"))
+        from_inputs = tf.linalg.matmul(tf.transpose(x, (1, 0, 2)), self.cast(node, "weight_ih")) + from_bias
 
         def step(state: Any, at: Any) -> Any:
             (h,) = state
@@ -217,13 +250,13 @@ class Network:
         return tf.transpose(states.stack(), (1, 0, 2))
 
     def embedding(self, node: Node, x: Any, **_: Any) -> Any:
-        return self.tf.gather(self._cast(node, "weight"), x)
+        return self.tf.gather(self.cast(node, "weight"), x)
 
     def conv1d(self, node: Node, x: Any, **_: Any) -> Any:
         a = node.attrs
         x = self.tf.pad(x, [[0, 0], [a["padding"]] * 2, [0, 0]]) if a["padding"] else x
-        y = self.tf.nn.conv1d(x, self._cast(node, "weight"), 1, "VALID")
-        return y + self._cast(node, "bias") if a["bias"] else y
+        y = self.tf.nn.conv1d(x, self.cast(node, "weight"), 1, "VALID")
+        return y + self.cast(node, "bias") if a["bias"] else y
 
     def layernorm(self, node: Node, x: Any, **_: Any) -> Any:
         tf, exact = self.tf, self.tf.cast(x, "float32")
@@ -237,16 +270,13 @@ class Network:
         return self.tf.reduce_max(self.tf.reshape(x, shape), axis=-1)
 
     def avgpool(self, node: Node, x: Any, **_: Any) -> Any:
-        tf, a = self.tf, node.attrs
-        if not a["padding"]:
-            return tf.nn.avg_pool2d(x, a["kernel"], a["stride"], "VALID")
-        # of explicit pads TensorFlow's own kernel has none
-        pads = [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]
-        means = tf.nn.avg_pool2d(tf.pad(x, pads), a["kernel"], a["stride"], "VALID")
-        if a["count_include_pad"]:
-            return means
-        inside = tf.pad(tf.ones([1, *x.shape[1:3], 1], x.dtype), pads)
-        return means / tf.nn.avg_pool2d(inside, a["kernel"], a["stride"], "VALID")
+        tf, window, size = self.tf, Window.of(node.attrs), x.shape[1:3]
+        pads = window.all_pads(size)
+        if any(map(any, pads)):  # of explicit pads TensorFlow's own kernel has none
+            x = tf.pad(x, [(0, 0), *pads, (0, 0)])
+        means = tf.nn.avg_pool2d(x, window.kernel, window.stride, "VALID")
+        shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
+        return means if (shares == 1).all() else means * tf.cast(shares[:, :, None], means.dtype)
 
     def quanv2d(self, node: Node, x: Any, **_: Any) -> Any:
         tf, a = self.tf, node.attrs
@@ -267,14 +297,24 @@ class Network:
         return tf.cast(tf.reshape(y, (-1, rows, across, quanv.QUBITS)), self.dtype)
 
     def linear(self, node: Node, x: Any, **_: Any) -> Any:
-        return self.tf.nn.bias_add(self.tf.linalg.matmul(x, self._cast(node, "weight")), self._cast(node, "bias"))
+        tf, weight, outer = self.tf, self.cast(node, "weight"), x.shape[1:-1]
+        x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
+        y = tf.linalg.matmul(x, weight)
+        y = tf.nn.bias_add(y, self.cast(node, "bias")) if node.attrs.get("bias", True) else y
+        return tf.reshape(y, (-1, *outer, weight.shape[1])) if outer else y
 
     def dropout(self, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-        if not training:
-            return x
+        return self.dropped(node, x, None) if training else x
+
+    def dropped(self, node: Node, x: Any, shape: Optional[Sequence[Any]]) -> Any:
+        """A share p of x as zero, by chance drawn for that shape, or for each value."""
         # a function that is traced for a batch of another size starts TensorFlow's own seeds anew, and its masks again
         seed = SEEDS_A_LAYER * self.graph.nodes.index(node) + (x.shape[0] or 0)
-        return self.tf.nn.dropout(x, rate=node.attrs["p"], seed=seed)
+        return self.tf.nn.dropout(x, rate=node.attrs["p"], noise_shape=shape, seed=seed)
+
+    def batch(self, x: Any) -> Any:
+        """Number of samples, a tensor where it is not known before."""
+        return self.tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
 LOWERINGS: Dict[str, Callable[..., Any]] = {
@@ -284,8 +324,8 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "ReLU6": lambda net, node, x, **_: net.tf.nn.relu6(x),
     "MaxPool2d": Network.maxpool,
     "AdaptiveAvgPool2d": Network.adaptive_avgpool,
-    "GlobalAvgPool": lambda net, node, x, **_: net.tf.reduce_mean(x, axis=[1, 2]),
-    "Flatten": lambda net, node, x, **_: net.tf.reshape(x, [-1, math.prod(x.shape[1:])]),
+    "GlobalAvgPool": lambda net, node, x, **_: net.tf.reduce_mean(x, axis=[1, 2] if len(x.shape) == 4 else 1),
+    "Flatten": Network.flatten,
     "Linear": Network.linear,
     "Dropout": Network.dropout,
     "Add": lambda net, node, x, y, **_: x + y,
@@ -296,12 +336,12 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "GRU": Network.gru,
     "Last": lambda net, node, x, **_: x[:, -1],
     "Reverse": lambda net, node, x, **_: net.tf.reverse(x, [1]),
-    "Concat": lambda net, node, *xs, **_: net.tf.concat(xs, axis=-1),
     "Conv1d": Network.conv1d,
     "LayerNorm": Network.layernorm,
     "Maxout": Network.maxout,
     "AvgPool2d": Network.avgpool,
     "Quanv2d": Network.quanv2d,
+    **attention.LOWERINGS,
 }
 OPS = frozenset(LOWERINGS)
 
@@ -313,27 +353,27 @@ def _reordered(array: np.ndarray) -> np.ndarray:
 
 
 def _is_depthwise(a: Mapping[str, Any]) -> bool:
-    return 1 < a["groups"] == a["in_channels"] == a["out_channels"]
+    """TensorFlow's depthwise kernel takes one stride for both axes, and of dilated ones the stride 1 only."""
+    (down, across), dilation = Window.of(a).stride, Window.of(a).dilation
+    takes = down == across and (down == 1 or dilation == (1, 1))
+    return 1 < a["groups"] == a["in_channels"] == a["out_channels"] and takes
 
 
-def _pad(tf: Any, x: Any, a: Mapping[str, Any]) -> Tuple[Any, str]:
-    """The input and the named padding that come to a layer's symmetric one.
+def _pad(tf: Any, x: Any, window: Window) -> Tuple[Any, str]:
+    """The input and the named padding that come to a layer's own.
 
     tf.nn also takes explicit pads, but oneDNN's kernels do not: VGG-16 was 1.24 times slower with them (2.21).
     """
-    if a["padding"] == 0:
+    if not any(map(any, window.pads)):
         return x, "VALID"
-    if a["stride"] == 1 and 2 * a["padding"] == a["kernel"] - 1:
+    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
+    if window.stride == (1, 1) and window.is_symmetric and whole:
         return x, "SAME"
-    return tf.pad(x, [[0, 0], [a["padding"]] * 2, [a["padding"]] * 2, [0, 0]]), "VALID"
+    return tf.pad(x, [(0, 0), *window.pads, (0, 0)]), "VALID"
 
 
-def _source_through_dropout(graph: Graph, node: Node) -> Optional[str]:
-    """What a Linear reads, looking through Dropout, which keeps the order; None for other ops."""
-    if node.op != "Linear":
-        return None
-    nodes = {n.name: n for n in graph.nodes}
-    source = node.inputs[0]
-    while source in nodes and nodes[source].op == "Dropout":
-        source = nodes[source].inputs[0]
-    return source
+def _readers(graph: Graph, name: str) -> List[Node]:
+    """What reads a value, looking through ops that change number by number; empty where the output is one of them."""
+    readers = [node for node in graph.nodes if name in node.inputs]
+    through = [_readers(graph, node.name) if node.op in POINTWISE else [node] for node in readers]
+    return [node for nodes in through for node in nodes] if all(through) else []

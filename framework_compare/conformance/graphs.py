@@ -64,7 +64,7 @@ def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.conv("stem", 8, 3, stride=2, padding=[0, 1, 0, 1])
     g.batchnorm("stem_bn")
     block = g.hardswish("stem_act")
-    g.conv("across", 8, [1, 5], padding=[0, 2], bias=True)
+    g.conv("across", 8, [1, 5], padding=[0, 4], dilation=[1, 2], bias=True)
     g.conv("down", 8, [5, 1], stride=[2, 1], padding=[2, 0])
     g.batchnorm("down_bn")
     wide = g.silu("down_act")
@@ -96,9 +96,10 @@ def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
 def joined(num_classes: int = 3, image_size: int = 32) -> Graph:
     """Branches that are joined, cut and shuffled; pooling that rounds up; flattened values that no Linear reads."""
     g = GraphBuilder(NAMES[3], num_classes=num_classes, image_size=image_size)
-    g.conv("stem", 8, 3, stride=2, padding=1, bias=True)
-    g.relu("stem_relu")
-    stem = g.maxpool("stem_pool", 3, stride=2, ceil_mode=True)
+    g.conv("stem", 8, 3, stride=2, padding=1)
+    g.maxpool("stem_pool", 3, stride=2, ceil_mode=True)
+    g.batchnorm("stem_bn")
+    stem = g.relu("stem_relu")
     g.conv("left", 4, 1, bias=True)
     left = g.relu("left_relu")
     g.conv("right", 8, 3, padding=1, bias=True, source=stem)

@@ -521,7 +521,7 @@ def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) ->
         share = (1 + squashed) / 2
         density = root / 2 * (1 + 3 * 0.044715 * x**2) * (1 - squashed**2)
     else:
-        share = ((1 + ERF(x / math.sqrt(2)).astype(np.float64)) / 2).astype(x.dtype)
+        share = ((1 + np.asarray(ERF(x / math.sqrt(2)), np.float64)) / 2).astype(x.dtype)
         density = np.exp(-(x**2) / 2) * (root / 2)
     return x * share, lambda dy: ((dy * (share + x * density),), {})
 
@@ -594,8 +594,9 @@ def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
     scores = scale * (q @ k.swapaxes(-1, -2))
     if bias is not None:
         scores = scores + bias.reshape(len(bias), *[1] * (scores.ndim - 4), *bias.shape[1:])
-    if "mask_shift" in a:
-        scores = scores + shift_mask(a, *scores.shape[1:3]).astype(scores.dtype)
+    mask = shift_mask(a, *scores.shape[1:3])
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares = powers / powers.sum(axis=-1, keepdims=True)
     rounded = mode.operand(shares)

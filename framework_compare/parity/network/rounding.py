@@ -22,8 +22,10 @@ LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it
 PRODUCTS = ("Conv2d", "Linear", "Conv1d", "LSTM", "GRU", "Attention")
 RECURRENT = ("LSTM", "GRU")
 # Their outputs, or the gradients they hand on, are numbers that were on the grid before.
-MOVES = ("Flatten", "Reverse", "Last", "Select", "Split", "Slice", "Maxout", "ChannelShuffle", "Tokens")
-MOVES += ("Pad", "Roll", "Windows", "FromWindows")
+MOVES = (
+    *("Flatten", "Reverse", "Last", "Select", "Split", "Slice", "Maxout"),
+    *("ChannelShuffle", "Tokens", "Pad", "Roll", "Windows", "FromWindows"),
+)
 SELECTS_FORWARD = ("ReLU", "ReLU6", "MaxPool2d", "Concat", *MOVES)
 SELECTS_BACKWARD = ("ReLU", "ReLU6", *MOVES)
 

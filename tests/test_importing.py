@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from framework_compare.graph import Graph, GraphBuilder, weights_size
 from framework_compare.graph.head import with_head
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped, shape_of
-from framework_compare.importing import inspection
+from framework_compare.importing import import_level, inspection
 from framework_compare.importing.imports import resolve
+from framework_compare.parity.network.oracle import Oracle
 from framework_compare.study.imported_models import register_models, write_models
 
 
@@ -121,3 +123,26 @@ def test_axes_fold_and_unfold() -> None:
 def test_every_framework_is_asked_for_its_ops() -> None:
     assert inspection.missing_ops(graph(), ["torch", "jax"]) == {"torch": [], "jax": []}
     assert any(line.startswith("fc ") for line in inspection.layer_lines(graph()))
+
+
+def test_another_function_does_not_pass_the_level_import() -> None:
+    g = GraphBuilder("judged", num_classes=3, image_size=8)
+    g.conv("conv", 4, 3)
+    g.batchnorm("norm", eps=1e-5)
+    g.relu("relu")
+    g.global_avgpool("pool")
+    g.linear("fc", 3)
+    ours, rng = g.build(), np.random.default_rng(0)
+    start = {p.name: rng.uniform(0.5, 1.5, p.shape) for p in ours.parameters()}
+    images, labels = rng.standard_normal((3, 3, 8, 8)), np.arange(3)
+    oracle = Oracle(ours, start)
+    _, training, gradients, statistics = oracle.gradients(images, labels)
+    exact = {"images": images, "labels": labels, "training": training, "evaluation": oracle.forward(images)}
+    exact.update({f"start:{name}": array for name, array in start.items()})
+    exact.update({f"gradient:{name}": array for name, array in gradients.items()})
+    exact.update({f"after:{name}": array for name, array in statistics.items()})
+    assert import_level.judge(ours, exact, "itself").passed
+    norm = dataclasses.replace(ours.nodes[1], attrs={**ours.nodes[1].attrs, "eps": 1.1e-5})
+    other = dataclasses.replace(ours, nodes=(ours.nodes[0], norm, *ours.nodes[2:]))
+    assert not import_level.judge(other, exact, "itself").passed
+    assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed

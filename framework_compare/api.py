@@ -10,6 +10,8 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, U
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
+from framework_compare.importing.imports import Models, resolve
+from framework_compare.importing.tracing import Tracer
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
@@ -32,6 +34,7 @@ from framework_compare.study.conditions import (
 )
 from framework_compare.study.dispatch import check_cores, run_parts
 from framework_compare.study.executors import Executor
+from framework_compare.study.imported_models import register_models
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -40,6 +43,7 @@ from framework_compare.study.opening import (
     open_or_create,
     open_or_extend,
     tell_of_datasets,
+    tell_of_imports,
 )
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
@@ -58,11 +62,12 @@ def compare(
 @terminate_as_interrupt()
 def compare(
     frameworks: Names,
-    models: Names,
+    models: Models,
     device: Names = "cpu",
     *,
     devices: Union[None, int, Sequence[int]] = None,
     dataset: DataSets = planning.OWN,
+    weights: Optional[str] = None,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: Optional[int] = None,
     limit: Optional[int] = None,
@@ -93,7 +98,10 @@ def compare(
 ) -> Union[Comparison, Forecast]:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`).
+    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`); or networks of
+        yours: "my_net.py:build", "torchvision:resnet18", "timm:NAME", or an nn.Module.
+    weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
+        models start; default: "seeded" of torchvision and timm, "file" of all else.
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
     devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
     dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
@@ -150,9 +158,11 @@ def compare(
         check_cores(settings)
     options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
     folder = check_folder("out", new_study_folder() if out is None else out)
+    tracer = Tracer(options.python, options.index, options.installer, watcher.say)
+    names, imported = resolve(models, settings.get("image_size"), weights, tracer)
     plan = planning.plan(
         frameworks,
-        models,
+        names,
         device,
         dataset,
         settings,
@@ -167,6 +177,7 @@ def compare(
     if rungs is not None:
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
+    tell_of_imports(imported, plan, watcher)
     if limited:
         check_whole_runs(plan.cells)
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
@@ -248,6 +259,7 @@ def resume(
     given = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     mode = None if verify is None else check_mode(verify)
     folder = check_folder("study", study)
+    register_models(folder)
     with Store.open(folder, readonly=False) as store, watcher:
         absorb_parts(store, watcher.say)
         if executor is None:
@@ -300,6 +312,7 @@ def verify_study(
     others are not. Verdicts that the study has are not sought again, unless `fresh`.
     """
     folder = check_folder("study", study)
+    register_models(folder)
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)
     return attachment.attach(folder, options, fresh, say)

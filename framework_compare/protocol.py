@@ -81,7 +81,7 @@ def devices_of(device: str) -> Tuple[str, ...]:
     return tuple(kind if kind == "cpu" else f"{kind}:{number}" for number in numbers.split(","))
 
 
-JOB_KINDS = ("train", "verify", "conformance")
+JOB_KINDS = ("train", "verify", "conformance", "trace")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Job:
     """One worker's job; a JSON document at the process boundary.
 
     "train" runs a cell: graph is Graph.to_dict(), images and weights are files. A data set of arrays is in `data`, and
-    then there are no images: {"kind": "arrays", "path": file that batches.arrays reads}. "verify" and "conformance" answer
-    `tasks`, each a document of its own.
+    then there are no images: {"kind": "arrays", "path": file that batches.arrays reads}. "verify", "conformance" and
+    "trace" answer `tasks`, each a document of its own.
     """
 
     config: TrainConfig

@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
 from framework_compare.errors import UnknownNameError, UsageError
 
@@ -113,7 +113,7 @@ FRAMEWORKS: Dict[str, Framework] = {
 }
 
 _M = "framework_compare.models."
-MODELS: Dict[str, str] = {
+MODELS: Dict[str, Union[str, Callable[..., Any]]] = {
     "alexnet": _M + "alexnet:build",
     "mobilenet_v2": _M + "mobilenet_v2:build",
     "resnet50": _M + "resnet50:build",
@@ -247,8 +247,10 @@ def _module_file(name: str) -> Path:
     return Path(spec.origin) if spec and spec.origin else Path(name)
 
 
-def load(target: str) -> Callable[..., Any]:
-    """The object behind "module:name"."""
+def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """The object behind "module:name"; an imported model is one itself."""
+    if not isinstance(target, str):
+        return target
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

@@ -18,7 +18,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("overhead", "reproduction"),
     ("api", "stability_sweep"),
     ("comparison", "forecast"),
-    ("report", "study", "conformance"),
+    ("report", "study", "conformance", "importing"),
     ("parity",),
     ("doctor", "results"),
     ("launch", "plan"),

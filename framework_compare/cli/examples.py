@@ -9,6 +9,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "quickstart": ("quickstart", "quickstart --frameworks torch,paddle"),
     "doctor": ("doctor", "doctor --frameworks torch,jax --strict"),
     "list": ("list",),
+    "inspect": ("inspect my_net.py:build --image-size 64", "inspect torchvision:resnet18"),
     "run": (
         "run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100",
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",

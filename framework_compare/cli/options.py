@@ -91,6 +91,7 @@ def _statuses(text: Optional[str]) -> List[str]:
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+_WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
 _INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyTorch's CPU builds. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
@@ -103,9 +104,12 @@ _SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (min
 _SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
 OPTIONS: Dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed),
-    "models": Option(str, f"Comma-separated: {MODELS}.", read=_listed),
+    "models": Option(
+        str, f"Comma-separated: {MODELS}; or your own, as FILE.py:FUNCTION or torchvision:NAME.", read=_listed
+    ),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
+    "weights": Option(str, _WEIGHTS, None),
     "devices": Option(str, _DEVICES, None, functools.partial(_values, functools.partial(split, convert=int))),
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
@@ -144,7 +148,7 @@ ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: Dict[str, Tuple[str, ...]] = {
-    "What to compare": ("frameworks", "models", "dataset", "batch_sizes", "search", "mode"),
+    "What to compare": ("frameworks", "models", "weights", "dataset", "batch_sizes", "search", "mode"),
     "Device, arithmetic, execution": ("device", "devices", "precision", "execution", "tuning", "threads", "internals"),
     "Training": (
         *("batch_size", "epochs", "optimizer", "learning_rate", "momentum", "weight_decay", "epsilon", "loss"),

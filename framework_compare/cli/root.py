@@ -11,6 +11,7 @@ import typer
 
 from framework_compare import __version__
 from framework_compare.cli import check, cluster, console, doctor, environments, examples, fairness, report, studies
+from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UsageError
@@ -99,7 +100,8 @@ def _root(
 
 
 @takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit", "classes", "on_bad_picture"),
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "weights", "out", "repeats", "limit", "classes"),
+    "on_bad_picture",
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
         "devices",
@@ -300,7 +302,12 @@ def _help(command: Callable[..., Any]) -> str:
 
 # In the order in which a newcomer needs them; each heading is a panel of `--help`.
 COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
-    "Start": {"quickstart": quickstart, "doctor": doctor.doctor, "list": list_names},
+    "Start": {
+        "quickstart": quickstart,
+        "doctor": doctor.doctor,
+        "list": list_names,
+        "inspect": inspect_command.inspect,
+    },
     "Train and measure": {
         "run": run,
         "resume": studies.resume,

@@ -44,10 +44,15 @@ def verify(
         _check_unasked({"python": python, "installer": installer, "keep": keep, **request})
         _verify_study(study, index, fresh, style)
         return
+    from framework_compare.importing.imports import resolve
+    from framework_compare.importing.tracing import Tracer
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
 
+    request["models"], _ = resolve(
+        request["models"], request["image_size"], tracer=Tracer(python, index, installer, _say)
+    )
     verdicts = ladder.verify(
         fresh=fresh, folder=keep, where=ladder.Where(python, index, installer), say=_say, **request
     )

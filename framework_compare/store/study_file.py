@@ -28,6 +28,7 @@ FILE = "study.sqlite"
 LOCK = "study.lock"
 PICTURES = "pictures"
 REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
+MODELS = "models"
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 _NEW = FILE + ".new"
 _CUT_SHORT = (_NEW, _NEW + "-journal")
@@ -77,8 +78,8 @@ class Store:
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
         orders: of each block of runs, the places of its cells in `cells`; by default all are in the order given.
-        `prepare` writes what belongs to it into PICTURES of the folder, before the study is there. Raises StudyError,
-        with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
+        `prepare` writes what belongs to it into PICTURES and MODELS of the folder, before the study is there. Raises
+        StudyError, with nothing written, where the folder holds anything; UsageError for a cell given twice or repeats below 1.
         """
         folder = Path(folder).absolute()
         _check_plan(cells, repeats)
@@ -403,7 +404,7 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 def _check_vacant(folder: Path) -> None:
     with schema.study_errors(folder):
         entries = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
-        if (folder / LOCK).exists() and entries == [PICTURES]:  # a creation cut short
+        if (folder / LOCK).exists() and set(entries) <= {MODELS, PICTURES}:  # a creation cut short
             entries = []
     if FILE in entries:
         raise StudyError(f"{folder} already holds a study; resume it or name another folder")

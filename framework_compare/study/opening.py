@@ -11,6 +11,7 @@ from framework_compare import __version__
 from framework_compare.batches import quality
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.errors import UsageError
+from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
 from framework_compare.records import oversize
@@ -19,6 +20,7 @@ from framework_compare.store.study_file import FILE, REQUEST, Store
 from framework_compare.study import blocks
 from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions
+from framework_compare.study.imported_models import write_models
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
@@ -52,7 +54,7 @@ def open_or_create(
             repeats=repeats,
             # one block is as planned, unless others come
             orders=blocks.orders(len(cells), max(repeats, 1 + strategy.adds_blocks), seed)[:repeats],
-            prepare=lambda made: write_pictures(made, plan),
+            prepare=lambda made: _write_data(made, plan),
         )
     store = Store.open(folder, readonly=False)
     try:
@@ -60,7 +62,7 @@ def open_or_create(
         if here:
             absorb(store)
             check_machine(store)
-        write_pictures(store.folder, plan)
+        _write_data(store.folder, plan)
     except BaseException:
         store.close()
         raise
@@ -90,13 +92,19 @@ def open_or_extend(
         settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}
         settings.pop(REQUEST, None)  # no request alone makes this study any more
         store.replace_settings(settings)
-        write_pictures(store.folder, plan)
+        _write_data(store.folder, plan)
         cells = [cell for cell in plan.cells if cell not in there]
         store.add(cells, blocks.orders(len(cells), repeats or blocks.REPEATS, blocks.new_seed()))
     except BaseException:
         store.close()
         raise
     return store
+
+
+def _write_data(folder: Path, plan: Plan) -> None:
+    """What a later resume needs and finds nowhere else: lists of images, arrays, imported models."""
+    write_pictures(folder, plan)
+    write_models(folder, (cell.model for cell in plan.cells))
 
 
 def check_folder(name: str, folder: Any) -> Path:
@@ -135,6 +143,17 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
         watcher.say(f"{name}: {counts}; {origin}")
         answers = ", ".join(f"{metric} {value:.4g}" for metric, value in baseline_quality(data).items())
         watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
+
+
+def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watcher) -> None:
+    """Report what became of each imported model on its way: what it was judged against, what was left out or replaced."""
+    for model in models:
+        level = model.level
+        proof = f"as in {level.judge} to {level.error:.0e} in float64" if level else "not compared with its source"
+        watcher.say(f"{model.source} is {model.name}: {model().parameter_count():,} parameters, {proof}")
+        classes = dict.fromkeys(cell.config.num_classes for cell in plan.cells if cell.model == model.name)
+        for remark in (*model.notes, *filter(None, map(model.replaced_head, classes))):
+            watcher.say(remark)
 
 
 def baseline_quality(data: ArrayData) -> Dict[str, float]:

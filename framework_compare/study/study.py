@@ -14,7 +14,7 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
-from framework_compare.graph import Graph, Task, initial_weights, weights_size
+from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.jobs import run_or_interrupted
 from framework_compare.launch.launcher import STEPS
 from framework_compare.launch.one_timing import one_timing
@@ -30,6 +30,7 @@ from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
+from framework_compare.study.imported_models import fill_weights
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
@@ -200,7 +201,7 @@ class Study:
                 path.parent.mkdir(exist_ok=True)
                 flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
                 _reserve(half)
-                initial_weights(graph, seed, flat)
+                fill_weights(graph, seed, flat)
                 flat.flush()
                 half.rename(path)
         return path

@@ -80,6 +80,8 @@ def _train(job: Job, replicas: Optional[Replicas], events: EventWriter) -> None:
         from framework_compare.worker.parity_answers import ParityAnswers
 
         ParityAnswers(job, trainer, events, replicas).run()
+    elif job.kind == "trace":
+        importlib.import_module(f"{trainer.__module__.rpartition('.')[0]}.tracing").trace(job)
     elif job.kind == "conformance":
         if replicas:
             raise Unsupported("the conformance suite runs on one device")

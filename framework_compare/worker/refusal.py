@@ -33,7 +33,7 @@ BY_DEVICE = ("executions", "precisions", "replicas")
 def refuse_undeclared(
     trainer: Any, config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
 ) -> None:
-    """Raise Unsupported for the first thing that a trainer's class does not declare; the reason lists what it does.
+    """Raise Unsupported for what a trainer's class does not declare, all of the first kind; the reason lists what it does.
 
     Raises ProtocolError where the class declares nothing.
     """
@@ -47,9 +47,10 @@ def refuse_undeclared(
             if kind not in declared:
                 _refuse(trainer, f"device {config.device!r}", declared)
             declared, on = declared[kind], f" on device {config.device!r}"
-        for name in ask.names(config, graphs):
-            if name not in declared:
-                _refuse(trainer, f"{ask.noun} {name!r}{on}", declared)
+        missing = [name for name in dict.fromkeys(ask.names(config, graphs)) if name not in declared]
+        if missing:
+            nouns = ask.noun if len(missing) == 1 else f"{ask.noun}s"
+            _refuse(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared)
     if config.mode == "inference" and not hasattr(trainer, "infer"):
         raise Unsupported(f"the adapter of {trainer.name} has no inference; allowed: mode 'train'")
     if replicas:

@@ -1,0 +1,425 @@
+"""An exported ATen program as a layer graph: state, constants, names; `aten_ops` says what each operator is."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.torch import aten_attention as attention
+from framework_compare.adapters.torch.aten_ops import HANDLERS, Mask
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph
+from framework_compare.graph.reader import GraphReader
+from framework_compare.graph.views import BATCH, NotExpressible, Value, moved, reshaped, shape_of, whole
+
+# What they give depends on the shape of their input alone.
+SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
+RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
+STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
+
+
+class Learned(NamedTuple):
+    """A parameter or a buffer of the module, or another shape of it: `form` makes that of the whole array."""
+
+    target: str
+    tensor: Any
+    form: Callable[[Any], Any] = lambda tensor: tensor
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    def through(self, function: Callable[[Any], Any]) -> "Learned":
+        form = self.form
+        return Learned(self.target, function(self.tensor), lambda tensor: function(form(tensor)))
+
+
+class Reading:
+    """The graph of a program, its arrays, and the names that these have in the module."""
+
+    def __init__(self, program: Any, batch: int) -> None:
+        import torch
+
+        self.torch = torch
+        signature = program.graph_signature
+        (images,) = signature.user_inputs
+        example = next(n for n in program.graph.nodes if n.name == images).meta["val"]
+        self.reader = GraphReader(batch, tuple(example.shape[1:]))
+        # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
+        self.values: Dict[str, Any] = {images: self.reader.input}
+        self.learned: Dict[str, Learned] = {}  # by placeholder
+        self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
+        self._trained = set(signature.inputs_to_parameters)
+        self._take_state(program, signature)
+        for node in program.graph.nodes:
+            if node.op == "call_function":
+                self.values[node.name] = self._read(node)
+        returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
+        value = self.values.get(getattr(_first(returned, signature), "name", ""))
+        if not isinstance(value, Value):
+            raise UsageError("what it returns does not depend on its images")
+        self.graph: Graph = self.reader.finish("", value, example.shape[-1])
+        self.arrays = self.reader.arrays
+        self.origin = self.reader.origin
+        self.notes = self._notes()
+
+    def _take_state(self, program: Any, signature: Any) -> None:
+        """Parameters and buffers by placeholder; of one under two names both stand for the first."""
+        first: Dict[Any, str] = {}
+        for place, target in {**signature.inputs_to_parameters, **signature.inputs_to_buffers}.items():
+            tensor = program.state_dict[target] if target in program.state_dict else program.constants[target]
+            tensor = tensor.detach()
+            target = first.setdefault((tensor.data_ptr(), tensor.shape), target) if tensor.numel() else target
+            self.learned[place] = Learned(target, tensor)
+            self.values[place] = self.learned[place] if place in self._trained else tensor.clone()
+        for place, target in signature.inputs_to_lifted_tensor_constants.items():
+            self.values[place] = program.constants[target].clone()
+
+    def _notes(self) -> Tuple[str, ...]:
+        used = set(self.origin.values())
+        left = {self.learned[place].target: self.learned[place].tensor for place in self._trained}
+        left = {target: tensor for target, tensor in left.items() if target not in used}
+        if not left:
+            return ()
+        count = sum(tensor.numel() for tensor in left.values())
+        modules = ", ".join(sorted({target.partition(".")[0] for target in left}))
+        return (f"{count:,} parameters are left out, as its first output does not need them: {modules}",)
+
+    def as_graph(self, name: str, array: Any) -> np.ndarray:
+        """An array of the module, by the graph's name, in the graph's shape."""
+        form = self.forms.get(self.origin[name], lambda tensor: tensor)
+        return np.array(form(array.detach()).cpu().numpy()).reshape(self.arrays[name].shape)
+
+    # -- one operator -----------------------------------------------------------------------------------------------
+
+    def _read(self, node: Any) -> Any:
+        if getattr(node.target, "__name__", "") == "getitem":
+            return self.values[node.args[0].name][node.args[1]]
+        if not hasattr(node.target, "_schema"):
+            return self._missing(node, getattr(node.target, "__name__", str(node.target)), [])
+        name = node.target._schema.name.partition("::")[2]
+        kind = name.rstrip("_")
+        given = self._arguments(node, kind)
+        operands = [value for value in _flat(given.values()) if isinstance(value, OPERANDS)]
+        try:
+            if kind in RANDOM:
+                raise NotExpressible(f"random numbers ({kind})")
+            if not (operands or kind == "bernoulli") or kind in SHAPE_ONLY:
+                result = self._constant(node, kind)
+            elif any(isinstance(value, attention.Scores) for value in operands) or kind in attention.HANDLERS:
+                result = attention.read(self, node, kind, given)
+            elif kind not in HANDLERS:
+                raise NotExpressible(kind)
+            else:
+                result = HANDLERS[kind](self, node, given)
+        except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
+            # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
+            words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
+            result = self._missing(node, words, [value.node for value in operands if isinstance(value, Value)])
+        if name.endswith("_"):  # later readers of what it changed see the result
+            self.values[node.args[0].name] = result
+        return result
+
+    def _missing(self, node: Any, kind: str, sources: Sequence[str]) -> Any:
+        val = node.meta.get("val")
+        if isinstance(val, (list, tuple)):
+            return [self.reader.missing(kind, self._path(node), sources, one.shape) for one in val]
+        return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()))
+
+    def _arguments(self, node: Any, kind: str) -> Dict[str, Any]:
+        schema = node.target._schema.arguments
+        given = {**dict(zip((argument.name for argument in schema), node.args)), **node.kwargs}
+        return {one.name: self._value(given.get(one.name, one.default_value), kind) for one in schema}
+
+    def _value(self, argument: Any, kind: str) -> Any:
+        if isinstance(argument, (list, tuple)):
+            return [self._value(one, kind) for one in argument]
+        if not isinstance(argument, self.torch.fx.Node):
+            return argument
+        if argument.name in self.learned and kind in STATISTICS:
+            return self.learned[argument.name]
+        return self.values[argument.name]
+
+    def _constant(self, node: Any, kind: str) -> Any:
+        """Computed now: nothing of it is learned or fed."""
+        if kind in SHAPE_ONLY:
+            meta = node.meta["val"]
+            filled = node.args[-1] if kind in ("new_full", "full_like") else float("ones" in kind)
+            return self.torch.full(tuple(meta.shape), filled, dtype=meta.dtype)
+
+        def real(argument: Any) -> Any:
+            return self.values[argument.name] if isinstance(argument, self.torch.fx.Node) else argument
+
+        args, kwargs = self.torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), real)
+        with self.torch.no_grad():
+            return node.target(*args, **kwargs)
+
+    # -- nodes of the graph -----------------------------------------------------------------------------------------
+
+    def _path(self, node: Any) -> str:
+        """The path of the module that an operator belongs to, the operator's own name at the top."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        return str(stack[-1][0]) if stack and stack[-1][0] else str(node.name)
+
+    def stem(self, node: Any) -> str:
+        """A name for a layer without arrays: that of its module, where the module has no others in it."""
+        path = self._path(node)
+        inner = any(one.target.startswith(f"{path}.") for one in self.learned.values())
+        return f"{path}.{node.name}" if inner else path
+
+    def own(self, op: str, part: str, array: Any) -> Learned:
+        """An array that a layer has for itself; NotExpressible for one that is computed or another's."""
+        if not isinstance(array, Learned):
+            raise NotExpressible(f"{op} with a computed {part}")
+        if array.target in self.reader.origin.values():
+            raise NotExpressible(f"{op} that shares its {part} with another layer")
+        return array
+
+    def node(
+        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
+    ) -> str:
+        """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
+        own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
+        stem = _owner(next(iter(own.values())).target) if own else self.stem(node)
+        pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
+        made = self.reader.add(stem, op, sources, attrs, pairs)
+        self.forms.update({array.target: array.form for array in own.values()})
+        return made
+
+    def layer(
+        self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
+    ) -> Value:
+        """A node whose output is the operator's as it stands."""
+        value = self.reader.plain(self.node(node, op, sources, attrs, **arrays))
+        if value.shape != tuple(node.meta["val"].shape):
+            raise NotExpressible(f"{op} of {value.shape}, which is {tuple(node.meta['val'].shape)} in torch")
+        return value
+
+    def elementwise(self, node: Any, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
+        """An op to which it does not matter how axes are folded."""
+        return Value(self.node(node, op, [value.node], attrs), value.view)
+
+    def on_features(
+        self, node: Any, op: str, value: Value, attrs: Mapping[str, Any], **arrays: Optional[Learned]
+    ) -> Value:
+        """An op on the last axis, which must be all features of a value; the other axes stay as they are."""
+        name, view = self.reader.features_last(value)
+        made = self.node(node, op, [name], attrs, **arrays)
+        last = whole(self.reader.feature_axis(made), self.reader.width(made))
+        return Value(made, (*view[:-1], last))
+
+    def resized(self, value: Value, made: str) -> Value:
+        """A value's view of a node whose axes are those of the value's, some of another size; none is folded."""
+        new = self.reader.shapes[made]
+        groups = []
+        for group in value.view:
+            axes = {atom.axis for atom in group}
+            if len(group) == 1 and group[0].axis != BATCH:
+                group = whole(group[0].axis, new[group[0].axis])
+            elif any(axis != BATCH and new[axis] != self.reader.shapes[value.node][axis] for axis in axes):
+                raise NotExpressible(f"a part of folded axes {value.shape}")
+            groups.append(group)
+        return Value(made, tuple(groups))
+
+    # -- axes -------------------------------------------------------------------------------------------------------
+
+    def reshape(self, value: Any, shape: Sequence[int]) -> Any:
+        if isinstance(value, Learned):
+            return value.through(lambda tensor: tensor.reshape(tuple(shape)))
+        return self.reader.settled(Value(value.node, reshaped(value.view, shape)))
+
+    def permute(self, value: Any, order: Sequence[int]) -> Any:
+        order = list(order)
+        if isinstance(value, Learned):
+            return value.through(lambda tensor: tensor.permute(order))
+        return Value(value.node, tuple(value.view[axis] for axis in order))
+
+    def expand(self, value: Any, shape: Sequence[int]) -> Any:
+        """Broadcasting is left to the op that reads it."""
+        if tuple(value.shape) == tuple(shape):
+            return value
+        missing = len(shape) - len(value.shape)
+        return self.reshape(value, (*[1] * missing, *value.shape))
+
+    def select(self, node: Any, value: Value, axis: int, index: int) -> Value:
+        """One place of an axis, which is gone."""
+        axis %= len(value.shape)
+        size = value.shape[axis]
+        index %= size
+        rest = value.view[:axis] + value.view[axis + 1 :]
+        if size == 1:
+            return Value(value.node, rest)
+        shape = self.reader.shapes[value.node]
+        if len(shape) == 3:  # tokens of an image
+            value = self.reader.tokens(value)
+            shape, rest = self.reader.shapes[value.node], value.view[:axis] + value.view[axis + 1 :]
+        if len(shape) == 2 and value.view[axis] == whole(0, shape[0]):
+            made = self.node(node, "Select", [value.node], {"index": index})
+            return Value(made, moved(rest, (None, 0)))
+        part = self.part(node, value, axis, [1] * size, index)
+        return Value(part.node, part.view[:axis] + part.view[axis + 1 :])
+
+    def part(self, node: Any, value: Value, axis: int, sizes: Sequence[int], index: int) -> Value:
+        """A part of an axis, which is the outermost of an axis of the graph."""
+        axis %= len(value.shape)
+        (atom,) = value.view[axis] if len(value.view[axis]) == 1 else [None]
+        shape = self.reader.shapes[value.node]
+        if atom is None or atom.axis == BATCH or atom.stride * atom.size != shape[atom.axis]:
+            raise NotExpressible(f"a part of folded axes {value.shape}")
+        attrs = {"axis": atom.axis, "sizes": [size * atom.stride for size in sizes], "index": index}
+        made = self.node(node, "Split", [value.node], attrs)
+        left = () if sizes[index] == 1 else (atom._replace(size=sizes[index]),)
+        return Value(made, (*value.view[:axis], left, *value.view[axis + 1 :]))
+
+    # -- several operands -------------------------------------------------------------------------------------------
+
+    def times(self, node: Any, value: Any, factor: Any) -> Any:
+        if factor == 1:
+            return value
+        return value * factor if not isinstance(value, OPERANDS) else self.binary(node, "Mul", value, factor)
+
+    def binary(self, node: Any, op: str, first: Any, second: Any) -> Any:
+        """Add or Mul of two values, or of one and a parameter or a constant."""
+        if not isinstance(first, Value):
+            first, second = second, first
+        if not isinstance(first, Value):
+            raise NotExpressible(f"{op} of parameters alone")
+        if not isinstance(second, Value):
+            first, name = self.operand(node, first, second)
+            return Value(self.node(node, op, [first.node, name], {}), first.view)
+        first, second = self._alike(first, second)
+        width = max(len(first.view), len(second.view))
+        groups = []
+        for one, other in zip(_filled(first.view, width), _filled(second.view, width)):
+            if one and other and one != other:
+                raise NotExpressible(f"{op} of {first.shape} and {second.shape}, folded differently")
+            groups.append(one or other)
+        made = self.node(node, op, [first.node, second.node], {})
+        return Value(made, tuple(groups))
+
+    def _alike(self, first: Value, second: Value) -> Tuple[Value, Value]:
+        """Values of one rank: a vector beside an image becomes one of a pixel, an image beside a sequence steps."""
+        reader = self.reader
+        ranks = [len(reader.shapes[value.node]) for value in (first, second)]
+        if sorted(ranks) == [1, 3]:
+            reader.lift((first if ranks[0] == 1 else second).node)
+        if sorted(ranks) == [2, 3]:
+            first, second = reader.tokens(first), reader.tokens(second)
+        return first, second
+
+    def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
+        """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
+        tensor = other if isinstance(other, Learned) else Learned("", self.torch.as_tensor(other))
+        if not tensor.target:
+            tensor = self._without_batch(tensor, value)
+        shape = _filled(tensor.shape, len(value.view), 1)
+        folded = any(size > 1 and len(group) > 1 for size, group in zip(shape, value.view))
+        value = self.reader.tokens(value) if folded else value
+        return value, self.parameter(node, value, tensor.through(lambda one: one.reshape(shape)))
+
+    def _without_batch(self, constant: Learned, value: Value) -> Learned:
+        """A constant that was made for the whole batch, the same for each of it."""
+        for axis, group in enumerate(
+            _filled(value.view, len(constant.shape))[-len(constant.shape) :] if constant.shape else ()
+        ):
+            if group == whole(BATCH, self.reader.batch) and constant.shape[axis] > 1:
+                first = constant.tensor.narrow(axis, 0, 1)
+                if not bool((constant.tensor == first).all()):
+                    raise NotExpressible("a constant that differs among the images of a batch")
+                constant = Learned("", first)
+        return constant
+
+    def parameter(self, node: Any, value: Value, tensor: Learned, free: Optional[int] = None) -> str:
+        """A Parameter of the rank of a value, from an array whose axes stand as the value's do.
+
+        free: an axis of the array whose size may be another than the value's.
+        """
+        rank = len(self.reader.shapes[value.node])
+        sizes, kept = [1] * rank, []
+        for axis, (size, group) in enumerate(zip(tensor.shape, value.view)):
+            if size == 1 and axis != free:
+                continue
+            if len(group) != 1 or group[0].axis == BATCH or (size != shape_of((group,))[0] and axis != free):
+                raise NotExpressible(f"a parameter of {tensor.shape} beside {value.shape}")
+            kept.append((group[0].axis, axis))
+            sizes[group[0].axis] = size
+        order = [axis for _, axis in sorted(kept)]
+        squeezed = tensor.through(lambda one: _taken(one, order, sizes))
+        attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
+        if not tensor.target:
+            made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
+            self.reader.arrays[f"{made}.value"] = squeezed.tensor.float().numpy().copy()
+            return made
+        return self.node(node, "Parameter", [], attrs, value=squeezed)
+
+    def concat(self, node: Any, operands: Sequence[Any], axis: int) -> Value:
+        values = [one for one in operands if not (isinstance(one, self.torch.Tensor) and one.numel() == 0)]
+        if len({isinstance(one, Value) for one in values}) > 1 or any(len(one.shape) == 3 for one in values):
+            values = [self.reader.tokens(one) if isinstance(one, Value) else one for one in values]
+        like = next((one for one in values if isinstance(one, Value)), None)
+        if like is None:
+            raise NotExpressible("Concat of parameters alone")
+        axis %= len(like.view)
+        group = like.view[axis]
+        others = {atom.axis for place, one in enumerate(like.view) for atom in one if place != axis}
+        rank = len(self.reader.shapes[like.node])
+        left = [one for one in range(rank) if one not in others]
+        along = group[0].axis if len(group) == 1 else left[0] if not group and len(left) == 1 else BATCH
+        if along == BATCH:
+            raise NotExpressible(f"Concat along folded axes {like.shape}")
+        names = []
+        for one in values:
+            if not isinstance(one, Value):
+                one = one if isinstance(one, Learned) else Learned("", one)
+                names.append(self.parameter(node, like, one, free=axis))
+                continue
+            if len(self.reader.shapes[one.node]) != rank or _but(one.view, axis) != _but(like.view, axis):
+                raise NotExpressible(f"Concat of {like.shape} and {one.shape}, folded differently")
+            names.append(one.node)
+        attrs = {} if along == self.reader.feature_axis(like.node) else {"axis": along}
+        made = self.node(node, "Concat", names, attrs)
+        size = self.reader.shapes[made][along]
+        return Value(made, (*like.view[:axis], whole(along, size), *like.view[axis + 1 :]))
+
+
+OPERANDS = (Value, Mask, Learned, attention.Scores)
+
+
+def _but(view: Sequence[Any], axis: int) -> List[Any]:
+    return [group for place, group in enumerate(view) if place != axis]
+
+
+def _filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]:
+    """With as many axes in front as are missing."""
+    return (*[filler] * (width - len(view)), *view)
+
+
+def _taken(tensor: Any, order: Sequence[int], sizes: Sequence[int]) -> Any:
+    """Axes in another order, those of size 1 left out, then as `sizes`."""
+    others = [axis for axis in range(tensor.ndim) if axis not in order]
+    return tensor.permute([*others, *order]).reshape(tuple(sizes))
+
+
+def _owner(target: str) -> str:
+    """A layer's name from that of its array: "fc" of "fc.weight", "attn.in_proj" of "attn.in_proj_weight"."""
+    module, _, part = target.rpartition(".")
+    if part in ("weight", "bias"):
+        return module or "layer"
+    own = part[: -len("_weight")] if part.endswith("_weight") else part
+    return f"{module}.{own}" if module else own
+
+
+def _first(outputs: Any, signature: Any) -> Any:
+    for output, spec in zip(outputs, signature.output_specs):
+        if spec.kind.name == "USER_OUTPUT":
+            return output
+    raise UsageError("it returns nothing")
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield value

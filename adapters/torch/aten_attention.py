@@ -1,0 +1,139 @@
+"""Attention as one node: by scaled_dot_product_attention, or written out as products, a softmax and sums.
+
+One node keeps each framework's fused kernel; what stands between the two products is collected in `Scores`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+
+from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, whole
+
+Arguments = Mapping[str, Any]
+
+
+class Scores(NamedTuple):
+    """Products of queries and keys on their way to the values, (batch, heads, steps, steps)."""
+
+    queries: Value
+    keys: Value
+    scale: float
+    shape: Tuple[int, ...]
+    normal: bool = False  # behind the softmax
+
+
+def heads_of(reading: Any, value: Value) -> Tuple[Value, int]:
+    """A value (N, heads, steps, width) of a sequence whose features are heads times width, and the number of heads.
+
+    NotExpressible for one that stands otherwise.
+    """
+    value = reading.reader.tokens(value)
+    shape = reading.reader.shapes[value.node]
+    steps, features = len(shape) - 2, len(shape) - 1
+    width, heads = value.shape[-1], math.prod(value.shape[:-2]) // (reading.reader.batch * math.prod(shape[:-2]))
+    outer = [*whole(BATCH, reading.reader.batch), *(atom for axis in range(steps) for atom in whole(axis, shape[axis]))]
+    head = [Atom(features, width, heads)] if heads > 1 else []
+    as_heads = (whole(steps, shape[steps]), (Atom(features, 1, width),))
+    found = [atom for group in value.view[:-2] for atom in group]
+    if len(shape) < 2 or heads * width != shape[features] or found != [*outer, *head] or value.view[-2:] != as_heads:
+        raise NotExpressible(f"attention of {value.shape}, folded in another way")
+    return value, heads
+
+
+def attend(reading: Any, node: Any, scores: Scores, values: Value) -> Value:
+    """The Attention node; its output stands as the values do."""
+    parts = [heads_of(reading, value) for value in (scores.queries, scores.keys, values)]
+    if len({heads for _, heads in parts}) > 1 or len({reading.reader.shapes[part.node] for part, _ in parts}) > 1:
+        raise NotExpressible("attention with queries, keys and values of several shapes")
+    sources = _packed(reading, [part.node for part, _ in parts])
+    made = reading.node(node, "Attention", sources, {"heads": parts[0][1], "scale": scores.scale})
+    return Value(made, parts[2][0].view)
+
+
+def _packed(reading: Any, names: List[str]) -> List[str]:
+    """The one projection whose thirds queries, keys and values are, else the three."""
+    nodes = [reading.reader.nodes.get(name) for name in names]
+    if all(node is not None and node.op == "Split" for node in nodes):
+        first = nodes[0]
+        sizes, axis = first.attrs["sizes"], first.attrs["axis"]
+        thirds = [node.attrs == {"axis": axis, "sizes": sizes, "index": i} for i, node in enumerate(nodes)]
+        last = len(reading.reader.shapes[first.inputs[0]]) - 1
+        if all(thirds) and len(sizes) == 3 and len({node.inputs for node in nodes}) == 1 and axis == last:
+            return [first.inputs[0]]
+    return names
+
+
+def scaled_dot_product_attention(reading: Any, node: Any, a: Arguments) -> Value:
+    asked = [
+        name for name in ("dropout_p", "is_causal", "attn_mask", "enable_gqa") if a.get(name) not in (None, False, 0)
+    ]
+    if asked:
+        raise NotExpressible(f"attention with {', '.join(asked)}")
+    scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(a["query"].shape[-1])
+    scores = Scores(a["query"], a["key"], float(scale), ())
+    return attend(reading, node, scores, a["value"])
+
+
+def matmul(reading: Any, node: Any, a: Arguments) -> Any:
+    first, second = a["self"], a.get("other", a.get("mat2"))
+    if isinstance(first, Scores) and isinstance(second, Value):
+        if not first.normal:
+            raise NotExpressible("attention without a softmax")
+        return attend(reading, node, first, second)
+    if isinstance(first, Value) and isinstance(second, Value):
+        keys = Value(second.node, (*second.view[:-2], second.view[-1], second.view[-2]))
+        heads_of(reading, first)
+        heads_of(reading, keys)
+        return Scores(first, keys, 1.0, tuple(node.meta["val"].shape))
+    raise NotExpressible("matmul")
+
+
+def softmax(reading: Any, node: Any, a: Arguments) -> Any:
+    scores = a["self"]
+    if not isinstance(scores, Scores) or a["dim"] % len(scores.shape) != len(scores.shape) - 1 or scores.normal:
+        raise NotExpressible("Softmax outside of attention")
+    return scores._replace(normal=True)
+
+
+def scaled(reading: Any, node: Any, a: Arguments) -> Any:
+    scores, factor = a["self"], a["other"]
+    if not isinstance(scores, Scores) or not isinstance(factor, (int, float)) or scores.normal:
+        raise NotExpressible("attention scaled in another way")
+    divides = node.target._schema.name.rstrip("_").endswith("div")
+    return scores._replace(scale=scores.scale * (1 / factor if divides else factor))
+
+
+def dropout(reading: Any, node: Any, a: Arguments) -> Any:
+    if a["train"] and a["p"]:
+        raise NotExpressible("attention with dropout")
+    return a["input"]
+
+
+def same(reading: Any, node: Any, a: Arguments) -> Any:
+    scores = a.get("self", a.get("input"))
+    shape = tuple(node.meta["val"].shape)
+    if not isinstance(scores, Scores):
+        raise NotExpressible("attention of a part")
+    return scores._replace(shape=shape)
+
+
+# On Scores; the first two also begin with values.
+HANDLERS: Dict[str, Callable[[Any, Any, Arguments], Any]] = {
+    "scaled_dot_product_attention": scaled_dot_product_attention,
+    "matmul": matmul,
+    "bmm": matmul,
+    "softmax": softmax,
+}
+ON_SCORES: Dict[str, Callable[[Any, Any, Arguments], Any]] = {
+    **HANDLERS,
+    **dict.fromkeys(("mul", "div"), scaled),
+    **dict.fromkeys(("reshape", "view", "contiguous", "clone", "expand", "type_as", "to"), same),
+    "dropout": dropout,
+}
+
+
+def read(reading: Any, node: Any, kind: str, a: Arguments) -> Any:
+    if kind not in ON_SCORES:
+        raise NotExpressible(f"attention with {kind}")
+    return ON_SCORES[kind](reading, node, a)

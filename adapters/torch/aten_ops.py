@@ -1,0 +1,373 @@
+"""What each ATen operator is in the graph. A handler: (reading, the program's node, arguments by name) -> Value.
+
+Operators that only fold and permute axes make no node: see `graph.views`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+from framework_compare.graph.reader import GraphReader
+from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
+
+Arguments = Mapping[str, Any]
+Handler = Callable[[Any, Any, Arguments], Any]
+CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
+
+
+class Mask(NamedTuple):
+    """Random ones with a share `keep`, zeros else, perhaps divided by that share."""
+
+    keep: float
+    shape: Tuple[int, ...]
+    divided: bool = False
+
+
+def shape_of(node: Any) -> Tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+def refuse(kind: str, why: str) -> Any:
+    raise NotExpressible(f"{kind} {why}")
+
+
+def pair(value: Any, default: Any = None) -> List[int]:
+    value = default if value in (None, []) else value
+    listed = list(value) if isinstance(value, (list, tuple)) else [value, value]
+    return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
+
+
+def short(value: Sequence[int]) -> Any:
+    """One number where all are equal, as the graph's attributes have it."""
+    return value[0] if len(set(value)) == 1 else list(value)
+
+
+def conv2d(reading: Any, node: Any, a: Arguments) -> Value:
+    weight, bias, groups = a["weight"], a["bias"], a["groups"]
+    out, into, *kernel = reading.own("Conv2d", "weight", weight).shape
+    dilation = pair(a["dilation"], 1)
+    attrs = {
+        "in_channels": into * groups,
+        "out_channels": out,
+        "kernel": short(kernel),
+        "stride": short(pair(a["stride"], 1)),
+        "padding": short(_padding(a["padding"], kernel, dilation)),
+        "groups": groups,
+        "bias": bias is not None,
+        "init": CONV_INIT,
+    }
+    if dilation != [1, 1]:
+        attrs["dilation"] = short(dilation)
+    source = reading.reader.image(a["input"])
+    return reading.layer(node, "Conv2d", [source], attrs, weight=weight, bias=bias)
+
+
+def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
+    """Of height and width, or of top, bottom, left and right where torch's "same" needs unequal ones."""
+    if not isinstance(given, str):
+        return pair(given, 0)
+    if given == "valid":
+        return [0, 0]
+    totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
+    if any(total % 2 for total in totals):
+        return [part for total in totals for part in (total // 2, total - total // 2)]
+    return [total // 2 for total in totals]
+
+
+def linear(reading: Any, node: Any, a: Arguments) -> Value:
+    out, into = reading.own("Linear", "weight", a["weight"]).shape
+    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
+    if a["bias"] is None:
+        attrs["bias"] = False
+    return reading.on_features(node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+
+
+def batch_norm(reading: Any, node: Any, a: Arguments) -> Value:
+    arrays = {part: a[part] for part in ("weight", "bias", "running_mean", "running_var")}
+    absent = [name for name, array in arrays.items() if array is None]
+    if absent:
+        refuse("BatchNorm", f"without {' and '.join(absent)}")
+    if len(a["input"].shape) != 4:
+        refuse("BatchNorm", f"of {len(a['input'].shape)} axes")
+    if not a["training"]:
+        refuse("BatchNorm", "that stays in evaluation mode in training")
+    attrs = {"channels": a["input"].shape[1], "momentum": a["momentum"], "eps": a["eps"]}
+    return reading.layer(node, "BatchNorm2d", [reading.reader.image(a["input"])], attrs, **arrays)
+
+
+def layer_norm(reading: Any, node: Any, a: Arguments) -> Value:
+    if a["weight"] is None or a["bias"] is None:
+        refuse("LayerNorm", "without scale or shift")
+    if len(a["normalized_shape"]) != 1:
+        refuse("LayerNorm", f"over {len(a['normalized_shape'])} axes")
+    attrs = {"features": a["normalized_shape"][0], "eps": a["eps"]}
+    return reading.on_features(node, "LayerNorm", a["input"], attrs, weight=a["weight"], bias=a["bias"])
+
+
+def same(op: str) -> Handler:
+    """One input, an output of its shape."""
+
+    def handler(reading: Any, node: Any, a: Arguments) -> Value:
+        (x,) = (value for value in a.values() if isinstance(value, Value))
+        return reading.elementwise(node, op, x, {})
+
+    return handler
+
+
+def gelu(reading: Any, node: Any, a: Arguments) -> Value:
+    return reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]})
+
+
+def hardtanh(reading: Any, node: Any, a: Arguments) -> Value:
+    if (a["min_val"], a["max_val"]) != (0, 6):
+        refuse("Hardtanh", f"from {a['min_val']} to {a['max_val']}")
+    return reading.elementwise(node, "ReLU6", a["self"], {})
+
+
+def dropout(reading: Any, node: Any, a: Arguments) -> Any:
+    x = a.get("input", a.get("self"))  # torch calls it so in place
+    return reading.elementwise(node, "Dropout", x, {"p": a["p"]}) if a["train"] and a["p"] else x
+
+
+def max_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
+    if pair(a["dilation"], 1) != [1, 1]:
+        refuse("MaxPool2d", "with dilation")
+    return reading.layer(node, "MaxPool2d", [reading.reader.image(a["self"])], _pooling(a))
+
+
+def avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
+    if a["divisor_override"]:
+        refuse("AvgPool2d", "with a divisor of its own")
+    attrs = {**_pooling(a), "count_include_pad": bool(a["count_include_pad"])}
+    return reading.layer(node, "AvgPool2d", [reading.reader.image(a["self"])], attrs)
+
+
+def _pooling(a: Arguments) -> Dict[str, Any]:
+    """ceil_mode is left out where it makes no other size."""
+    kernel = pair(a["kernel_size"])
+    stride, padding = pair(a["stride"], kernel), pair(a["padding"], 0)
+    rest = [(n + 2 * p - k) % s for n, p, k, s in zip(a["self"].shape[2:], padding, kernel, stride)]
+    ceil = {"ceil_mode": True} if a["ceil_mode"] and any(rest) else {}
+    return {"kernel": short(kernel), "stride": short(stride), "padding": short(padding), **ceil}
+
+
+def adaptive_avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
+    output = list(shape_of(node)[2:])
+    if tuple(a["self"].shape) == shape_of(node):
+        return a["self"]  # type: ignore[no-any-return]
+    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": short(output)})
+
+
+def mean(reading: Any, node: Any, a: Arguments) -> Value:
+    """Over the pixels of an image, or the steps of a sequence."""
+    x, reader = a["self"], reading.reader
+    axes = {axis % len(x.shape) for axis in a.get("dim") or []}
+    shape = reader.shapes[x.node]
+    gone = [1, 2] if len(shape) == 3 else [0]
+    reduced = sorted(atom for axis in axes for atom in x.view[axis])
+    if reduced != sorted(atom for axis in gone for atom in whole(axis, shape[axis])) or len(shape) not in (2, 3):
+        refuse("mean", f"over axes {sorted(axes)} of {x.shape}")
+    left: View = tuple(() if axis in axes else group for axis, group in enumerate(x.view))
+    if not a["keepdim"]:
+        left = tuple(group for axis, group in enumerate(left) if axis not in axes)
+    if len(shape) == 3:
+        if shape[1:] == (1, 1):
+            return Value(x.node, left)
+        return Value(reading.node(node, "AdaptiveAvgPool2d", [x.node], {"output": 1}), left)
+    return Value(reading.node(node, "GlobalAvgPool", [x.node], {}), moved(left, (None, 0)))
+
+
+def view(reading: Any, node: Any, a: Arguments) -> Any:
+    """Every operator that gives the same numbers in another shape."""
+    return reading.reshape(a.get("self", a.get("input")), shape_of(node))
+
+
+def permute(reading: Any, node: Any, a: Arguments) -> Any:
+    return reading.permute(a["self"], a["dims"])
+
+
+def transpose(reading: Any, node: Any, a: Arguments) -> Any:
+    order = list(range(len(a["self"].shape)))
+    first, second = (a[name] for name in a if name != "self")
+    order[first], order[second] = order[second], order[first]
+    return reading.permute(a["self"], order)
+
+
+def swapped(reading: Any, node: Any, a: Arguments) -> Any:
+    return reading.permute(a["self"], range(len(a["self"].shape))[::-1])
+
+
+def expand(reading: Any, node: Any, a: Arguments) -> Any:
+    """Of a parameter to the batch, or of nothing: what is computed with broadcasts by itself."""
+    return reading.expand(a["self"], shape_of(node))
+
+
+def through(reading: Any, node: Any, a: Arguments) -> Any:
+    return a.get("self", a.get("input"))
+
+
+def add(reading: Any, node: Any, a: Arguments) -> Any:
+    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], a.get("alpha", 1)))
+
+
+def sub(reading: Any, node: Any, a: Arguments) -> Any:
+    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], -a.get("alpha", 1)))
+
+
+def mul(reading: Any, node: Any, a: Arguments) -> Any:
+    first, second = a["self"], a["other"]
+    if isinstance(first, Mask):
+        first, second = second, first
+    if isinstance(second, Mask):
+        return stochastic_depth(reading, node, first, second)
+    return reading.binary(node, "Mul", first, second)
+
+
+def stochastic_depth(reading: Any, node: Any, x: Value, mask: Mask) -> Value:
+    rows = mask.shape[0] == reading.reader.batch and all(size == 1 for size in mask.shape[1:])
+    if not rows or not mask.divided:
+        refuse("StochasticDepth", "of a whole batch" if not rows else "that does not scale what is left")
+    return reading.elementwise(node, "StochasticDepth", x, {"p": round(1 - mask.keep, 9)}) if mask.keep < 1 else x
+
+
+def div(reading: Any, node: Any, a: Arguments) -> Any:
+    x, by = a["self"], a["other"]
+    if isinstance(x, Mask):
+        return x._replace(divided=True) if by == x.keep else refuse("a random mask", f"divided by {by}")
+    if isinstance(by, Value) or hasattr(by, "target"):
+        refuse("division", "by what is computed")
+    return reading.binary(node, "Mul", x, 1 / by)
+
+
+def bernoulli(reading: Any, node: Any, a: Arguments) -> Mask:
+    keep = a.get("p")
+    if keep is None or isinstance(a["self"], Value):
+        refuse("bernoulli", "of computed shares")
+    return Mask(keep, shape_of(node), divided=keep == 1)
+
+
+def cat(reading: Any, node: Any, a: Arguments) -> Value:
+    return reading.concat(node, a["tensors"], a["dim"])
+
+
+def chunk(reading: Any, node: Any, a: Arguments) -> List[Value]:
+    sizes = [one.shape[a["dim"]] for one in node.meta["val"]]
+    return [reading.part(node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
+
+
+def unbind(reading: Any, node: Any, a: Arguments) -> List[Value]:
+    return [reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])]
+
+
+def select(reading: Any, node: Any, a: Arguments) -> Value:
+    return reading.select(node, a["self"], a["dim"], a["index"])
+
+
+def slice_(reading: Any, node: Any, a: Arguments) -> Any:
+    x, axis = a["self"], a["dim"] % len(a["self"].shape)
+    start, end, step = slice(a["start"], a["end"], a["step"]).indices(x.shape[axis])
+    if (start, step) == (0, 1) and end >= x.shape[axis]:
+        return x
+    axis, size = _whole_axis(reading.reader, "Slice", x, axis)
+    attrs = {"axis": axis, "start": start, "end": end, **({} if step == 1 else {"step": step})}
+    made = reading.node(node, "Slice", [x.node], attrs)
+    return reading.resized(x, made)
+
+
+def _whole_axis(reader: GraphReader, kind: str, value: Value, axis: int) -> Tuple[int, int]:
+    """The axis of the graph that one of the program's is, and its size."""
+    group = value.view[axis]
+    if len(group) == 1 and group[0].axis != BATCH:
+        atom: Atom = group[0]
+        if group == whole(atom.axis, reader.shapes[value.node][atom.axis]):
+            return atom.axis, atom.size
+    raise NotExpressible(f"{kind} along axis {axis} of {value.shape}")
+
+
+def pad(reading: Any, node: Any, a: Arguments) -> Value:
+    x, amounts = a["self"], list(a["pad"])
+    if a.get("mode", "constant") != "constant":
+        refuse("Pad", f"of mode {a['mode']!r}")
+    sides = {}
+    for place in range(len(amounts) // 2):
+        if any(amounts[2 * place : 2 * place + 2]):
+            sides[_whole_axis(reading.reader, "Pad", x, len(x.shape) - 1 - place)[0]] = amounts[
+                2 * place : 2 * place + 2
+            ]
+    if not sides:
+        return x
+    if len(reading.reader.shapes[x.node]) != 3 or 0 in sides:
+        refuse("Pad", f"of {x.shape}")
+    value = a.get("value") or 0
+    padding = [*sides.get(1, [0, 0]), *sides.get(2, [0, 0])]
+    attrs = {"padding": padding, **({"value": value} if value else {})}
+    return reading.resized(x, reading.node(node, "Pad", [x.node], attrs))
+
+
+def roll(reading: Any, node: Any, a: Arguments) -> Value:
+    x, shifts = a["self"], {}
+    for shift, axis in zip(a["shifts"], a["dims"]):
+        shifts[_whole_axis(reading.reader, "Roll", x, axis)[0]] = shift
+    if len(reading.reader.shapes[x.node]) != 3 or 0 in shifts:
+        refuse("Roll", f"of {x.shape}")
+    return Value(reading.node(node, "Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
+
+
+def channel_shuffle(reading: Any, node: Any, a: Arguments) -> Value:
+    return reading.layer(node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]})
+
+
+HANDLERS: Dict[str, Handler] = {
+    "adaptive_avg_pool2d": adaptive_avg_pool2d,
+    "add": add,
+    "alias": through,
+    "avg_pool2d": avg_pool2d,
+    "batch_norm": batch_norm,
+    "bernoulli": bernoulli,
+    "cat": cat,
+    "channel_shuffle": channel_shuffle,
+    "chunk": chunk,
+    "clone": through,
+    "concat": cat,
+    "constant_pad_nd": pad,
+    "contiguous": through,
+    "conv2d": conv2d,
+    "detach": through,
+    "div": div,
+    "dropout": dropout,
+    "expand": expand,
+    "expand_as": expand,
+    "flatten": view,
+    "gelu": gelu,
+    "hardsigmoid": same("HardSigmoid"),
+    "hardswish": same("HardSwish"),
+    "hardtanh": hardtanh,
+    "layer_norm": layer_norm,
+    "linear": linear,
+    "max_pool2d": max_pool2d,
+    "mean": mean,
+    "mul": mul,
+    "pad": pad,
+    "permute": permute,
+    "relu": same("ReLU"),
+    "relu6": same("ReLU6"),
+    "reshape": view,
+    "roll": roll,
+    "select": select,
+    "sigmoid": same("Sigmoid"),
+    "silu": same("SiLU"),
+    "slice": slice_,
+    "split": chunk,
+    "split_with_sizes": chunk,
+    "squeeze": view,
+    "sub": sub,
+    "swapaxes": transpose,
+    "t": swapped,
+    "tanh": same("Tanh"),
+    "transpose": transpose,
+    "unbind": unbind,
+    "unflatten": view,
+    "unsqueeze": view,
+    "view": view,
+    "view_as": view,
+}

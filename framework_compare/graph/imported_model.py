@@ -1,0 +1,149 @@
+"""A model that a user brought: its layer graph at each image size asked for, its weights, and what is known of it.
+
+It is two files in a folder, graph.json and weights.npy, so that nothing of the user's is needed to train it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.errors import UsageError
+from framework_compare.graph.head import head_of, with_head
+from framework_compare.graph.network import Graph
+from framework_compare.graph.weights import initial_weights, weight_views, weights_size
+
+GRAPH, WEIGHTS = "graph.json", "weights.npy"
+VERSION = 1  # of graph.json
+FROM_FILE, SEEDED = "file", "seeded"
+STARTS = (FROM_FILE, SEEDED)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportLevel:
+    """The user's own module in float64 against the reference: the worst relative error, and where it is."""
+
+    passed: bool
+    where: str
+    error: float
+    judge: str = ""  # what computed the model as the user wrote it: "torch 2.13.0"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedModel:
+    """Called as a function of models/ is: with a number of classes and an image size it returns a Graph.
+
+    graphs: by image size, with the classes of the source. flat: its arrays, float32, in the order of the graph. seeded:
+    what is trained starts from seeded values, as in registered models; constants are those of the source.
+    """
+
+    name: str
+    source: str  # as the user named it
+    graphs: Mapping[int, Graph]
+    flat: np.ndarray
+    seeded: bool = False
+    level: Optional[ImportLevel] = None
+    notes: Tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        stem: str,
+        source: str,
+        graphs: Mapping[int, Graph],
+        flat: np.ndarray,
+        seeded: bool = False,
+        level: Optional[ImportLevel] = None,
+        notes: Tuple[str, ...] = (),
+    ) -> "ImportedModel":
+        """Named after the stem and its contents, so that two versions of a file are two models.
+
+        UsageError where the arrays of two image sizes are not the same.
+        """
+        sizes = sorted(graphs)
+        for size in sizes[1:]:
+            if graphs[size].parameters() != graphs[sizes[0]].parameters():
+                raise UsageError(
+                    f"{source} has other arrays at {size} pixels than at {sizes[0]}; import it at one size"
+                )
+        bare = [dataclasses.replace(graphs[size], name="").to_dict() for size in sizes]
+        digest = hashlib.sha256(json.dumps(bare, sort_keys=True).encode())
+        digest.update(b"seeded" if seeded else np.ascontiguousarray(flat).tobytes())
+        plain = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "model"
+        name = f"{plain}-{digest.hexdigest()[:8]}"
+        named = {size: dataclasses.replace(graphs[size], name=name) for size in sizes}
+        return cls(name, source, named, flat, seeded, level, notes)
+
+    def __call__(self, num_classes: int = 0, image_size: int = 0) -> Graph:
+        """The graph with a head for these classes (0: those of the source); UsageError at a size it was not traced at."""
+        size = image_size or min(self.graphs)
+        if size not in self.graphs:
+            known = ", ".join(map(str, sorted(self.graphs)))
+            raise UsageError(f"{self.name} was imported for image_size {known}, not {size}; import it for that size")
+        return with_head(self.graphs[size], num_classes or self.graphs[size].num_classes)
+
+    def fill(self, graph: Graph, seed: int, out: np.ndarray) -> None:
+        """Fill `out` with the weights that a graph of this model starts from; a head of other classes is seeded."""
+        views = initial_weights(graph, seed, out)
+        source = self(image_size=graph.image_size)
+        arrays, changed = (
+            weight_views(source, self.flat),
+            head_of(source) if self.replaced_head(graph.num_classes) else None,
+        )
+        for node in source.nodes:
+            constant = node.op == "Parameter" and not node.attrs.get("trained", True)
+            if node == changed or (self.seeded and not constant):
+                continue
+            for parameter in source.parameters_of(node):
+                views[parameter.name][...] = arrays[parameter.name]
+
+    def replaced_head(self, num_classes: int) -> str:
+        """What is to be said where the data have other classes than the source; "" where they have not."""
+        graph = self()
+        head = head_of(graph)
+        if head is None or graph.num_classes == num_classes:
+            return ""
+        return (
+            f"{self.name}: its last layer {head.name!r} for {graph.num_classes} classes is replaced by one for"
+            f" {num_classes}, which starts from seeded values"
+        )
+
+    def write(self, folder: str) -> None:
+        """graph.json and weights.npy, into a folder that is there."""
+        document = {
+            "version": VERSION,
+            "name": self.name,
+            "source": self.source,
+            "seeded": self.seeded,
+            "graphs": {str(size): graph.to_dict() for size, graph in self.graphs.items()},
+            "level": None if self.level is None else dataclasses.asdict(self.level),
+            "notes": list(self.notes),
+        }
+        np.save(os.path.join(folder, WEIGHTS), self.flat)
+        with open(os.path.join(folder, GRAPH), "w", encoding="utf-8") as file:
+            json.dump(document, file)
+
+    @classmethod
+    def read(cls, folder: str) -> "ImportedModel":
+        """What `write` wrote; UsageError where that is damaged."""
+        path = os.path.join(folder, GRAPH)
+        try:
+            with open(path, encoding="utf-8") as file:
+                document: Dict[str, Any] = json.load(file)
+            graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
+            flat = np.load(os.path.join(folder, WEIGHTS), allow_pickle=False)
+            level = None if document["level"] is None else ImportLevel(**document["level"])
+            if flat.shape != (weights_size(next(iter(graphs.values()))),):
+                raise ValueError(f"{WEIGHTS} has {flat.shape} numbers")
+            notes = tuple(document["notes"])
+            return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise UsageError(
+                f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"
+            ) from None

@@ -1,0 +1,258 @@
+"""A foreign program read into a graph: nodes, arrays, names, and a list of all that the graph has no op for."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from framework_compare.errors import UsageError
+from framework_compare.graph.network import INPUT, Graph
+from framework_compare.graph.ops import OPS, Node, Shape
+from framework_compare.graph.task import image_classification
+from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, View, moved, plain, reshaped, whole
+
+MISSING = "?"  # in front of the kind of a layer that no op of the graph is for
+Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names: name in the program, numbers
+
+
+class GraphReader:
+    """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime."""
+
+    def __init__(self, batch: int, image_shape: Shape) -> None:
+        self.batch = batch
+        self.arrays: Dict[str, np.ndarray] = {}
+        self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
+        self.nodes: Dict[str, Node] = {}
+        self.shapes: Dict[str, Shape] = {INPUT: image_shape}
+        self._where: Dict[str, str] = {}  # of missing layers
+        self.input = self.plain(INPUT)
+
+    def plain(self, name: str) -> Value:
+        """What a node gives, in its own axes."""
+        return Value(name, plain(self.batch, self.shapes[name]))
+
+    def add(
+        self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], arrays: Optional[Arrays] = None
+    ) -> str:
+        """A node under a name like `stem`; returns its name. NotExpressible where its op does not take these."""
+        node = Node(self._name(stem), op, tuple(sources), dict(attrs))
+        if op not in OPS:
+            raise NotExpressible(op)
+        try:
+            shape = OPS[op].shape(node, *(self.shapes[name] for name in node.inputs))
+        except UsageError as error:
+            raise NotExpressible(f"{op}: {error}") from None
+        wanted = {parameter.name: parameter.shape for parameter in OPS[op].parameters(node)}
+        for part, (own, array) in (arrays or {}).items():
+            name = f"{node.name}.{part}"
+            if math.prod(wanted[name]) != array.size:
+                raise NotExpressible(f"{op} with {part} of shape {array.shape}")
+            self.arrays[name] = np.asarray(array).reshape(wanted[name])
+            self.origin[name] = own
+        self.nodes[node.name] = node
+        self.shapes[node.name] = shape
+        return node.name
+
+    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
+        """A place for what cannot be expressed, so that all that is missing is known at the end."""
+        node = Node(self._name(where), MISSING + kind, tuple(sources), {})
+        self.nodes[node.name] = node
+        self._where[node.name] = where
+        folded = bool(shape) and shape[0] % self.batch == 0
+        inner = (shape[0] // self.batch, *shape[1:]) if folded else tuple(shape)
+        self.shapes[node.name] = inner
+        view = plain(self.batch, inner)
+        if folded:
+            first = (*whole(BATCH, self.batch), *whole(0, inner[0]))
+            return Value(node.name, (first, *view[2:]))
+        return Value(node.name, view[1:])
+
+    # -- values in the form that an op takes ------------------------------------------------------------------------
+
+    def image(self, value: Value) -> str:
+        """The node of a value that stands as (N, C, H, W)."""
+        name, view = value
+        if len(self.shapes[name]) == 1 and len(view) == 4:
+            self.lift(name)
+            view = moved(view, (0,))
+        if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
+            raise NotExpressible(f"an image that was folded to {value.shape}")
+        return name
+
+    def features_last(self, value: Value) -> Tuple[str, View]:
+        """Node and view of a value whose last axis is the features: channels of an image, else the last axis."""
+        value = self._vector(value)
+        name, view = value
+        if view[-1] == whole(self.feature_axis(name), self.width(name)):
+            return name, view
+        return self._flattened(value)
+
+    def feature_axis(self, name: str) -> int:
+        return 0 if len(self.shapes[name]) == 3 else len(self.shapes[name]) - 1
+
+    def width(self, name: str) -> int:
+        return self.shapes[name][self.feature_axis(name)]
+
+    def _vector(self, value: Value) -> Value:
+        """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
+        name, view = value
+        shape = self.shapes[name]
+        if len(view) != 2 or len(shape) != 3 or shape[1:] != (1, 1) or view != plain(self.batch, shape)[:2]:
+            return value
+        node = self.nodes.get(name)
+        if node is not None and node.op == "AdaptiveAvgPool2d":
+            return self.plain(self.add(name, "GlobalAvgPool", node.inputs, {}))
+        return self.plain(self.add(f"{name}.flatten", "Flatten", [name], {}))
+
+    def _flattened(self, value: Value) -> Tuple[str, View]:
+        name, view = value
+        flat = reshaped(plain(self.batch, self.shapes[name]), (self.batch, math.prod(self.shapes[name])))
+        if view != flat:
+            raise NotExpressible(f"a layer on axes of {self.shapes[name]} folded to {value.shape}")
+        return tuple(self.plain(self.add(f"{name}.flatten", "Flatten", [name], {})))  # type: ignore[return-value]
+
+    def tokens(self, value: Value) -> Value:
+        """A view of an image whose pixels are steps, as one of a sequence; others as they are."""
+        name, view = value
+        shape = self.shapes[name]
+        if len(shape) != 3 or shape[1:] == (1, 1):
+            return value
+        width = shape[2]
+        made = self.add(f"{name}.tokens", "Tokens", [name], {})
+        place = {0: (1, 1), 1: (0, width), 2: (0, 1)}  # axis, and what its stride is multiplied by
+        groups = []
+        for group in view:
+            atoms = []
+            for atom in group:
+                axis, times = place.get(atom.axis, (BATCH, 1))
+                atoms.append(Atom(axis, atom.stride * times, atom.size))
+            groups.append(tuple(atoms))
+        return Value(made, reshaped(tuple(groups), value.shape))
+
+    def settled(self, value: Value) -> Value:
+        """A view that is an op of the graph by itself, as that op's output; others as they are."""
+        shape, batch = self.shapes[value.node], whole(BATCH, self.batch)
+        if len(shape) == 3 and len(value.view) == 4 and len(value.view[1]) == 2:
+            inner, groups = value.view[1]
+            shuffled = (
+                batch,
+                (Atom(0, 1, inner.size), Atom(0, inner.size, groups.size)),
+                *plain(self.batch, shape)[2:],
+            )
+            if value.view == shuffled:
+                stem = f"{value.node}.shuffle"
+                return self.plain(self.add(stem, "ChannelShuffle", [value.node], {"groups": groups.size}))
+        return value
+
+    def lift(self, name: str) -> None:
+        """Have a vector that was made of an image's averages stay an image of one pixel, with all that lies between."""
+        node = self.nodes.get(name)
+        shape = self.shapes[name]
+        if len(shape) == 3:
+            return
+        readers = [one for one in self.nodes.values() if name in one.inputs and len(self.shapes[one.name]) == 1]
+        if node is None or len(shape) != 1 or any(one.op.startswith(MISSING) for one in readers):
+            raise NotExpressible("a vector that becomes an image")
+        if node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3:
+            node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
+        elif node.op == "Flatten" and self.shapes[node.inputs[0]][1:] == (1, 1):
+            node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
+        elif node.inputs and node.op in KEEPS_RANK:
+            for source in node.inputs:
+                self.lift(source)
+        else:
+            raise NotExpressible(f"a vector that becomes an image behind {node.op}")
+        self.nodes[name] = node
+        self.shapes[name] = (*shape, 1, 1)
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    def _name(self, stem: str) -> str:
+        name, number = stem or "layer", 1
+        while name in self.shapes:
+            number += 1
+            name = f"{stem or 'layer'}_{number}"
+        return name
+
+    def finish(self, name: str, output: Value, image_size: int) -> Graph:
+        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing."""
+        last = self._vector(output)
+        nodes = _needed(list(self.nodes.values()), last.node)
+        self._check_missing(nodes)
+        if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
+            raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        renamed = _clear_names(nodes)
+        nodes = [
+            dataclasses.replace(node, name=renamed[node.name], inputs=tuple(renamed.get(i, i) for i in node.inputs))
+            for node in nodes
+        ]
+        if not nodes:
+            raise UsageError("it has no layer")
+        graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
+        graph.shapes()
+        kept = {parameter.name for parameter in graph.parameters()}
+        self.arrays = _renamed(self.arrays, renamed, kept)
+        self.origin = _renamed(self.origin, renamed, kept)
+        return graph
+
+    def _check_missing(self, nodes: Sequence[Node]) -> None:
+        places: Dict[str, List[str]] = {}
+        for node in nodes:
+            if node.op.startswith(MISSING):
+                places.setdefault(node.op[len(MISSING) :], []).append(self._where[node.name])
+        if places:
+            kinds = len({node.op for node in nodes})
+            words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
+            raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+# Ops that give a vector for a vector and an image of one pixel for such an image.
+KEEPS_RANK = (
+    *("Linear", "ReLU", "ReLU6", "Sigmoid", "Tanh", "SiLU", "GELU", "HardSigmoid", "HardSwish"),
+    *("Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul"),
+)
+
+
+def _renamed(table: Mapping[str, Any], names: Mapping[str, str], kept: Set[str]) -> Dict[str, Any]:
+    """Entries by `<node>.<part>` under the nodes' new names; those of nodes that are left out are gone."""
+    found = {}
+    for name, entry in table.items():
+        node, _, part = name.rpartition(".")
+        if node in names and f"{names[node]}.{part}" in kept:
+            found[f"{names[node]}.{part}"] = entry
+    return found
+
+
+def _needed(nodes: Sequence[Node], last: str) -> List[Node]:
+    """What `last` needs, and it at the end, each behind what it reads."""
+    by_name = {node.name: node for node in nodes}
+    needed: Set[str] = set()
+    waiting = [last]
+    while waiting:
+        name = waiting.pop()
+        if name in by_name and name not in needed:
+            needed.add(name)
+            waiting += by_name[name].inputs
+    kept = [node for node in nodes if node.name in needed and node.name != last]
+    return [*kept, by_name[last]] if last in by_name else []
+
+
+def _clear_names(nodes: Sequence[Node]) -> Dict[str, str]:
+    """New names by old ones: none is the beginning of another up to a dot, and none differs by dots alone.
+
+    torch.fx keeps layers in modules of their names; Paddle writes "_" for a dot.
+    """
+    names = [node.name for node in nodes]
+    inner = {name[:i] for name in names for i, letter in enumerate(name) if letter == "."}
+    taken: Set[str] = set()
+    renamed = {}
+    for name in names:
+        new = f"{name}.self" if name in inner else name
+        while new.replace(".", "_") in taken or (new != name and new in names):
+            new += "_"
+        taken.add(new.replace(".", "_"))
+        renamed[name] = new
+    return renamed

@@ -1,0 +1,84 @@
+"""Models of the user's own become names of the registry, which everything else takes as it takes any other."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable, List, Optional, Tuple
+
+import numpy as np
+
+from framework_compare import registry
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.graph import Graph, initial_weights, weights_size
+from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
+from framework_compare.importing import import_level
+from framework_compare.importing.sources import FORMS, ZOOS, is_module, source_of
+from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand
+from framework_compare.parity.network.surgery import flat_weights
+from framework_compare.plan.settings import DEFAULTS
+
+Models = Any  # one of sources.FORMS, or a list of them
+
+
+def resolve(
+    models: Models, sizes: Any = None, weights: Optional[str] = None, tracer: Tracer = Tracer()
+) -> Tuple[Any, List[ImportedModel]]:
+    """Names for `planning.plan`, and the models among them that were imported and registered now.
+
+    sizes: the image sizes asked for, one or several; None for the default. weights: "file" (those that the model comes
+    with; the default but of named models), or "seeded" (those that registered models start from).
+    """
+    if weights is not None and weights not in STARTS:
+        raise UnknownNameError("weights", weights, STARTS)
+    alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
+    names: List[Any] = []
+    imported: List[ImportedModel] = []
+    for model in [models] if alone else list(models):
+        made = _imported(model, _sizes(sizes), weights, tracer)
+        if made is not None:
+            registry.MODELS[made.name] = made
+            imported.append(made)
+        names.append(model if made is None else made.name)
+    if weights is not None and not imported:
+        raise UsageError(f"weights is {weights!r}, and no model is imported; registered models start from seeded ones")
+    return (names[0] if alone else names), imported
+
+
+def _sizes(sizes: Any) -> List[int]:
+    listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
+    for size in listed:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise UsageError(f"image_size is {size!r}; allowed: a whole number of at least 1")
+    return list(listed)
+
+
+def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Tracer) -> Optional[ImportedModel]:
+    """None for what the registry knows, or may know."""
+    if isinstance(model, ImportedModel):
+        return model
+    if isinstance(model, Graph):
+        flat = np.empty(weights_size(model), np.float32)
+        initial_weights(model, 0, flat)
+        return ImportedModel.of(model.name, f"Graph {model.name}", {model.image_size: model}, flat, seeded=True)
+    if is_module(model):
+        stem = type(model).__name__
+        return _made(stem, stem, trace_in_hand(model, sizes), weights or FROM_FILE)
+    source = source_of(model)
+    if source is None:
+        if not isinstance(model, (str, os.PathLike)):
+            raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
+        return None
+    default = SEEDED if source.kind in ZOOS else FROM_FILE
+    return _made(source.stem, source.text, tracer(source, sizes), weights or default)
+
+
+def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
+    graph = next(iter(traced.graphs.values()))
+    level = None if traced.exact is None else import_level.judge(graph, traced.exact, traced.judge)
+    if level is not None and not level.passed:
+        raise UsageError(
+            f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
+            " please report it with the file"
+        )
+    flat, seeded = flat_weights(graph, dict(traced.arrays)), weights == SEEDED
+    return ImportedModel.of(stem, text, traced.graphs, flat, seeded, level, tuple(traced.notes))

@@ -1,0 +1,48 @@
+"""What an imported model is made of, and which frameworks lack an op of it: known before anything trains."""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Sequence
+
+from framework_compare import registry
+from framework_compare.errors import UsageError
+from framework_compare.graph import OPS, Graph
+
+
+def layer_lines(graph: Graph) -> List[str]:
+    """One line for each node: name, op, output shape, trained numbers, multiply-accumulates."""
+    shapes = graph.shapes()
+    rows = [("layer", "op", "output", "parameters", "MACs")]
+    for node in graph.nodes:
+        trained = sum(parameter.size for parameter in graph.parameters_of(node) if parameter.trainable)
+        macs, output = OPS[node.op].macs(node, shapes[node.name]), " x ".join(map(str, shapes[node.name]))
+        rows.append((node.name, node.op, output, f"{trained:,}" if trained else "", f"{macs:,}" if macs else ""))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        f"{name:{widths[0]}}  {op:{widths[1]}}  {shape:{widths[2]}}  {count:>{widths[3]}}  {macs:>{widths[4]}}".rstrip()
+        for name, op, shape, count, macs in rows
+    ]
+
+
+def summary(graph: Graph) -> str:
+    size = math.prod(graph.input_shape[1:])
+    return (
+        f"{len(graph.nodes)} layers, {graph.parameter_count():,} parameters, {graph.macs() / 1e6:,.1f} M MACs per image of"
+        f" {graph.image_size} x {graph.image_size} ({size:,} pixels)"
+    )
+
+
+def missing_ops(graph: Graph, frameworks: Sequence[str] = ()) -> Dict[str, List[str]]:
+    """By framework the ops of a graph that its adapter does not declare; an adapter that is a file is asked when it runs."""
+    asked = {}
+    for name in frameworks or registry.FRAMEWORKS:
+        target = registry.framework(name).trainer
+        if ".py:" in target or "/" in target:
+            continue
+        try:
+            declared = registry.load(target).declared.ops  # type: ignore[attr-defined]
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"the adapter of {name} declares nothing: {error}") from None
+        asked[name] = sorted({node.op for node in graph.nodes} - declared)
+    return asked

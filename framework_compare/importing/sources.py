@@ -1,0 +1,72 @@
+"""What a user may give as a model of their own, told apart from the registry's names; nothing is loaded or run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from framework_compare.errors import UsageError
+
+ZOOS = ("torchvision", "timm")  # "torchvision:resnet18"
+PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
+WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
+OTHER_FORMATS = (".onnx", ".keras", ".h5", ".pb", ".tflite")
+FORMS = '"FILE.py:FUNCTION", "torchvision:NAME", "timm:NAME", an nn.Module'
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """kind: "file" (a function of a Python file) or one of ZOOS; stem: what it is called after."""
+
+    kind: str
+    text: str  # as the user wrote it
+    stem: str
+    name: str = ""  # of the function, or in the zoo
+    path: str = ""  # absolute
+
+    def to_dict(self) -> Dict[str, str]:
+        return dataclasses.asdict(self)
+
+
+def source_of(model: Any) -> Optional[Source]:
+    """Where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported."""
+    text = os.fspath(model) if isinstance(model, os.PathLike) else model
+    if not isinstance(text, str):
+        return None
+    zoo, colon, name = text.partition(":")
+    if colon and zoo in ZOOS:
+        return Source(zoo, text, name, name)
+    path, colon, name = text.rpartition(":")
+    if colon and path.endswith(".py"):
+        return Source("file", text, Path(path).stem, name, _file(path, text))
+    suffix = Path(text).suffix.lower()
+    if suffix == ".py":
+        raise UsageError(f"model is {text!r}; name the function or class in it that returns the model: {text}:build")
+    if suffix in PICKLES:
+        raise UsageError(
+            f"model is {text!r}: such a file may run code when it is opened and holds weights, no layers; it is not"
+            " opened. Name the function that makes the model and loads them: FILE.py:FUNCTION"
+        )
+    if suffix in WEIGHTS_ONLY:
+        raise UsageError(f"model is {text!r}, which holds weights and no layers; allowed: {FORMS}")
+    if suffix in OTHER_FORMATS:
+        raise UsageError(
+            f"model is {text!r}; files of that kind are not read, and most have no layers that can be trained (BatchNorm is"
+            f" folded into them); allowed: {FORMS}"
+        )
+    return None
+
+
+def _file(path: str, text: str) -> str:
+    place = Path(path).expanduser()
+    if not place.is_file():
+        what = "a folder" if place.is_dir() else "no file"
+        raise UsageError(f"model is {text!r}, and {path} is {what}; allowed: {FORMS}")
+    return str(place.absolute())
+
+
+def is_module(model: Any) -> bool:
+    """Whether this is an nn.Module in hand; torch is not imported to find out."""
+    return any(base.__module__ == "torch.nn.modules.module" for base in type(model).__mro__)

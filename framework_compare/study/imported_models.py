@@ -1,0 +1,45 @@
+"""The imported models of a study in its folder: graph and weights, so that it can be resumed without the user's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterable
+
+import numpy as np
+
+from framework_compare import registry
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.graph import Graph, initial_weights
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.store import schema
+from framework_compare.store.study_file import MODELS
+
+
+def write_models(folder: Path, names: Iterable[str]) -> None:
+    """A folder for each imported model among these; registered models are code."""
+    for name in dict.fromkeys(names):
+        model = registry.MODELS.get(name)
+        if isinstance(model, ImportedModel):
+            place = folder / MODELS / name
+            with schema.study_errors(place):
+                place.mkdir(parents=True, exist_ok=True)
+                model.write(str(place))
+
+
+def register_models(folder: Path) -> None:
+    """Have the registry know what `write_models` wrote; StudyError for what is damaged."""
+    for place in sorted((folder / MODELS).glob("*/")):
+        try:
+            model = ImportedModel.read(str(place))
+        except UsageError as error:
+            raise StudyError(str(error)) from None
+        registry.MODELS[model.name] = model
+
+
+def fill_weights(graph: Graph, seed: int, out: np.ndarray) -> None:
+    """Fill `out` with what a graph starts from: seeded values, or those that an imported model came with."""
+    model = registry.MODELS.get(graph.name)
+    if isinstance(model, ImportedModel):
+        model.fill(graph, seed, out)
+    else:
+        initial_weights(graph, seed, out)

@@ -1,0 +1,148 @@
+"""Models of the user's own: what is refused before anything is loaded, heads, files of a study, views of axes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework_compare import registry
+from framework_compare.errors import StudyError, UsageError
+from framework_compare.graph import Graph, GraphBuilder, weights_size
+from framework_compare.graph.head import with_head
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped, shape_of
+from framework_compare.importing import import_level, inspection
+from framework_compare.importing.imports import resolve
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.study.imported_models import register_models, write_models
+
+
+def graph(classes: int = 5) -> Graph:
+    g = GraphBuilder("small", num_classes=classes, image_size=16)
+    g.conv("conv", 4, 3)
+    g.relu("relu")
+    g.global_avgpool("pool")
+    g.linear("fc", classes)
+    return g.build()
+
+
+def imported(seeded: bool = False) -> ImportedModel:
+    flat = np.arange(weights_size(graph()), dtype=np.float32)
+    return ImportedModel.of("My Net", "my_net.py:build", {16: graph()}, flat, seeded)
+
+
+HOSTILE = {
+    "missing.py:build": "no file",
+    "net.py": "name the function",
+    "weights.pth": "not opened",
+    "weights.pkl": "not opened",
+    "weights.safetensors": "no layers",
+    "net.onnx": "not read",
+    "net.keras": "not read",
+}
+
+
+@pytest.mark.parametrize("model", HOSTILE)
+def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in HOSTILE:
+        if not name.startswith("missing"):
+            Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
+    with pytest.raises(UsageError, match=HOSTILE[model]):
+        resolve(model)
+    assert not Path("opened").exists()
+
+
+def test_an_object_that_is_no_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="model is 3; allowed"):
+        resolve(3)
+
+
+def test_weights_of_a_registered_model_are_refused() -> None:
+    with pytest.raises(UsageError, match="no model is imported"):
+        resolve("alexnet", weights="file")
+
+
+def test_names_depend_on_contents() -> None:
+    assert imported().name.startswith("my_net-") and imported().name == imported().name != imported(True).name
+
+
+def test_a_head_is_replaced_and_the_rest_keeps_its_weights() -> None:
+    model = imported()
+    assert [node.attrs.get("out_features") for node in with_head(graph(), 3).nodes][-1] == 3
+    changed = model(num_classes=3)
+    flat = np.zeros(weights_size(changed), np.float32)
+    model.fill(changed, 0, flat)
+    rest = weights_size(changed) - 3 * 4 - 3
+    assert np.array_equal(flat[:rest], model.flat[:rest]) and abs(flat[rest:]).max() < 1
+    assert "'fc' for 5 classes is replaced by one for 3" in model.replaced_head(3) and not model.replaced_head(5)
+
+
+def test_a_model_without_a_last_layer_says_so() -> None:
+    g = GraphBuilder("headless", num_classes=3, image_size=16)
+    g.global_avgpool("pool")
+    with pytest.raises(UsageError, match="by a GlobalAvgPool, and the data have 4"):
+        with_head(g.build(), 4)
+
+
+def test_another_image_size_is_refused() -> None:
+    with pytest.raises(UsageError, match="imported for image_size 16, not 32"):
+        imported()(3, 32)
+
+
+def test_a_study_keeps_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = imported()
+    monkeypatch.setitem(registry.MODELS, model.name, model)
+    write_models(tmp_path, [model.name, "alexnet"])
+    monkeypatch.delitem(registry.MODELS, model.name)
+    register_models(tmp_path)
+    again = registry.MODELS.pop(model.name)
+    assert isinstance(again, ImportedModel) and again(5, 16) == model(5, 16) and np.array_equal(again.flat, model.flat)
+
+
+def test_a_damaged_model_of_a_study_is_named(tmp_path: Path) -> None:
+    (tmp_path / "models" / "x").mkdir(parents=True)
+    (tmp_path / "models" / "x" / "graph.json").write_text("{")
+    with pytest.raises(StudyError, match="cannot be read"):
+        register_models(tmp_path)
+
+
+def test_axes_fold_and_unfold() -> None:
+    image = plain(2, (6, 4, 4))
+    tokens = reshaped(image, (2, 6, 16))
+    assert shape_of(tokens) == (2, 6, 16) and reshaped(tokens, (2, 6, 4, 4)) == image
+    assert reshaped(image, (2, 2, 3, 4, 4))[1] == (Atom(0, 3, 2),)
+    with pytest.raises(NotExpressible):
+        reshaped(image, (2, 4, 24))[1]
+        reshaped(image, (5, 96))
+
+
+def test_every_framework_is_asked_for_its_ops() -> None:
+    assert inspection.missing_ops(graph(), ["torch", "jax"]) == {"torch": [], "jax": []}
+    assert any(line.startswith("fc ") for line in inspection.layer_lines(graph()))
+
+
+def test_another_function_does_not_pass_the_level_import() -> None:
+    g = GraphBuilder("judged", num_classes=3, image_size=8)
+    g.conv("conv", 4, 3)
+    g.batchnorm("norm", eps=1e-5)
+    g.relu("relu")
+    g.global_avgpool("pool")
+    g.linear("fc", 3)
+    ours, rng = g.build(), np.random.default_rng(0)
+    start = {p.name: rng.uniform(0.5, 1.5, p.shape) for p in ours.parameters()}
+    images, labels = rng.standard_normal((3, 3, 8, 8)), np.arange(3)
+    oracle = Oracle(ours, start)
+    _, training, gradients, statistics = oracle.gradients(images, labels)
+    exact = {"images": images, "labels": labels, "training": training, "evaluation": oracle.forward(images)}
+    exact.update({f"start:{name}": array for name, array in start.items()})
+    exact.update({f"gradient:{name}": array for name, array in gradients.items()})
+    exact.update({f"after:{name}": array for name, array in statistics.items()})
+    assert import_level.judge(ours, exact, "itself").passed
+    norm = dataclasses.replace(ours.nodes[1], attrs={**ours.nodes[1].attrs, "eps": 1.1e-5})
+    other = dataclasses.replace(ours, nodes=(ours.nodes[0], norm, *ours.nodes[2:]))
+    assert not import_level.judge(other, exact, "itself").passed
+    assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed

@@ -23,6 +23,7 @@ from framework_compare.store import schema
 from framework_compare.store.study_file import FILE, LOCK, PICTURES, Store
 from framework_compare.study import parts
 from framework_compare.study.conditions import as_planned
+from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.picture_lists import arrays_path, pictures_path
 from framework_compare.study.progress import Watcher
@@ -42,6 +43,7 @@ def run_part(folder: Path, number: int, watcher: Watcher) -> None:
     if result_path(folder, number).is_dir() or not plan.cells:
         watcher.say(f"part {number} of {folder} has nothing left to do")
         return
+    register_models(folder)
     machine = _describe(plan)
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)

@@ -18,7 +18,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-APART = ("out", "watcher", "retry", "extend")  # where a study is and how it goes on is no part of its request
+APART = (
+    "out",
+    "watcher",
+    "retry",
+    "extend",
+    "executor",
+    "dry_run",
+)  # where a study is and how it goes on is no part of its request
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
 # A study of framework_compare: the arguments of `compare`, those left out at their defaults.
@@ -28,7 +35,13 @@ _HEAD = """\
 
 
 def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path."""
+    """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path.
+
+    None of a call with a network in hand, which no file can name.
+    """
+    models = given.get("models")
+    if not isinstance(models, (list, tuple, str)) or not all(isinstance(one, str) for one in models):
+        return {}
     parameters = inspect.signature(call).parameters
     given = {**given, **given.get("settings", {})}
     kept = {

@@ -85,7 +85,7 @@ def test_a_kind_that_a_study_has_not_is_a_sentence(tmp_path, kind, style):
     comparison = study(tmp_path, [("torch", {}, ok(1, 1, 1)), ("jax", {}, ok(2, 2, 2))])
     text = comparison.table(kind, style)
     assert len(text.splitlines()) == 1 and text.rstrip().endswith(".") and text.startswith("% ") == (style == "latex")
-    assert comparison.kinds == ["time", "resources", "startup"]
+    assert comparison.kinds == ["time", "resources", "startup", "roofline"]
 
 
 # Those of other frames are in test_profile.py and test_roofline.py, those of tasks in test_workloads.py.

@@ -120,7 +120,12 @@ def _root(
 def run(
     context: typer.Context,
     study_file: Annotated[
-        Optional[Path], typer.Option("--from", help="A TOML file with the request, as `show --toml` prints it.")
+        Optional[Path],
+        typer.Option(
+            "--from",
+            help="A TOML file with the request, as `show --toml` prints it.",
+            rich_help_panel="What to compare",
+        ),
     ] = None,
     **request: Any,
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional, Sequence
 
-from framework_compare.plan.settings import IDENTITY, STATED, of_role
+from framework_compare.plan.settings import IDENTITY, of_role
 from framework_compare.report.parts import plural
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results import earlier
 from framework_compare.results.metrics import digits
 
-_SETTINGS = of_role(IDENTITY, STATED)
+_SETTINGS = (*of_role(IDENTITY), "epochs")
 
 
 def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]) -> Table:

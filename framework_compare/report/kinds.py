@@ -122,7 +122,7 @@ class Kind:
     A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
     and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
     table of its own. judged: `make` gets the verdicts on the frameworks. there: whether the cells of a study have what
-    the kind is about; reasons: sentences on why they have not.
+    the kind is about; reasons: sentences on why they have not. measures: whether its frame is measured when it is read.
     """
 
     make: Callable[..., Table]
@@ -134,6 +134,7 @@ class Kind:
     judged: bool = False
     there: Callable[[Sequence[Record]], bool] = lambda cells: True
     reasons: Callable[[Sequence[Record]], List[str]] = lambda cells: []
+    measures: bool = False
 
 
 def _several(*names: str) -> Callable[[Sequence[Record]], bool]:
@@ -171,7 +172,16 @@ KINDS: Dict[str, Kind] = {
         task_tables.gains_table, (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"), tuple(SHARED), frame="gains"
     ),
     "inference": Kind(task_tables.inference_table, task_tables.INFERENCE, ("batch_size",)),
-    "roofline": Kind(roofline_table, (*roofline.COLUMNS, "images_per_s", "data_wait_share"), frame="roofline"),
+    "roofline": Kind(
+        roofline_table,
+        (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
+        frame="roofline",
+        there=lambda cells: any(
+            cell.status == "ok" and cell.precision == "fp32" and registry.device_kind(cell.device) == "cpu"
+            for cell in cells
+        ),
+        measures=True,
+    ),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
 
@@ -260,7 +270,12 @@ def render(
 
 def present(study: Any) -> List[str]:
     """The kinds of table that a study has; `study` is a Comparison."""
-    return [kind for kind in KINDS if build(getattr(study, KINDS[kind].frame), kind)]
+    cells = list(study.frame.itertuples())
+    return [
+        kind
+        for kind, made in KINDS.items()
+        if (made.there(cells) if made.measures else build(getattr(study, made.frame), kind))
+    ]
 
 
 def _absence(frame: "pd.DataFrame", kind: str) -> List[str]:

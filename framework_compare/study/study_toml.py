@@ -18,14 +18,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-APART = (
-    "out",
-    "watcher",
-    "retry",
-    "extend",
-    "executor",
-    "dry_run",
-)  # where a study is and how it goes on is no part of its request
+# Where a study is and how it goes on is no part of its request.
+APART = ("out", "watcher", "retry", "extend", "executor", "dry_run")
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
 # A study of framework_compare: the arguments of `compare`, those left out at their defaults.

@@ -304,7 +304,7 @@ def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
     folder = stability(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
-    with pytest.raises(UsageError, match="picks each cell by the one before"):
+    with pytest.raises(UsageError, match="pick each run by those before"):
         resume(folder, executor=OnlyParts())
 
 

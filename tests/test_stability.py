@@ -127,7 +127,7 @@ def test_another_sweep_in_the_folder_is_refused_with_the_difference(sweep, chang
 
 def test_a_sweep_in_the_folder_of_another_study_is_refused(sweep, tmp_path):
     Store.create(tmp_path / "sweep", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="not a sweep of batch sizes; name another folder"):
+    with pytest.raises(StudyError, match="neither a sweep of batch sizes nor under a budget; name another folder"):
         sweep("fine")
 
 
@@ -203,7 +203,7 @@ def test_an_unknown_search_lists_the_known(sweep):
 
 def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
     Store.create(tmp_path / "study", settings={}, machine={}, cells=[], repeats=1).close()
-    with pytest.raises(StudyError, match="not a sweep of batch sizes"):
+    with pytest.raises(StudyError, match="sweep of batch sizes"):
         Stability.load(tmp_path / "study")
 
 

@@ -107,7 +107,7 @@ def test_every_field_of_the_records_has_a_column(tmp_path, table):
     fields = {field.name for field in dataclasses.fields(kind)} - (set(LISTS) if kind is Run else set())
     with create(tmp_path) as store:
         names, _ = store.select(f"SELECT * FROM {table}")
-    assert set(names) - {"run_id", "cell_id", "repeat", "retry_of"} == fields
+    assert set(names) - {"run_id", "cell_id", "repeat", "retry_of", "node_id", "part_id"} == fields
 
 
 def test_an_interrupted_attempt_leaves_nothing_to_the_next_one(tmp_path):

@@ -288,7 +288,7 @@ def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tm
     recorded(tmp_path / "study")
     change(tmp_path / "study", query)
     study = Comparison.load(tmp_path / "study")
-    assert list(study.frame.framework) == ["paddle"] and "paddle" in study.table()
+    assert list(study.frame.framework) == ["paddle"] and "PaddlePaddle" in study.table()
     (sentence,) = study.damage
     assert re.search(f"is damaged: of table run .*{said}.*; `framework-compare export ", sentence), sentence
     done = export(tmp_path / "study", tmp_path / "out", "csv")

@@ -23,6 +23,7 @@ _ESCAPES: Dict[str, str] = {
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
     "±": r"$\pm$",
+    "≈": r"$\approx$",
     "…": r"\ldots{}",
     "·": r"\textperiodcentered{}",
     "°": r"\textdegree{}",

@@ -5,6 +5,7 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.graph import GraphBuilder, Node, initial_weights, trainable_names, weights_size
+from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import OPS, Mode, Oracle, columns, cross_entropy, fold
 
 RNG = np.random.default_rng
@@ -91,9 +92,10 @@ def test_convolution_of_a_known_picture():
 def test_columns_and_fold_are_adjoint():
     rng = RNG(3)
     x = rng.standard_normal((3, 9, 7))
-    cols = columns(x, 3, 2, 1)
+    window = Window.of({"kernel": 3, "stride": 2, "padding": 1})
+    cols = columns(x, window)
     other = rng.standard_normal(cols.shape)
-    assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), 3, 2, 1)).sum())
+    assert (cols * other).sum() == pytest.approx((x * fold(other, (9, 7), window)).sum())
 
 
 def test_batchnorm_keeps_the_unbiased_variance():

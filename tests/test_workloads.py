@@ -190,7 +190,7 @@ def test_pictures_have_one_loss(tiny, pictures, tmp_path):
 def test_what_a_framework_lacks_is_unsupported_with_a_reason(run):
     lacking = TRAINER + "\n    declared = declared._replace(ops=frozenset({'Linear'}))\n"
     row = run(source=lacking).frame.iloc[0]
-    assert row.status == "unsupported" and "declares no op 'ReLU'" in row.reason
+    assert row.status == "unsupported" and "declares no ops 'ReLU', 'Dropout'" in row.reason
 
 
 def test_memory_is_one_batch(run):

@@ -78,10 +78,12 @@ def _channel_axis(value: Array) -> int:
 
 def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array], replicas: int = 1) -> Array:
     weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.name}
-    parts = zip(*(np.split(values[name], replicas) for name in node.inputs))
     mode = Mode(not graph.is_frozen(node))
-    outputs = [OPS[node.op](node, weights, part, mode)[0] for part in parts]
-    return outputs[0] if replicas == 1 else np.concatenate(outputs)
+    inputs = [values[name] for name in node.inputs]
+    if replicas == 1 or all(len(value) == 1 for value in inputs):  # parameters have one value for all samples
+        return OPS[node.op](node, weights, tuple(inputs), mode)[0]
+    parts = zip(*(np.split(value, replicas) if len(value) > 1 else [value] * replicas for value in inputs))
+    return np.concatenate([OPS[node.op](node, weights, part, mode)[0] for part in parts])
 
 
 def _reader(graph: Graph, name: str, ops: Container[str]) -> Optional[Node]:

@@ -58,7 +58,7 @@ MISTAKES = {
     def weights(self):
         return {name: a.T.copy() if a.ndim == 2 else a for name, a in super().weights().items()}
 """,
-        {"test_level": "fc1.weight: [108, 32], the graph has [32, 108]"},
+        {"test_level": "qkv.weight: [8, 24], the graph has [24, 8]"},
     ),
     "momentum kept on load": (
         """

@@ -7,6 +7,7 @@ the machine in the cache folder. The best of some repetitions counts, so a busy 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import subprocess
@@ -64,11 +65,9 @@ def _measure(path: Path, threads: int) -> Optional[Peak]:
         peak = Peak(**json.loads(done.stdout))
     except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
         return None
-    try:
+    with contextlib.suppress(OSError):  # a peak that cannot be kept is measured again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(peak._asdict()), encoding="utf-8")
-    except OSError:
-        pass  # it is measured again next time
     return peak
 
 

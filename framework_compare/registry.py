@@ -255,6 +255,11 @@ def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
+def by_name(model: str) -> bool:
+    """Whether a model may be chosen in any process, not only in the one that imported it."""
+    return isinstance(MODELS[model], str)
+
+
 @functools.lru_cache(maxsize=1)
 def load_plugins() -> None:
     """Call every installed entry point of group `framework_compare.plugins`, once; each registers what it brings."""

@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from framework_compare import registry
 from framework_compare.cli import examples, options, root
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
@@ -97,3 +98,11 @@ def test_options_of_run_are_in_panels():
 def test_panels_name_options_that_are_there():
     assert set(options.PANEL_OF) <= set(options.OPTIONS)
     assert len(options.PANEL_OF) == sum(len(names) for names in options.PANELS.values()), "each in one panel"
+
+
+def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch):
+    def refuse(**_):
+        raise AssertionError("an imported model was built")
+
+    monkeypatch.setitem(registry.MODELS, "mine-01234567", refuse)
+    assert "mine-01234567" not in CliRunner().invoke(root.app, ["list"]).output

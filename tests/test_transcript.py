@@ -89,3 +89,12 @@ def test_settings_too_deep_to_be_written_again_are_malformed():
         settings = {"deeper": settings}
     with pytest.raises(ProtocolError, match="malformed framework event: .* more than 20 levels"):
         Transcript(0, epochs=1).add({"event": "framework", "t_ns": 1, "version": "1", "settings": settings})
+
+
+@pytest.mark.parametrize("rank, phase", [(0, "release"), (1, "epochs")])
+def test_a_rank_ends_in_the_phase_that_its_end_made_rank_0_leave(rank, phase):
+    transcript = Transcript(0, epochs=1, ranks=2)
+    transcript.add({"event": "hello", "t_ns": 1, "python": "3"})
+    for name in ("epochs", "release"):
+        transcript.add({"event": "phase", "name": name, "edge": "start", "t_ns": 2})
+    assert transcript.phase_of_end(rank) == phase

@@ -283,7 +283,7 @@ def list_names() -> None:
     for sentence in registry.labels(registry.FRAMEWORKS):
         print(f"  {sentence}")
     print("models:")
-    for name in registry.MODELS:
+    for name in filter(registry.by_name, registry.MODELS):
         graph = build_graph(name, TrainConfig())
         print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
     print("  (3 classes, 224 x 224)")

@@ -233,7 +233,7 @@ class WorkerRun:
             wall_s=time.monotonic() - self.began,
             exit_code=code if code is not None and code >= 0 and not self.verdict else None,
             signal=None if self.verdict else seen.signal,
-            died_in=None if final.status == "ok" else told.died_in,
+            died_in=None if final.status == "ok" else seen.died_in,
             traceback=final.traceback,
             framework_version=told.framework.get("version"),
             interpreter=told.python,
@@ -271,10 +271,11 @@ class WorkerRun:
         shorten_if_long(self.spec.log)
         sampled = self.recorder.peak_rss_bytes if self.recorder else None
         peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
+        rank = worker.rank if worker and self.spec.ranks > 1 else None
         return Evidence(
             returncode=worker.returncode if worker else None,
-            rank=worker.rank if worker and self.spec.ranks > 1 else None,
-            died_in=self.transcript.died_in,
+            rank=rank,
+            died_in=self.transcript.phase_of_end(rank or 0),
             log_tail=log_tail(self.spec.log),
             kernel_kills=memory_limit.kernel_kills() - self.kills,
             group_kills=holder.kills(),

@@ -60,7 +60,11 @@ class Transcript:
     @property
     def died_in(self) -> Optional[str]:
         """The innermost phase that began and did not end."""
-        return next(reversed(self.open), None)
+        return self.phase_of_end(0)
+
+    def phase_of_end(self, rank: int) -> Optional[str]:
+        """In which phase a rank ended. When another one does, rank 0 leaves its phase by an error and goes to release."""
+        return next(iter(self.open) if rank else reversed(self.open), None)
 
     @property
     def all_epochs(self) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.graph import Graph, initial_weights, weight_views, weights, weights_size
 
 # parameters with 3 and with 1000 classes, and forward MACs of one 224x224 image with 1000 (torchvision's tables)
 PUBLISHED = {
@@ -84,14 +84,21 @@ def test_weights_depend_on_the_seed_alone():
 
 
 def test_weights_have_the_named_distribution():
-    weights = filled("resnet50", 0)
-    conv = weights["layer4.0.conv2.weight"]
+    found = filled("resnet50", 0)
+    conv = found["layer4.0.conv2.weight"]
     assert conv.std() == pytest.approx(np.sqrt(2 / (512 * 9)), rel=0.01)
-    assert weights["fc.weight"].std() == pytest.approx(0.01, rel=0.05)
-    assert set(np.unique(weights["bn1.weight"])) == {1.0}
-    assert not weights["bn1.running_mean"].any() and not weights["fc.bias"].any()
+    assert found["fc.weight"].std() == pytest.approx(0.01, rel=0.05)
+    assert set(np.unique(found["bn1.weight"])) == {1.0}
+    assert not found["bn1.running_mean"].any() and not found["fc.bias"].any()
 
 
 def test_views_of_a_wrong_number_of_weights_are_refused():
     with pytest.raises(UsageError, match="expected"):
         weight_views(build("alexnet"), np.zeros(3, np.float32))
+
+
+def test_weights_do_not_depend_on_the_pieces_they_are_made_in(monkeypatch):
+    whole = filled("mobilenet_v2", 0)
+    monkeypatch.setattr(weights, "PIECE", 1001)
+    pieces = filled("mobilenet_v2", 0)
+    assert all(np.array_equal(whole[name], pieces[name]) for name in whole)

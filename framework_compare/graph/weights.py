@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Iterator, Tuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from framework_compare.graph.network import Graph
 from framework_compare.graph.node import Parameter
 
 CONSTANTS = {"zeros": 0.0, "ones": 1.0, "constant_1e-6": 1e-6}
+PIECE = 1 << 20  # numbers; a network's weights may be more than the memory that the parent should take
 
 
 def _fans(parameter: Parameter) -> Tuple[int, int]:
@@ -32,70 +33,81 @@ def _std(parameter: Parameter) -> float:
     return gains[parameter.init]
 
 
-def _fill_normal(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
-    generator.standard_normal(out=view, dtype=np.float32)
-    np.multiply(view, np.float32(_std(parameter)), out=view)
+Values = Iterator[np.ndarray]  # of one parameter, in order, in one piece or several
 
 
-def _fill_constant(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
-    view.fill(CONSTANTS[parameter.init])
+def _normal(parameter: Parameter, generator: np.random.Generator) -> Values:
+    std = np.float32(_std(parameter))
+    for start in range(0, parameter.size, PIECE):
+        piece = generator.standard_normal(min(PIECE, parameter.size - start), dtype=np.float32)
+        yield np.multiply(piece, std, out=piece)
 
 
-def _fill_glorot(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
+def _constant(parameter: Parameter, generator: np.random.Generator) -> Values:
+    yield np.full(parameter.size, CONSTANTS[parameter.init])
+
+
+def _glorot(parameter: Parameter, generator: np.random.Generator) -> Values:
     """Glorot and Bengio 2010: uniform up to sqrt(6 / (fan-in + fan-out)), the four gates of an LSTM as one weight."""
     limit = math.sqrt(6 / sum(_fans(parameter)))
-    view[...] = generator.uniform(-limit, limit, parameter.shape)
+    yield generator.uniform(-limit, limit, parameter.shape)
 
 
-def _fill_embedding(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
-    view[...] = generator.uniform(-0.05, 0.05, parameter.shape)
+def _embedding(parameter: Parameter, generator: np.random.Generator) -> Values:
+    yield generator.uniform(-0.05, 0.05, parameter.shape)
 
 
-def _fill_orthogonal(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
+def _orthogonal(parameter: Parameter, generator: np.random.Generator) -> Values:
     """Orthonormal columns (Saxe et al. 2014): QR in float64, the signs such that R has a positive diagonal."""
     q, r = np.linalg.qr(generator.standard_normal(parameter.shape))
-    view[...] = q * np.sign(np.diag(r))
+    yield q * np.sign(np.diag(r))
 
 
-def _fill_forget(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
+def _forget(parameter: Parameter, generator: np.random.Generator) -> Values:
     """An LSTM's bias: 1 for the forget gate, the second of four (Jozefowicz et al. 2015), else 0."""
-    view.fill(0.0)
-    quarter = len(view) // 4
-    view[quarter : 2 * quarter] = 1.0
+    yield np.repeat([0.0, 1.0, 0.0, 0.0], parameter.size // 4)
 
 
-def _fill_circle(parameter: Parameter, generator: np.random.Generator, view: np.ndarray) -> None:
-    view[...] = generator.uniform(0, 2 * math.pi, parameter.shape)
+def _circle(parameter: Parameter, generator: np.random.Generator) -> Values:
+    yield generator.uniform(0, 2 * math.pi, parameter.shape)
 
 
-INITIALISERS: Dict[str, Callable[[Parameter, np.random.Generator, np.ndarray], None]] = {
-    "zeros": _fill_constant,
-    "constant_1e-6": _fill_constant,
-    "ones": _fill_constant,
-    "kaiming_normal_fan_out": _fill_normal,
-    "kaiming_normal_fan_in": _fill_normal,
-    "normal_0.01": _fill_normal,
-    "normal_0.02": _fill_normal,
-    "glorot_uniform": _fill_glorot,
-    "uniform_0.05": _fill_embedding,
-    "orthogonal": _fill_orthogonal,
-    "forget_ones": _fill_forget,
-    "uniform_circle": _fill_circle,
+INITIALISERS: Dict[str, Callable[[Parameter, np.random.Generator], Values]] = {
+    "zeros": _constant,
+    "constant_1e-6": _constant,
+    "ones": _constant,
+    "kaiming_normal_fan_out": _normal,
+    "kaiming_normal_fan_in": _normal,
+    "normal_0.01": _normal,
+    "normal_0.02": _normal,
+    "glorot_uniform": _glorot,
+    "uniform_0.05": _embedding,
+    "orthogonal": _orthogonal,
+    "forget_ones": _forget,
+    "uniform_circle": _circle,
 }
 
 
-def initial_weights(graph: Graph, seed: int, out: np.ndarray) -> Dict[str, np.ndarray]:
-    """Fill `out`, float32 of shape (weights_size(graph),), and return views of it by parameter name.
+def initial_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
+    """All arrays of the graph at the start of training, float32, flat and in graph order, a few megabytes at a time.
 
     The same numbers for the same (graph, seed): one generator a parameter, seeded by its name, so that a layer
     added or renamed does not change the others. Kaiming normal: He et al. 2015, gain sqrt(2). Recurrent layers
     start as Keras has them: Glorot uniform, orthogonal, forget bias 1.
     """
-    views = weight_views(graph, out)
     for parameter in graph.parameters():
         digest = hashlib.sha256(f"{graph.name}/{parameter.name}/{seed}".encode()).digest()
         generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-        INITIALISERS[parameter.init](parameter, generator, views[parameter.name])
+        for piece in INITIALISERS[parameter.init](parameter, generator):
+            yield np.ascontiguousarray(piece, np.float32).reshape(-1)
+
+
+def initial_weights(graph: Graph, seed: int, out: np.ndarray) -> Dict[str, np.ndarray]:
+    """Fill `out`, float32 of shape (weights_size(graph),), with `initial_pieces`; returns views of it by name."""
+    views, start = weight_views(graph, out), 0
+    for piece in initial_pieces(graph, seed):
+        out[start : start + piece.size] = piece
+        start += piece.size
     return views
 
 

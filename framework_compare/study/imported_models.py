@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Iterator
 
 import numpy as np
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.graph import Graph, initial_weights
+from framework_compare.graph import Graph, initial_pieces, weights_size
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.store import schema
 from framework_compare.store.study_file import MODELS
@@ -36,10 +36,11 @@ def register_models(folder: Path) -> None:
         registry.MODELS[model.name] = model
 
 
-def fill_weights(graph: Graph, seed: int, out: np.ndarray) -> None:
-    """Fill `out` with what a graph starts from: seeded values, or those that an imported model came with."""
+def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
+    """What a graph starts from, flat and in order: seeded values, or those that an imported model came with."""
     model = registry.MODELS.get(graph.name)
-    if isinstance(model, ImportedModel):
-        model.fill(graph, seed, out)
-    else:
-        initial_weights(graph, seed, out)
+    if not isinstance(model, ImportedModel):
+        return initial_pieces(graph, seed)
+    flat = np.empty(weights_size(graph), np.float32)
+    model.fill(graph, seed, flat)
+    return iter([flat])

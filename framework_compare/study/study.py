@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import os
 import shutil
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple, Union
@@ -30,7 +29,7 @@ from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
-from framework_compare.study.imported_models import fill_weights
+from framework_compare.study.imported_models import weight_pieces
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
@@ -199,10 +198,11 @@ class Study:
             half = path.with_suffix(".half")
             with schema.study_errors(half):
                 path.parent.mkdir(exist_ok=True)
-                flat = np.lib.format.open_memmap(half, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
-                _reserve(half)
-                fill_weights(graph, seed, flat)
-                flat.flush()
+                with open(half, "wb") as file:
+                    header = {"descr": "<f4", "fortran_order": False, "shape": (weights_size(graph),)}
+                    np.lib.format.write_array_header_1_0(file, header)
+                    for piece in weight_pieces(graph, seed):
+                        file.write(piece.data)
                 half.rename(path)
         return path
 
@@ -229,9 +229,3 @@ def _trace_path(study: Path, run: Path) -> Optional[str]:
     folder = run / "profile"
     names = (folder / "trace.json.gz", folder / "trace.json", folder)
     return next((str(path) for path in names if (study / path).exists()), None)
-
-
-def _reserve(path: Path) -> None:
-    """Have the disk hold the whole of a sparse file: to write a mapping that a full disk has no room for is fatal."""
-    with open(path, "r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END))

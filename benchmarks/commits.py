@@ -137,15 +137,19 @@ def main():
             row = rows[-1]
             low, high = row["interval"]
             print(f"{framework:12} {model:14} new/old {row['ratio_median']:.4f} [{low:.4f}, {high:.4f}]", flush=True)
-    if options.save:
-        document = {
-            "date": datetime.date.today().isoformat(),
-            "commits": {name: commit(place) for name, place in (("old", old), ("new", new))},
-            "machine": host.describe(),
-            "versions": {name: managed.find(name).version for name in options.frameworks.split(",")},
-            "rows": rows,
-        }
-        options.save.write_text(json.dumps(document, indent=1) + "\n")
+            if options.save:  # after each row: what is measured stays when the rest is cut short
+                save(options.save, rows, {"old": commit(old), "new": commit(new)})
+
+
+def save(path, rows, commits):
+    document = {
+        "date": datetime.date.today().isoformat(),
+        "commits": commits,
+        "machine": host.describe(),
+        "versions": {name: managed.find(name).version for name in {row["framework"] for row in rows}},
+        "rows": rows,
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def commit(checkout):

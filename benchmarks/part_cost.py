@@ -23,7 +23,8 @@ from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.samplers.host import describe
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.conditions import RunOptions
 

@@ -34,7 +34,8 @@ def make_ours(job, config, trainer_class):
     """The runner's own epoch loop over the held batch."""
     from framework_compare.events import EventWriter
     from framework_compare.protocol import Job
-    from framework_compare.worker.runner import Runner, open_source
+    from framework_compare.worker.runner import Runner
+    from framework_compare.worker.sources import open_source
 
     document = {name: value for name, value in job.items() if name != "zoo_model"}
     runner = Runner(Job.from_dict(document), trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))

@@ -21,7 +21,8 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import PHASES, Cell, Epoch, Phase, Run, Sample
 from framework_compare.results.runs import store_figures
 from framework_compare.samplers.host import describe
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")

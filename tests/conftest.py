@@ -19,7 +19,7 @@ from framework_compare import registry
 from framework_compare.datasets import fire_smoke
 from framework_compare.launch import supervised_worker
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.network import oracle, reference, rounding
+from framework_compare.parity.network import reference, rounding
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.verify import Where
 from framework_compare.parity.workers import RunTasks
@@ -37,6 +37,7 @@ COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130,
 os.environ["SLURMD_NODENAME"] = f"tests-{os.getpid()}"
 sys.path.insert(0, str(HERE / "plugins"))
 import warm_workers  # noqa: E402
+from reference_adapter import write_adapter  # noqa: E402
 
 # Files whose tests share nothing that takes long to make: any process may run any of them.
 APART = (
@@ -274,10 +275,8 @@ def register_mutated(
     """Registers the framework `mutated`: the float32 reference, and a class Mutated(ReferenceTrainer) of the source given."""
 
     def register(source: str) -> None:
-        trainer = (HERE / "plugins" / "reference_trainer.py").read_text()
-        path = tmp_path / "mutated.py"
-        path.write_text(Path(oracle.__file__).read_text() + trainer + source)
-        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)))
+        folder = write_adapter(tmp_path / "mutated", source)
+        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
 
     return register

@@ -11,29 +11,26 @@ from pathlib import Path
 
 import pytest
 from nightly import some_nightly
+from reference_adapter import write_adapter
 
-from framework_compare.parity.network import oracle
 from framework_compare.worker import processes
 
 PLUGINS = Path(__file__).parent / "plugins"
-TRAINER = PLUGINS / "reference_trainer.py"
 SUITE = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance")
 
 
 @pytest.fixture
 def conform(pytester, own_cache, monkeypatch):
-    """Runs the suite on an adapter file of the float32 reference with the methods given; what failed, by test name.
+    """Runs the suite on an adapter of the float32 reference with the methods given; what failed, by test name.
 
     Its workers are forked from an interpreter that has started: plugins/warm_workers.py.
     """
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
 
     def run(body: str = "", *options: str, least: int = 40) -> "dict[str, str]":
-        source = Path(oracle.__file__).read_text() + TRAINER.read_text()
-        source += f"\n\nclass Mine(ReferenceTrainer):\n    name = 'mine'\n{body}"
-        pytester.path.joinpath("mine.py").write_text(source)
+        write_adapter(pytester.path / "mine", f"class Mine(ReferenceTrainer):\n    name = 'mine'\n{body}")
         report = pytester.path / "report.xml"
-        given = ("--framework", "mine.py:Mine", f"--junitxml={report}", *options)
+        given = ("--framework", "mine:Mine", f"--junitxml={report}", *options)
         pytester.runpytest_subprocess("-p", "start_warm", *SUITE, *given, timeout=300)
         cases = list(ElementTree.parse(report).iter("testcase"))
         assert len(cases) > least
@@ -352,8 +349,8 @@ def test_the_options_are_there_only_where_the_suite_is_asked_for(pytester):
 
 
 def test_options_name_models_and_an_interpreter(pytester, own_cache):
-    pytester.path.joinpath("mine.py").write_text(Path(oracle.__file__).read_text() + TRAINER.read_text())
-    given = ("--framework", "mine.py:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
+    write_adapter(pytester.path / "mine")
+    given = ("--framework", "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
     result = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q")
     assert "test_parity.py::test_level[mine-alexnet-level3]" in result.stdout.str()
 

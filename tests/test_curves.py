@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_adapter import write_adapter
 from typer.testing import CliRunner
 
 from framework_compare import registry
 from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
-from framework_compare.parity.network import oracle
+from framework_compare.parity.network.oracle.losses import cross_entropy
 from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
 from framework_compare.registry import Framework
 from framework_compare.report import curves as curves_report
 from framework_compare.report import curves_picture
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 HONEST = "    name = 'honest'\n"
 NESTEROV = """
     def train_step(self, batch):
@@ -37,10 +37,8 @@ def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4)
     """Registers a framework: the float32 reference with the body given; and the model `small`."""
 
     def make(name: str, body: str) -> None:
-        path = tmp_path / f"{name}.py"
-        reference = Path(oracle.__file__).read_text() + TRAINER.read_text()
-        path.write_text(f"{reference}\n\nclass Own(ReferenceTrainer):\n{body}")
-        entry = Framework(name, f"{path}:Own", "", "numpy", ((3, 8), (3, 99)))
+        folder = write_adapter(tmp_path / name, f"class Own(ReferenceTrainer):\n{body}")
+        entry = Framework(name, f"{folder}:Own", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
 
     monkeypatch.setitem(registry.MODELS, "small", "small:build")
@@ -104,7 +102,7 @@ def test_what_is_cached_is_not_trained_again(framework, pictures):
 
 def test_the_yardstick_is_rounding_of_logits_of_the_loss_and_of_its_reading():
     exact = {"losses": [1.0, 1.0], "logits": [[[0.0, 1.0]], [[0.0, 1.0]]]}
-    loss, _ = oracle.cross_entropy(np.array([[0.0, 1.0]]), np.array([0]))
+    loss, _ = cross_entropy(np.array([[0.0, 1.0]]), np.array([0]))
     run = {"losses": [loss, loss], "logits": [[[0.0, 1.0]], [[0.0, 1.0]]]}
     off = {"losses": [loss, loss], "logits": [[[0.0, 1.25]], [[0.0, 1.0]]]}
     labels = [np.array([0]), np.array([0])]

@@ -11,6 +11,7 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
+from reference_adapter import write_adapter
 
 from framework_compare import registry
 from framework_compare.adapters.jax import JaxTrainer
@@ -27,7 +28,6 @@ from framework_compare.graph import OPS, Graph, GraphBuilder, Node, weights_size
 from framework_compare.launch import staging
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
-from framework_compare.parity.network import oracle
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, Declared, Job, TrainConfig
 from framework_compare.records import Run
@@ -57,9 +57,8 @@ UNDECLARED: Dict[str, Dict[str, Any]] = {
 @pytest.fixture
 def adapters(tmp_path: Path) -> Dict[str, Framework]:
     """All adapters of the package and those of the tests, by name; this Python runs them, which has no framework."""
-    reference = tmp_path / "reference.py"
-    reference.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())
-    paths = {"tiny": PLUGINS / "tiny.py", "faulty": PLUGINS / "faulty.py", "reference": reference}
+    paths = {name: PLUGINS / f"{name}.py" for name in ("tiny", "faulty")}
+    paths["reference"] = write_adapter(tmp_path / "reference")
     own = {name: Framework(name, f"{path}:{PLUGGED[name]}", "", "numpy", ANY_PYTHON) for name, path in paths.items()}
     return {**{name: registry.FRAMEWORKS[name] for name in OURS}, **own}
 
@@ -89,7 +88,8 @@ def trainer_of(monkeypatch: pytest.MonkeyPatch):
     def find(entry: Framework) -> Any:
         if entry.name in OURS:
             return OURS[entry.name]
-        spec = importlib.util.spec_from_file_location(entry.name, registry.adapter_path(entry))
+        path = registry.adapter_path(entry)
+        spec = importlib.util.spec_from_file_location(entry.name, path / "__init__.py" if path.is_dir() else path)
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, entry.name, module)
         spec.loader.exec_module(module)

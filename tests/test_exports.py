@@ -19,7 +19,8 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Phase, ProfileRow, Run, Sample
 from framework_compare.report import exports
 from framework_compare.report.exports import export
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 NASTY = "=cmd()|' <script>; \"quoted\", 'x'\nnext\tline \x1b[31m"

@@ -18,7 +18,8 @@ from framework_compare.errors import DataError, StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.results.frames import cell_frame
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 from framework_compare.study.picture_lists import pictures_path
 
 QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=1, image_size=32)

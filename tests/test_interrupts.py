@@ -19,7 +19,8 @@ from framework_compare import compare, largest_batch
 from framework_compare.comparison import Comparison
 from framework_compare.launch import supervised_worker
 from framework_compare.launch.supervised_worker import SupervisedWorker
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 
 PLUGINS = Path(__file__).parent / "plugins"
 PARENT = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from framework_compare.worker.runner import LossSum
+from framework_compare.worker.losses import LossSum
 
 
 class Device:

@@ -29,6 +29,7 @@ from framework_compare.parity.network import oracle
 from framework_compare.parity.network.deviations import errors
 from framework_compare.parity.network.ladder import TOLERANCE, ratios_of
 from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle.elementwise import logistic
 from framework_compare.parity.network.reference import Questions, Reference, answer, make_reference, moved
 from framework_compare.parity.network.rounding import rounding_of
 
@@ -275,7 +276,7 @@ def half_mse(right):
 
 
 def probabilities_for_logits(right):
-    return lambda logits, target: right(oracle.logistic(logits), target)
+    return lambda logits, target: right(logistic(logits), target)
 
 
 def eps_hat(right):

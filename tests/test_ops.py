@@ -10,11 +10,8 @@ from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Field, GraphBuilder, Node, Task, circuit, image_classification
 from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.graph.window import Window, plain
-from framework_compare.parity.network.oracle import (
-    LOSSES,
-    OPS,
-    Mode,
-    Oracle,
+from framework_compare.parity.network.oracle import LOSSES, OPS, Mode, Oracle
+from framework_compare.parity.network.oracle.losses import (
     binary_cross_entropy,
     cross_entropy,
     mse,

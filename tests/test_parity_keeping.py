@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from reference_adapter import write_adapter
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds
@@ -19,7 +20,6 @@ from framework_compare.errors import UnknownNameError
 from framework_compare.launch import staging
 from framework_compare.parity import cache
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.network import oracle
 from framework_compare.parity.state import requirements, state
 from framework_compare.parity.training import curves, practice
 from framework_compare.parity.workers import RunTasks
@@ -165,9 +165,8 @@ def test_without_a_gpu_a_key_can_be_made(monkeypatch):
 @pytest.fixture
 def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """The framework `honest`, which is the reference in float32 and has one execution; what a climb of it says."""
-    path = tmp_path / "honest.py"
-    path.write_text(Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text())
-    entry = Framework("honest", f"{path}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
+    folder = write_adapter(tmp_path / "honest")
+    entry = Framework("honest", f"{folder}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "honest", entry)
     monkeypatch.setitem(registry.MODELS, "small", "small:build")
 

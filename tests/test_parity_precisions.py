@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_adapter import write_adapter
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.network import oracle, rounding
+from framework_compare.parity.network import rounding
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 
-TRAINER = Path(__file__).parent / "plugins" / "reference_trainer.py"
 # The reference rounded as its config says; COMPUTES puts another precision in its place.
 CLASS = """
+from .rounding import rounding_of
 
 class Rounded(ReferenceTrainer):
     computes = {computes!r}
@@ -61,11 +61,9 @@ def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     """Registers the framework `rounded`: the reference at any precision, with methods given, and the model `small`."""
 
     def make(body: str = "", *, computes: str = "", lacks_tf32: bool = False) -> None:
-        rounds = Path(rounding.__file__).read_text().replace("from __future__ import annotations", "")
         source = CLASS.format(body=body, computes=computes, lacks_tf32=lacks_tf32)
-        path = tmp_path / "rounded.py"
-        path.write_text(Path(oracle.__file__).read_text() + rounds + TRAINER.read_text() + source)
-        entry = Framework("rounded", f"{path}:Rounded", "", "numpy", ((3, 8), (3, 99)))
+        folder = write_adapter(tmp_path / "rounded", source)
+        entry = Framework("rounded", f"{folder}:Rounded", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, "rounded", entry)
 
     monkeypatch.setitem(registry.MODELS, "small", "small:build")

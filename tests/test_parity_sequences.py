@@ -19,6 +19,7 @@ NOTHING = "    name = 'mutated'\n"
 OP = """
     name = 'mutated'
 
+from .oracle import Mode
 right = dict(OPS)
 {change}
 """

@@ -22,7 +22,9 @@ from framework_compare.launch.statuses import Evidence, judge
 from framework_compare.records import Run
 from framework_compare.results import pairing
 from framework_compare.samplers import host
-from framework_compare.store.study_file import CHILDREN, FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.rows import CHILDREN
+from framework_compare.store.study_file import Store
 from framework_compare.study import executors, parts
 from framework_compare.study.executors import OnlyParts
 from framework_compare.study.part_run import run_part

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference_adapter import write_adapter
 
 from framework_compare import compare, registry
 from framework_compare.batches.shares import share_of, share_size
@@ -16,7 +17,6 @@ from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch.transcript import Transcript
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.network import oracle
 from framework_compare.plan import planning
 from framework_compare.plan.values import split_devices
 from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
@@ -140,11 +140,10 @@ def ranks(tmp_path, monkeypatch, own_cache):
     """Registers a class of tests/plugins/ranks.py as the framework `mutated`, with what is put after it in its place."""
 
     def register(name: str, body: str = "    pass\n"):
-        source = Path(oracle.__file__).read_text() + (PLUGINS / "reference_trainer.py").read_text()
-        path = tmp_path / "mutated.py"
-        path.write_text(f"{source}{(PLUGINS / 'ranks.py').read_text()}\n\nclass Mutated({name}):\n{body}")
+        source = f"from .oracle import Mode\nfrom .ranks import {name}\n\nclass Mutated({name}):\n{body}"
+        folder = write_adapter(tmp_path / "mutated", source)
         several = name != "Replicated"
-        entry = Framework("mutated", f"{path}:Mutated", "", "numpy", ((3, 8), (3, 99)), process_per_device=several)
+        entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)), process_per_device=several)
         monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
         monkeypatch.setitem(registry.MODELS, "small", "small:build")
 

@@ -16,7 +16,9 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.results import verdicts
 from framework_compare.store import schema
-from framework_compare.store.study_file import FILE, LISTS, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.rows import LISTS
+from framework_compare.store.study_file import Store
 from framework_compare.study.picture_lists import pictures_path
 from framework_compare.study.resumption import check_same_machine
 

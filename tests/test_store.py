@@ -9,7 +9,9 @@ import pytest
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, Run, Sample
-from framework_compare.store.study_file import CHILDREN, FILE, LISTS, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.rows import CHILDREN, LISTS
+from framework_compare.store.study_file import Store
 
 TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
 PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())

@@ -22,8 +22,10 @@ from framework_compare.results import runs
 from framework_compare.results.runs import store_figures
 from framework_compare.samplers.sampler import Column
 from framework_compare.samplers.samplers import COLUMNS
-from framework_compare.store import open_readonly, schema, study_file
-from framework_compare.store.study_file import FILE, LOCK, Store
+from framework_compare.store import open_readonly, schema
+from framework_compare.store.folder import FILE, LOCK
+from framework_compare.store.rows import CHILDREN
+from framework_compare.store.study_file import Store
 
 TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
 PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())
@@ -478,8 +480,8 @@ def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_fr
     monkeypatch.setattr(schema, "COLUMNS", later)
     fields = [("t_ns", "int"), *((name, "Optional[float]", None) for name in later)]
     newer = dataclasses.make_dataclass("Newer", fields, frozen=True)
-    for module, name in ((study_file, "CHILDREN"), (runs, "_KINDS")):
-        monkeypatch.setitem(getattr(module, name), "sample", newer)
+    for kinds in (CHILDREN, runs._KINDS):
+        monkeypatch.setitem(kinds, "sample", newer)
     content = (tmp_path / FILE).read_bytes()
     samples = Comparison.load(tmp_path).samples
     assert samples.cpu_percent.tolist() == [5.0] and samples.fans_rpm.isna().all()

@@ -20,6 +20,9 @@ from framework_compare.plan import planning
 from framework_compare.study.progress import Watcher
 
 TRAINER = """
+from framework_compare.graph import Optimizer
+from .oracle import LOSSES, OPTIMIZERS
+
 class Mutated(ReferenceTrainer):
     declared = ReferenceTrainer.declared._replace(losses=frozenset(LOSSES), optimizers=frozenset(OPTIMIZERS))
 

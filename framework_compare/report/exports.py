@@ -13,7 +13,8 @@ from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.report import pytest_benchmark, renderers
 from framework_compare.results import frames, profiles
 from framework_compare.store import schema
-from framework_compare.store.study_file import FILE, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
 from framework_compare.errors import StudyError
+from framework_compare.store.rows import CHILDREN, RUN_FIELDS, columns_of
 
 _CELL = ("framework", "model", "dataset", "device", "config")
 
@@ -28,14 +29,11 @@ class Part:
     place: str  # its folder within the study's, which paths of logs begin with
 
 
-def absorb(
-    connection: sqlite3.Connection, part: Part, fields: Sequence[str], children: Mapping[str, Sequence[str]]
-) -> bool:
+def absorb(connection: sqlite3.Connection, part: Part) -> bool:
     """Take over the runs of a part that the study still lacks, in one transaction; False where that is done already.
 
-    fields: columns of a run. children: of each table of a run's records its columns without run_id. Runs that repeat a
-    disturbed one are added to the study. sqlite3.Error, or StudyError for a part of another schema, leaves the study as
-    it was; the part's file has been checked for damage.
+    Runs that repeat a disturbed one are added to the study. sqlite3.Error, or StudyError for a part of another schema,
+    leaves the study as it was; the part's file has been checked for damage.
     """
     with _attached(connection, part.path):
         _check_version(connection, part.path)
@@ -46,7 +44,7 @@ def absorb(
                 return False
             _record(connection, part)
             _match(connection, part)
-            _copy(connection, part, fields, children)
+            _copy(connection, part)
             connection.commit()
             return True
         except BaseException:
@@ -107,19 +105,17 @@ def _match(connection: sqlite3.Connection, part: Part) -> None:
         connection.execute("INSERT INTO temp.match VALUES (?, ?)", (theirs, ours))
 
 
-def _copy(
-    connection: sqlite3.Connection, part: Part, fields: Sequence[str], children: Mapping[str, Sequence[str]]
-) -> None:
+def _copy(connection: sqlite3.Connection, part: Part) -> None:
     paths = {name: f"? || '/' || {name}" for name in ("log_path", "trace_path")}
-    columns, values = ", ".join(fields), ", ".join(paths.get(name, name) for name in fields)
+    columns, values = ", ".join(RUN_FIELDS), ", ".join(paths.get(name, name) for name in RUN_FIELDS)
     connection.execute(
         f"UPDATE main.run SET part_id = ?, node_id = (SELECT node_id FROM main.part WHERE part_id = ?), ({columns}) ="
         f" (SELECT {values} FROM source.run WHERE run_id = (SELECT theirs FROM temp.match WHERE ours = main.run.run_id))"
         " WHERE run_id IN (SELECT ours FROM temp.match)",
-        (part.number, part.number, *[part.place for name in fields if name in paths]),
+        (part.number, part.number, *[part.place for name in RUN_FIELDS if name in paths]),
     )
-    for table, names in children.items():
-        listed = ", ".join(names)
+    for table in CHILDREN:
+        listed = ", ".join(columns_of(table))
         connection.execute(f"DELETE FROM main.{table} WHERE run_id IN (SELECT ours FROM temp.match)")
         connection.execute(
             f"INSERT INTO main.{table} (run_id, {listed}) SELECT ours, {listed} FROM source.{table}"

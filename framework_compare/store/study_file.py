@@ -6,51 +6,25 @@ One process writes (a lock on study.lock says which), any number read meanwhile.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
-import json
 import math
-import operator
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import STATUSES, Cell, Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample
+from framework_compare.records import STATUSES, Cell, Run
 from framework_compare.store import absorption, open_readonly, row_checks, schema
+from framework_compare.store.folder import CUT_SHORT, FILE, NEW, acquire_lock, check_vacant
+from framework_compare.store.rows import LISTS, RUN_FIELDS, as_json, column, insert
 
-FILE = "study.sqlite"
-LOCK = "study.lock"
-PICTURES = "pictures"
 REQUEST = "request"  # in the settings of a study: the arguments of the call that made it
-MODELS = "models"
-# Made under this name and renamed when complete, so that a study is there whole or not at all.
-_NEW = FILE + ".new"
-_CUT_SHORT = (_NEW, _NEW + "-journal")
 TO_RUN = ("planned", "interrupted", "running")
-CHILDREN = {
-    "phase": Phase,
-    "epoch": Epoch,
-    "quality": Quality,
-    "sample": Sample,
-    "energy": Energy,
-    "profile": ProfileRow,
-}
-# field of a Run -> its table
-LISTS = {
-    "phases": "phase",
-    "epochs": "epoch",
-    "quality": "quality",
-    "samples": "sample",
-    "energy": "energy",
-    "profile": "profile",
-}
-_RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 
 class Store:
@@ -83,13 +57,13 @@ class Store:
         """
         folder = Path(folder).absolute()
         _check_plan(cells, repeats)
-        _check_vacant(folder)
+        check_vacant(folder)
         with schema.study_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock(folder)
+        lock = acquire_lock(folder)
         try:
             # Again under the lock: another process may have made its study since.
-            _check_vacant(folder)
+            check_vacant(folder)
             prepare(folder)
             with schema.study_errors(folder / FILE):
                 _write_new(folder, settings, machine, cells, orders or [range(len(cells))] * repeats)
@@ -108,7 +82,7 @@ class Store:
         if not path.is_file():
             raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
         with contextlib.ExitStack() as undo:
-            lock = None if readonly else _lock(folder)
+            lock = None if readonly else acquire_lock(folder)
             if lock is not None:
                 undo.callback(lock.release)
             with schema.study_errors(path):
@@ -143,7 +117,7 @@ class Store:
     def replace_settings(self, settings: Dict[str, Any]) -> None:
         """Store other settings in place of those that the study was created with."""
         with self._transaction() as connection:
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (_json(settings),))
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (as_json(settings),))
 
     def add(self, cells: Sequence[Cell], orders: Sequence[Sequence[int]]) -> None:
         """Add cells to the plan; their runs make blocks of their own, after those that the study has.
@@ -228,7 +202,7 @@ class Store:
     def environment(self, framework: str, document: Dict[str, Any]) -> None:
         """Store the packages of a framework's environment; an earlier entry is replaced."""
         with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, _json(document)))
+            connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, as_json(document)))
 
     def left_out(self, table: str, fault: str, rows: int = 1) -> None:
         """Count unsound rows of a table, with the fault of one of them."""
@@ -237,7 +211,7 @@ class Store:
 
     def keep_figures(self, version: str, figures: Mapping[int, Dict[str, Any]]) -> None:
         """Cache by cell_id the figures of its runs, until one of them changes."""
-        rows = [(cell_id, version, _json(document)) for cell_id, document in figures.items()]
+        rows = [(cell_id, version, as_json(document)) for cell_id, document in figures.items()]
         with self._transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", rows)
 
@@ -266,7 +240,7 @@ class Store:
     def keep_machine(self, machine: Mapping[str, Any]) -> None:
         """Store the machine of a study that was planned for others and has run on none; one that is there stays."""
         with self._transaction() as connection:
-            rows = [(key, _json(value)) for key, value in machine.items()]
+            rows = [(key, as_json(value)) for key, value in machine.items()]
             connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?)", [] if self.machine() else rows)
 
     def nodes(self) -> Dict[int, Dict[str, Any]]:
@@ -284,9 +258,7 @@ class Store:
         StudyError for a part that is damaged or of another schema.
         """
         with schema.study_errors(part.path):
-            return absorption.absorb(
-                self._connection, part, _RUN_FIELDS, {name: _columns_of(name) for name in CHILDREN}
-            )
+            return absorption.absorb(self._connection, part)
 
     def single_file(self) -> None:
         """Leave WAL mode, whose files beside the study other hosts of a shared disk cannot use.
@@ -345,8 +317,8 @@ class Store:
             yield self._connection
 
     def _write(self, run_id: int, run: Run) -> None:
-        assignments = ", ".join(f"{name} = ?" for name in _RUN_FIELDS)
-        values = [_column(getattr(run, name)) for name in _RUN_FIELDS]
+        assignments = ", ".join(f"{name} = ?" for name in RUN_FIELDS)
+        values = [column(getattr(run, name)) for name in RUN_FIELDS]
         with self._transaction() as connection:
             query = f"UPDATE run SET part_id = NULL, node_id = NULL, {assignments} WHERE run_id = ?"
             cursor = connection.execute(query, (*values, run_id))
@@ -363,32 +335,7 @@ _NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES
 
 
 def _cell_values(cell: Cell) -> Tuple[str, ...]:
-    return cell.framework, cell.model, cell.dataset, cell.device, _json(cell.config.to_dict())
-
-
-def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
-    """Add records to a table of CHILDREN; the transaction is the caller's."""
-    names = _columns_of(table)
-    fields = operator.attrgetter(*names)
-    marks = ", ".join("?" * (len(names) + 1))
-    query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
-    connection.executemany(query, ((run_id, *fields(item)) for item in items))
-
-
-def _columns_of(table: str) -> List[str]:
-    """Of a table of CHILDREN, without run_id."""
-    return [field.name for field in dataclasses.fields(CHILDREN[table])]
-
-
-def _column(value: Any) -> Any:
-    """A field of a Run as SQLite takes it; text of a worker may hold halves of surrogate pairs, which it does not."""
-    if isinstance(value, (dict, list, tuple)):
-        return _json(value)
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=str)
+    return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
 
 
 def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
@@ -401,17 +348,6 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
         cells_so_far.add(cell)
 
 
-def _check_vacant(folder: Path) -> None:
-    with schema.study_errors(folder):
-        entries = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *_CUT_SHORT}) if folder.exists() else []
-        if (folder / LOCK).exists() and set(entries) <= {MODELS, PICTURES}:  # a creation cut short
-            entries = []
-    if FILE in entries:
-        raise StudyError(f"{folder} already holds a study; resume it or name another folder")
-    if entries:
-        raise StudyError(f"{folder} holds {entries[0]!r} and no study; name an empty or a new folder")
-
-
 def _write_new(
     folder: Path,
     settings: Dict[str, Any],
@@ -420,35 +356,19 @@ def _write_new(
     orders: Sequence[Sequence[int]],
 ) -> None:
     created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    meta = {"settings": _json(settings), "created_at": created, "created_by": __version__}
+    meta = {"settings": as_json(settings), "created_at": created, "created_by": __version__}
     planned = [
-        (n, c.framework, c.model, c.dataset, c.device, _json(c.config.to_dict())) for n, c in enumerate(cells, 1)
+        (n, c.framework, c.model, c.dataset, c.device, as_json(c.config.to_dict())) for n, c in enumerate(cells, 1)
     ]
     runs = [(planned[place][0], block) for block, order in enumerate(orders, 1) for place in order]
-    for name in _CUT_SHORT:
+    for name in CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
-    with contextlib.closing(schema.connect(folder / _NEW, "rwc")) as connection:
+    with contextlib.closing(schema.connect(folder / NEW, "rwc")) as connection:
         schema.migrate(connection, 0)
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, _json(v)) for k, v in machine.items()])
+        connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, as_json(v)) for k, v in machine.items()])
         connection.executemany("INSERT INTO cell VALUES (?, ?, ?, ?, ?, ?)", planned)
         connection.executemany("INSERT INTO run (cell_id, repeat) VALUES (?, ?)", runs)
         connection.commit()
-    os.replace(folder / _NEW, folder / FILE)
-
-
-def _lock(folder: Path) -> FileLock:
-    lock = FileLock(folder / LOCK, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise StudyError(
-            f"another process is writing the study in {folder}; wait for it, or open it for reading"
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        remedy = "name a writable place"
-        if (folder / FILE).exists():
-            remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
-        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
-    return lock
+    os.replace(folder / NEW, folder / FILE)

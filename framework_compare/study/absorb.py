@@ -12,7 +12,8 @@ from framework_compare.results import verdicts
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store import schema
 from framework_compare.store.absorption import Part
-from framework_compare.store.study_file import FILE, PICTURES, Store
+from framework_compare.store.folder import FILE, PICTURES
+from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.parts import PartPlan, result_path
 from framework_compare.study.resumption import check_same_environment, other_kind

@@ -12,7 +12,7 @@ from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph import Graph, initial_pieces, weights_size
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.store import schema
-from framework_compare.store.study_file import MODELS
+from framework_compare.store.folder import MODELS
 
 
 def write_models(folder: Path, names: Iterable[str]) -> None:

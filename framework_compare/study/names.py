@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List
 
 from framework_compare.errors import StudyError
-from framework_compare.store.study_file import FILE
+from framework_compare.store.folder import FILE
 from framework_compare.study.opening import studies_dir
 
 LATEST = "latest"

@@ -16,7 +16,8 @@ from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
 from framework_compare.records import oversize
 from framework_compare.samplers import host
-from framework_compare.store.study_file import FILE, REQUEST, Store
+from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import blocks
 from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions

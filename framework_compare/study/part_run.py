@@ -20,7 +20,8 @@ from framework_compare.launch import one_timing
 from framework_compare.launch.limits import Limits
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.study_file import FILE, LOCK, PICTURES, Store
+from framework_compare.store.folder import FILE, LOCK, PICTURES
+from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.conditions import as_planned
 from framework_compare.study.imported_models import register_models

@@ -16,7 +16,8 @@ from framework_compare.paths import file_name
 from framework_compare.protocol import Pictures
 from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.study_file import PICTURES, Store
+from framework_compare.store.folder import PICTURES
+from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
     from framework_compare.plan.planning import Plan

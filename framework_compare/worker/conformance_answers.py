@@ -19,8 +19,8 @@ from framework_compare.protocol import Batch, Job
 from framework_compare.worker import processes
 from framework_compare.worker.parity_answers import ParityAnswers
 from framework_compare.worker.refusal import BY_DEVICE, fault_of
-from framework_compare.worker.runner import Source, open_source, read_pictures, shared_pipeline
 from framework_compare.worker.signatures import METHODS, array_of, fault, value_of
+from framework_compare.worker.sources import Source, open_source, read_pictures, shared_pipeline
 
 Arrays = Mapping[str, np.ndarray]
 RELEASE_S = 5.0  # that processes have to end after `release`

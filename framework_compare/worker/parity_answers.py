@@ -21,7 +21,7 @@ from framework_compare.graph import Graph, weight_views
 from framework_compare.protocol import Batch, Job, Replicas
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
-from framework_compare.worker.runner import read_pictures, shared_pipeline
+from framework_compare.worker.sources import read_pictures, shared_pipeline
 
 ANSWERS = "answers.json"
 QUESTIONS = ("build", "weights", "forward", "gradients", "steps", "again", "train", "shared", "native")

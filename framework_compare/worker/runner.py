@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import json
 import math
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Protocol, Tuple, Type, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
-from framework_compare.batches.shares import share_size
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
-from framework_compare.protocol import Batch, Job, Pictures, Replicas, TrainConfig, Trainer
+from framework_compare.protocol import Batch, Job, Replicas, Trainer
 from framework_compare.worker import sampling
 from framework_compare.worker.isolated_times import IsolatedTimes
+from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
 from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
+from framework_compare.worker.sources import Source, open_source, read_data
 
 if TYPE_CHECKING:
-    from framework_compare.batches.arrays import SplitArrays
     from framework_compare.worker.validation import Validation
-
-    Data = Union[Pictures, SplitArrays]
 
 # Steps a framework may run ahead of the reading of their losses on a CPU. Without a bound an asynchronous engine
 # (MXNet) would take the whole epoch's batches into memory; with none ahead it could not overlap anything.
@@ -242,206 +238,3 @@ def _epoch_event(
         "loss": loss,
         "step_ns": [p05, median, p95],
     }
-
-
-class Outputs:
-    """In place of losses where nothing is trained: the samples that were answered; outputs are dropped unread.
-
-    A device is waited for after every few steps, so that outputs do not fill its memory.
-    """
-
-    def __init__(self, trainer: Trainer, lag: int) -> None:
-        self.samples = 0
-        self._trainer, self._lag, self._ahead = trainer, lag, 0
-
-    def add(self, outputs: Any, size: int) -> None:
-        self.samples, self._ahead = self.samples + size, self._ahead + 1
-        if self._ahead > self._lag:
-            self._trainer.synchronize()
-            self._ahead = 0
-
-    def mean(self) -> None:
-        """There is no loss."""
-
-
-class EarlyStopping:
-    """Keras' rule: after an epoch whose loss is not the lowest yet, `patience` times in a row, but never after the first."""
-
-    def __init__(self, patience: int) -> None:
-        self._patience, self._best, self._waited = patience, math.inf, 0
-
-    def ends(self, epoch: int, loss: Optional[float]) -> bool:
-        if loss is not None and loss < self._best:
-            self._best, self._waited = loss, 0
-            return False
-        self._waited += 1
-        return 0 < self._patience <= self._waited and epoch > 1
-
-
-class LossSum:
-    """Mean loss per image, read a few steps late so that reading never drains the device."""
-
-    def __init__(self, trainer: Trainer, lag: int) -> None:
-        self.samples = 0
-        self._trainer = trainer
-        self._lag = lag
-        self._total = 0.0
-        self._pending: Deque[Tuple[Any, int]] = collections.deque()
-
-    def add(self, loss: Any, size: int) -> None:
-        self._pending.append((loss, size))
-        if len(self._pending) > self._lag:
-            self._read(1)
-
-    def _read(self, count: int) -> None:
-        taken = [self._pending.popleft() for _ in range(count)]
-        for value, (_, size) in zip(self._trainer.read_losses([loss for loss, _ in taken]), taken):
-            self._total += value * size
-            self.samples += size
-
-    def mean(self) -> float:
-        self._read(len(self._pending))
-        return self._total / self.samples
-
-
-def read_pictures(path: str) -> Pictures:
-    """The list the planner wrote for this data set."""
-    with open(path, encoding="utf-8") as file:
-        document = json.load(file)
-    return Pictures(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
-
-
-def read_data(job: Job) -> "Data":
-    """What a cell is trained on."""
-    if job.data is None:
-        return read_pictures(job.pictures)
-    from framework_compare.batches.arrays import read_split
-
-    return read_split(job.data["path"], "train")
-
-
-class Source(Protocol):
-    """Where batches come from, and one batch held (in both sizes an epoch has) for the first steps."""
-
-    held: List[Batch]
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """Batches of one pass over the images."""
-
-    def close(self) -> None:
-        """Free what is held."""
-
-
-class NativeSource:
-    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch]) -> None:
-        self.held = held
-        self._trainer = trainer
-        self._pipeline = trainer.open_pipeline(pictures)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return self._trainer.epoch(self._pipeline, number)
-
-    def close(self) -> None:
-        """The trainer's `release` stops its loader workers."""
-
-
-class SharedSource:
-    def __init__(self, trainer: Trainer, pipeline: Any, held: List[Batch]) -> None:
-        self.held = held
-        self._trainer = trainer
-        self._pipeline = pipeline
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._trainer.adopt(images, labels) for images, labels in self._pipeline.epoch(number))
-
-    def close(self) -> None:
-        self._pipeline.close()
-
-
-class ArraySource(SharedSource):
-    """Arrays of a task with one input, which the trainer adopts without its name."""
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        return (self._trainer.adopt(inputs[0], target) for inputs, target in self._pipeline.epoch(number))
-
-
-class MemorySource:
-    """One batch, on the device, as often as an epoch has steps: computing only."""
-
-    def __init__(self, samples: int, held: List[Batch], config: TrainConfig) -> None:
-        self.held = held
-        self._full, self._rest = divmod(samples, config.batch_size)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        for _ in range(self._full):
-            yield self.held[0]
-        if self._rest:
-            yield self.held[-1]
-
-    def close(self) -> None:
-        """Nothing was opened."""
-
-
-def open_source(trainer: Trainer, data: "Data", config: TrainConfig, replicas: Optional[Replicas] = None) -> Source:
-    """The input pipeline that the config names, with its held batch decoded."""
-    if not isinstance(data, Pictures):
-        return _open_arrays(trainer, data, config, replicas)
-    held = _held_batches(trainer, data, config, replicas)
-    if config.pipeline == "native":
-        return NativeSource(trainer, data, held)
-    if config.pipeline == "shared":
-        return SharedSource(trainer, shared_pipeline(trainer, data, config, replicas), held)
-    return MemorySource(share_size(len(data), config.batch_size, replicas), held, config)
-
-
-def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, replicas: Optional[Replicas]) -> Source:
-    """One pipeline for all frameworks, or one batch of it."""
-    from framework_compare.batches.arrays import ArrayPipeline, memory_batch
-
-    reading: Dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
-    reading["replicas"] = replicas
-    inputs, target = memory_batch(split, **reading)
-    samples = share_size(len(split), config.batch_size, replicas)
-    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(samples, len(target))]
-    if config.pipeline == "memory":
-        return MemorySource(samples, held, config)
-    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
-
-
-def batch_sizes(samples: int, largest: int) -> List[int]:
-    """The sizes of batch that an epoch has, the largest first."""
-    rest = samples % largest
-    return [largest, rest] if rest else [largest]
-
-
-def shared_pipeline(
-    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas] = None
-) -> Any:
-    """Our own input pipeline in the layout that the trainer adopts without a copy."""
-    from framework_compare.batches.pictures import SharedPipeline
-
-    return SharedPipeline(
-        pictures,
-        batch_size=config.batch_size,
-        workers=config.loader_workers,
-        processes=config.device != "cpu",
-        allocate=trainer.host_array,
-        replicas=replicas,
-        **_reading(trainer, config),
-    )
-
-
-def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
-    names = ("image_size", "seed", "flip", "crop")
-    return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
-
-
-def _held_batches(
-    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas]
-) -> List[Batch]:
-    from framework_compare.batches.pictures import memory_batch
-
-    reading = _reading(trainer, config)
-    images, labels = memory_batch(pictures, batch_size=config.batch_size, replicas=replicas, **reading)
-    samples = share_size(len(pictures), config.batch_size, replicas)
-    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(samples, len(labels))]

@@ -1,15 +1,21 @@
-# What stands above is tests/plugins/reference_trainer.py: the reference as a framework on several devices, in one process
-# or in several that average gradients over a socket.
-import os  # noqa: E402
-import signal  # noqa: E402
-from multiprocessing.connection import Client, Listener  # noqa: E402
+"""The reference as a framework on several devices, in one process or in several that average gradients over a socket."""
+
+import os
+import signal
+from multiprocessing.connection import Client, Listener
+
+import numpy
+from reference_trainer import ReferenceTrainer
+
+from framework_compare.graph import Optimizer
+from framework_compare.parity.network.oracle import Oracle
 
 
-class Replicated(ReferenceTrainer):  # noqa: F821
+class Replicated(ReferenceTrainer):
     """All replicas in one process."""
 
     name = "mutated"
-    declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})})  # noqa: F821
+    declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})})
     parts = 2  # of a batch, each with batch statistics of its own
 
     def __init__(self, config, replicas=None):
@@ -17,7 +23,7 @@ class Replicated(ReferenceTrainer):  # noqa: F821
         self.replicas = replicas
 
     def load_weights(self, weights):
-        self.oracle = Oracle(self.graph, weights, numpy.float64, replicas=self.parts)  # noqa: F821
+        self.oracle = Oracle(self.graph, weights, numpy.float64, replicas=self.parts)
 
     def gradients(self, batch):
         return self.together(self.oracle.gradients(batch.images, batch.labels, dropout=self.random)[2])
@@ -26,7 +32,7 @@ class Replicated(ReferenceTrainer):  # noqa: F821
         config, oracle = self.config, self.oracle
         loss, _, gradients, statistics = oracle.gradients(batch.images, batch.labels, dropout=self.random)
         options = {"momentum": config.momentum, "weight_decay": config.weight_decay}
-        oracle.apply(self.together(gradients), Optimizer("sgd", config.learning_rate, options))  # noqa: F821
+        oracle.apply(self.together(gradients), Optimizer("sgd", config.learning_rate, options))
         oracle.weights.update(statistics)
         return loss
 
@@ -41,7 +47,7 @@ class Ranked(Replicated):
 
     def __init__(self, config, replicas):
         super().__init__(config, replicas)
-        self.random = numpy.random.default_rng(config.seed + replicas.rank)  # noqa: F821
+        self.random = numpy.random.default_rng(config.seed + replicas.rank)
         host, _, port = replicas.address.rpartition(":")
         if replicas.rank == 0:
             with Listener((host, int(port)), authkey=b"test") as listener:

@@ -1,14 +1,18 @@
-# What stands above is the oracle's own source: a worker has no other way to it. It makes a framework that is the
-# reference in float32, so that a test can put one mistake into it.
-import functools  # noqa: E402
-import io  # noqa: E402
+"""A framework that is the reference in float32, so that a test can put one mistake into it.
 
-import numpy  # noqa: E402
-from PIL import Image  # noqa: E402
+Workers get it from reference_adapter.py.
+"""
+
+import functools
+import io
+
+import numpy
+from PIL import Image
 
 from framework_compare.batches import preprocess
-from framework_compare.batches.pictures import SharedPipeline  # noqa: E402
-from framework_compare.protocol import Batch, Declared  # noqa: E402
+from framework_compare.batches.pictures import SharedPipeline
+from framework_compare.parity.network.oracle import LOSSES, OPS, Oracle
+from framework_compare.protocol import Batch, Declared
 
 
 def decode_once():
@@ -50,8 +54,8 @@ class ReferenceTrainer:
     name = "reference"
     layout = "NCHW"
     declared = Declared(
-        ops=frozenset(OPS),  # noqa: F821
-        losses=frozenset(LOSSES),  # noqa: F821
+        ops=frozenset(OPS),
+        losses=frozenset(LOSSES),
         optimizers=frozenset({"sgd"}),
         metrics=frozenset(),
         executions={"cpu": frozenset({"default", "eager"})},
@@ -83,7 +87,7 @@ class ReferenceTrainer:
         return graph
 
     def load_weights(self, weights):
-        self.oracle = Oracle(self.graph, weights, numpy.float32)  # noqa: F821
+        self.oracle = Oracle(self.graph, weights, numpy.float32)
 
     def weights(self):
         return {name: array.copy() for name, array in self.oracle.weights.items()}

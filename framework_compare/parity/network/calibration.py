@@ -16,7 +16,8 @@ import numpy as np
 
 from framework_compare.graph import Graph, Node
 from framework_compare.graph.window import Window
-from framework_compare.parity.network.oracle import OPS, Inputs, Mode
+from framework_compare.parity.network.oracle import OPS, Mode
+from framework_compare.parity.network.oracle.op import Inputs
 
 Array = np.ndarray
 MARGIN = 1.5  # distance of a channel's middle from the kink, in its largest deviations from that middle

@@ -11,7 +11,8 @@ import numpy as np
 from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Task, initial_weights, weight_views, weights_size
 from framework_compare.parity.network import calibration
 from framework_compare.parity.network.deviations import Answers, Errors, errors, larger, loss_roundings, scatter
-from framework_compare.parity.network.oracle import Inputs, Oracle
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.rounding import Rounding, rounding_of, unit
 from framework_compare.parity.network.surgery import without_dropout
 

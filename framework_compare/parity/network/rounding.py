@@ -9,13 +9,12 @@ BatchNorm's parameters and statistics, the loss, the weights and their update st
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Tuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from framework_compare.graph import Node
-    from framework_compare.parity.network.oracle import Array, Mode, Op, Result, Weights
+from framework_compare.graph import Node
+from framework_compare.parity.network.oracle.op import Array, Mode, Op, Result, Weights
 
 MANTISSA_BITS = {"fp32": 23, "tf32": 10, "bf16": 7, "fp16": 10}
 LOSS_SCALE = 8192.0  # of fp16: gradients are rounded as if multiplied by it

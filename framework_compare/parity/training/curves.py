@@ -24,7 +24,8 @@ from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
 from framework_compare.parity import cache
-from framework_compare.parity.network import oracle
+from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle.losses import cross_entropy
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
 from framework_compare.parity.pipeline.pictures import shared_batches
@@ -212,7 +213,7 @@ def yardstick(exact: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], label
     pairs = itertools.combinations([exact, *runs], 2)
     moves = [[_most_moved(*logits) for logits in zip(first["logits"], second["logits"])] for first, second in pairs]
     own = [
-        abs(loss - float(oracle.cross_entropy(np.array(logits), found)[0]))
+        abs(loss - float(cross_entropy(np.array(logits), found)[0]))
         for run in runs
         for loss, logits, found in zip(run["losses"], run["logits"], labels)
     ]
@@ -239,6 +240,6 @@ def oracle_curve(
     """Losses and logits before each step."""
     names = ("learning_rate", "momentum", "weight_decay")
     optimiser = {name: getattr(config, name) for name in names}
-    network = oracle.Oracle(graph, weights, dtype, plain_sums=plain_sums)
+    network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
     taken = [network.train_step(*batch, **optimiser)[:2] for batch in batches]
     return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}

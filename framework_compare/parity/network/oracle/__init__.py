@@ -1,0 +1,16 @@
+"""The layer graph in numpy, forward and backward: what every framework is measured against.
+
+In float64 it is the reference, in float32 the yardstick: what rounding alone does to the same network. Clear rather
+than fast; convolutions go through im2col and BLAS. Each op is one function (node, weights, inputs, mode) that returns
+its output and a function from the output's gradient to the gradients of its inputs and of its parameters.
+
+The folder needs the graph alone, so that tests can hand it to a worker as a framework.
+"""
+
+from framework_compare.parity.network.oracle.losses import LOSSES
+from framework_compare.parity.network.oracle.network import Oracle
+from framework_compare.parity.network.oracle.op import Mode
+from framework_compare.parity.network.oracle.ops import OPS
+from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS
+
+__all__ = ["LOSSES", "OPS", "OPTIMIZERS", "Mode", "Oracle"]

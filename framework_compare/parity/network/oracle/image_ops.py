@@ -1,0 +1,178 @@
+"""Ops on images: convolution, BatchNorm, pooling, and what moves pixels and channels."""
+
+from __future__ import annotations
+
+import math
+from typing import Tuple
+
+import numpy as np
+
+from framework_compare.graph import Node
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.window import Window
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights
+from framework_compare.parity.network.oracle.window import columns, fold, places
+
+
+def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cross-correlation with groups, one picture at a time, so that the columns of one fit in memory."""
+    (x,), a, groups = inputs, node.attrs, node.attrs["groups"]
+    window = Window.of(a)
+    kernel = weights["weight"].reshape(groups, a["out_channels"] // groups, -1)
+    side = window.output(x.shape[2:])
+
+    def grouped(picture: Array) -> Array:
+        return columns(picture, window).reshape(groups, kernel.shape[2], -1)
+
+    y = np.stack([(kernel @ grouped(picture)).reshape(a["out_channels"], *side) for picture in x])
+    if a["bias"]:
+        y += weights["bias"][:, None, None]
+
+    def backward(dy: Array) -> Gradients:
+        dkernel = np.zeros_like(kernel)
+        dx = np.empty_like(x)
+        for n, picture in enumerate(x):
+            dout = dy[n].reshape(groups, kernel.shape[1], -1)
+            if mode.plain_sums and groups == a["in_channels"]:
+                dkernel += _plain_products(dout, grouped(picture))
+            else:
+                dkernel += dout @ grouped(picture).transpose(0, 2, 1)
+            dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), math.prod(window.kernel), -1)
+            dx[n] = fold(dcols, x.shape[2:], window)
+        found = {"weight": dkernel.reshape(weights["weight"].shape)}
+        return (dx,), {**found, "bias": mode.total(dy)} if a["bias"] else found
+
+    return y, backward
+
+
+def _plain_products(dout: Array, cols: Array) -> Array:
+    """(G, Og, P) times (G, K, P) summed over P one by one: (G, Og, K)."""
+    places = np.ascontiguousarray(cols.transpose(2, 0, 1))
+    sums = [(places * dout[:, o].T[:, :, None]).sum(axis=0) for o in range(dout.shape[1])]
+    return np.stack(sums, axis=1)
+
+
+def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Ioffe and Szegedy 2015: biased variance normalises, the unbiased one is kept, as in torch."""
+    (x,), a = inputs, node.attrs
+    count = x.size // x.shape[1]
+    if mode.training:
+        mean = mode.total(x) / x.dtype.type(count)
+        variance = mode.total((x - _by_channel(mean)) ** 2) / x.dtype.type(count)
+        new = {"running_mean": mean, "running_var": variance * (count / (count - 1))}
+        for name, value in new.items():
+            old = weights[name]
+            mode.statistics[f"{node.name}.{name}"] = old + x.dtype.type(a["momentum"]) * (value - old)
+    else:
+        mean, variance = weights["running_mean"], weights["running_var"]
+    scale = 1 / np.sqrt(variance + x.dtype.type(a["eps"]))
+    normal = (x - _by_channel(mean)) * _by_channel(scale)
+    y = normal * _by_channel(weights["weight"]) + _by_channel(weights["bias"])
+
+    def backward(dy: Array) -> Gradients:
+        dbias, dweight = mode.total(dy), mode.total(dy * normal)
+        dx = dy
+        if mode.training:
+            dx = dy - _by_channel(dbias / count) - normal * _by_channel(dweight / count)
+        return (dx * _by_channel(weights["weight"] * scale),), {"weight": dweight, "bias": dbias}
+
+    return y, backward
+
+
+def _by_channel(vector: Array) -> Array:
+    return vector[:, None, None]
+
+
+def maxpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """The gradient goes to the first largest of a window; ties of zeros behind a ReLU do not matter."""
+    (x,), window = inputs, Window.of(node.attrs)
+    (top, bottom), (left, right) = window.all_pads(x.shape[2:])
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-np.inf)
+    taps = [place for _, _, place in places(window, x.shape[2:])]
+    y, winner = padded[taps[0]].copy(), np.zeros((*x.shape[:2], *window.output(x.shape[2:])), np.int16)
+    for number, tap in enumerate(taps[1:], start=1):
+        larger = padded[tap] > y
+        winner[larger] = number
+        np.maximum(y, padded[tap], out=y)
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros_like(padded)
+        for number, tap in enumerate(taps):
+            dx[tap] += dy * (winner == number)
+        return (dx[:, :, top : top + x.shape[2], left : left + x.shape[3]],), {}
+
+    return y, backward
+
+
+def avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Each window's sum over its area, or where padding does not count over the pixels of the image in it."""
+    (x,), window, pads = inputs, Window.of(node.attrs), node.attrs["count_include_pad"]
+    size = window.output(x.shape[2:])
+    down, across = (_window_lengths(window, axis, x.shape[2 + axis], size[axis], pads) for axis in (0, 1))
+    count = (down[:, None] * across).astype(x.dtype)
+    y = np.stack([columns(picture, window).sum(axis=1).reshape(-1, *size) for picture in x]) / count
+
+    def backward(dy: Array) -> Gradients:
+        shares = (dy / count).reshape(*x.shape[:2], 1, -1)
+        spread = np.broadcast_to(shares, (*x.shape[:2], math.prod(window.kernel), math.prod(size)))
+        return (np.stack([fold(one, x.shape[2:], window) for one in spread]),), {}
+
+    return y, backward
+
+
+def _window_lengths(window: Window, axis: int, pixels: int, count: int, with_pads: bool) -> Array:
+    """Pixels of each window along one axis that count; behind the padding none does."""
+    before, behind = window.pads[axis] if with_pads else (0, 0)
+    starts = np.arange(count) * window.stride[axis] - window.pads[axis][0]
+    ends = np.minimum(starts + window.kernel[axis], pixels + behind)
+    return ends - np.maximum(starts, -before)
+
+
+def adaptive_avgpool2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cell i averages rows floor(i S / out) to ceil((i + 1) S / out), as torch defines it."""
+    (x,), output = inputs, adaptive_size(node.attrs)
+    rows, across = (averaging_matrix(*sizes).astype(x.dtype) for sizes in zip(x.shape[2:], output))
+    return rows @ x @ across.T, lambda dy: ((rows.T @ dy @ across,), {})
+
+
+def averaging_matrix(size: int, output: int) -> Array:
+    """(output, size) weights of adaptive average pooling along one axis."""
+    matrix = np.zeros((output, size))
+    for i in range(output):
+        start, end = i * size // output, -(-(i + 1) * size // output)
+        matrix[i, start:end] = 1 / (end - start)
+    return matrix
+
+
+def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Over the places of an image, the steps of a sequence."""
+    (x,) = inputs
+    axes = (2, 3) if x.ndim == 4 else (1,)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return x.mean(axis=axes), lambda dy: ((np.broadcast_to(np.expand_dims(dy / count, axes), x.shape),), {})
+
+
+def tokens(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,) = inputs
+    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2), lambda dy: ((dy.swapaxes(1, 2).reshape(x.shape),), {})
+
+
+def channel_shuffle(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), groups = inputs, node.attrs["groups"]
+
+    def turned(array: Array, rows: int) -> Array:
+        return array.reshape(len(array), rows, -1, *array.shape[2:]).swapaxes(1, 2).reshape(array.shape)
+
+    return turned(x, groups), lambda dy: ((turned(dy, x.shape[1] // groups),), {})
+
+
+def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), (top, bottom, left, right) = inputs, node.attrs["padding"]
+    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    inner = (..., slice(top, top + x.shape[2]), slice(left, left + x.shape[3]))
+    return np.pad(x, pads, constant_values=node.attrs.get("value", 0)), lambda dy: ((dy[inner],), {})
+
+
+def roll(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    down, right = node.attrs["shifts"]
+    return np.roll(inputs[0], (down, right), (2, 3)), lambda dy: ((np.roll(dy, (-down, -right), (2, 3)),), {})

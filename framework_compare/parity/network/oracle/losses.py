@@ -1,0 +1,60 @@
+"""Losses of a batch and their gradients by the network's outputs."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Tuple
+
+import numpy as np
+
+from framework_compare.parity.network.oracle.elementwise import logistic
+from framework_compare.parity.network.oracle.op import Array
+
+
+def cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
+    """Mean over the batch of -log softmax at the label, and its gradient by the logits."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    powers = np.exp(shifted)
+    sums = powers.sum(axis=1, keepdims=True)
+    rows = np.arange(len(labels))
+    loss = (np.log(sums[:, 0]) - shifted[rows, labels]).mean()
+    gradient = powers / sums
+    gradient[rows, labels] -= 1
+    return loss, gradient / logits.dtype.type(len(labels))
+
+
+def token_cross_entropy(logits: Array, labels: Array) -> Tuple[float, Array]:
+    """cross_entropy over all tokens of the batch that count, those with a label other than -1; 0 where none does."""
+    counts, gradient = labels != -1, np.zeros_like(logits)
+    if not counts.any():
+        return 0.0, gradient
+    loss, gradient[counts] = cross_entropy(logits[counts], labels[counts])
+    return loss, gradient
+
+
+def mse(outputs: Array, target: Array) -> Tuple[float, Array]:
+    """Mean over all elements of the squared difference, not half of it."""
+    difference = _same_shape(outputs, target)
+    return (difference**2).mean(), 2 * difference / outputs.dtype.type(outputs.size)
+
+
+def binary_cross_entropy(logits: Array, target: Array) -> Tuple[float, Array]:
+    """Mean over all elements of -log of the logistic function's share for the target, 0 or 1."""
+    _same_shape(logits, target)
+    losses = np.maximum(logits, 0) - logits * target + np.log1p(np.exp(-np.abs(logits)))
+    return losses.mean(), (logistic(logits) - target) / logits.dtype.type(logits.size)
+
+
+def _same_shape(outputs: Array, target: Array) -> Array:
+    """Their difference; (N, 1) and (N,) would silently make (N, N)."""
+    if outputs.shape != target.shape:
+        raise ValueError(f"output {outputs.shape} and target {target.shape} differ in shape")
+    return outputs - target
+
+
+# From outputs and target to the loss of the batch and its gradient by the outputs.
+LOSSES: Dict[str, Callable[[Array, Array], Tuple[float, Array]]] = {
+    "cross_entropy": cross_entropy,
+    "token_cross_entropy": token_cross_entropy,
+    "mse": mse,
+    "binary_cross_entropy": binary_cross_entropy,
+}

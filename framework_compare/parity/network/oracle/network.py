@@ -1,0 +1,174 @@
+"""The oracle: one network at one precision, forward, backward and trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from framework_compare.graph import Graph, Node, Optimizer, trainable_names
+from framework_compare.parity.network.oracle.losses import LOSSES
+from framework_compare.parity.network.oracle.op import Array, Backward, Inputs, Mode
+from framework_compare.parity.network.oracle.ops import OPS
+from framework_compare.parity.network.oracle.optimizers import OPTIMIZERS, Slots
+
+
+class Oracle:
+    """One network at one precision, with weights of its own that `train_step` changes.
+
+    rounding: a `parity.rounding.Rounding`, for what a precision below float32 does to every layer.
+    replicas: into so many parts a batch is split, in order. Each has batch statistics of its own, loss and gradients are
+        the means of the parts', and the running statistics those of the first.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Mapping[str, Array],
+        dtype: Any = np.float64,
+        *,
+        plain_sums: bool = False,
+        rounding: Any = None,
+        replicas: int = 1,
+    ) -> None:
+        self.graph = graph
+        self.replicas = replicas
+        self.plain_sums = plain_sums
+        self.rounding = rounding
+        self.dtype = np.dtype(dtype)
+        self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
+        self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.name] for n in graph.nodes}
+        self.steps = 0  # taken so far
+        self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
+
+    def forward(
+        self,
+        images: Inputs,
+        *,
+        training: bool = False,
+        dropout: Optional[np.random.Generator] = None,
+        watch: Callable[[str, Array], None] = lambda name, value: None,
+    ) -> Array:
+        """The network's output (N, ...); `watch` is shown every node's. Nothing is changed.
+
+        images: the batch's only input, or a tuple of several in the task's order.
+        """
+        parts = self._parts(images) if training else [images]
+        mode = Mode(training, self.plain_sums, dropout=dropout)
+        return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
+
+    def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
+        """Mean and unbiased variance of every BatchNorm's input, by the names of the running statistics."""
+        mode = Mode(training=True)
+        self._pass(images, mode, None, lambda name, value: None)
+        momenta = {node.name: node.attrs["momentum"] for node in self.graph.nodes if node.op == "BatchNorm2d"}
+        return {
+            name: self.weights[name] + (new - self.weights[name]) / self.dtype.type(momenta[name.rpartition(".")[0]])
+            for name, new in mode.statistics.items()
+        }
+
+    def gradients(
+        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator] = None
+    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
+        """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics."""
+        if self.replicas == 1:
+            return self._part_gradients(images, labels, dropout=dropout)
+        parts = zip(self._parts(images), np.split(labels, self.replicas))
+        losses, outputs, gradients, statistics = zip(*(self._part_gradients(*part, dropout=dropout) for part in parts))
+        means = {name: sum(each[name] for each in gradients) / self.dtype.type(self.replicas) for name in gradients[0]}
+        return sum(losses) / self.replicas, np.concatenate(outputs), means, statistics[0]
+
+    def _parts(self, images: Inputs) -> List[Inputs]:
+        """What each replica gets of a batch."""
+        if isinstance(images, tuple):
+            return list(zip(*(np.split(array, self.replicas) for array in images)))
+        return list(np.split(images, self.replicas))
+
+    def _part_gradients(
+        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator]
+    ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
+        tape: List[Tuple[Node, Backward]] = []
+        mode = Mode(True, self.plain_sums, dropout=dropout)
+        logits = self._pass(images, mode, tape, lambda name, value: None)
+        loss, gradient = LOSSES[self.graph.task.loss](logits, self._target(labels))
+        found = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
+        return float(loss), logits, {name: found[name] for name in trainable_names(self.graph)}, mode.statistics
+
+    def train_step(
+        self,
+        images: Inputs,
+        labels: Array,
+        *,
+        optimizer: Optional[Optimizer] = None,
+        learning_rate: float = 0.001,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        dropout: Optional[np.random.Generator] = None,
+    ) -> Tuple[float, Array, Dict[str, Array]]:
+        """One step of an optimiser, by default SGD of the rates given; returns loss, output and gradients before it."""
+        if optimizer is None:
+            optimizer = Optimizer("sgd", learning_rate, {"momentum": momentum, "weight_decay": weight_decay})
+        loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout)
+        self.apply(gradients, optimizer)
+        self.weights.update(statistics)
+        return loss, logits, gradients
+
+    def apply(self, gradients: Mapping[str, Array], optimizer: Optimizer) -> None:
+        """Change the weights by one step of the optimiser along these gradients."""
+        self.steps += 1
+        settings = {"rate": optimizer.learning_rate, **optimizer.settings}
+        for name, gradient in gradients.items():
+            slots = self.slots.setdefault(name, {})
+            OPTIMIZERS[optimizer.name](self.weights[name], gradient, slots, self.steps, settings)
+
+    def _target(self, labels: Array) -> Array:
+        """Labels stay whole numbers; a float target takes the precision of the pass."""
+        return np.asarray(labels, self.dtype) if self.graph.task.target.dtype == "float32" else np.asarray(labels)
+
+    def _pass(
+        self,
+        images: Inputs,
+        mode: Mode,
+        tape: Optional[List[Tuple[Node, Backward]]],
+        watch: Callable[[str, Array], None],
+    ) -> Array:
+        last_reader = {name: node.name for node in self.graph.nodes for name in node.inputs}
+        values, backward_nodes = self._inputs(images), self.graph.backward_nodes()
+        frozen_mode = dataclasses.replace(mode, training=False)
+        for node in self.graph.nodes:
+            weights = {name.rpartition(".")[2]: self.weights[name] for name in self._by_node[node.name]}
+            inputs = tuple(values[name] for name in node.inputs)
+            arguments = (node, weights, inputs, frozen_mode if self.graph.is_frozen(node) else mode)
+            op = OPS[node.op]
+            values[node.name], backward = self.rounding(op, *arguments) if self.rounding else op(*arguments)
+            watch(node.name, values[node.name])
+            if tape is not None and node.name in backward_nodes:
+                tape.append((node, backward))
+            for name in set(node.inputs):
+                if last_reader[name] == node.name:
+                    del values[name]
+        return values[self.graph.nodes[-1].name]
+
+    def _inputs(self, images: Inputs) -> Dict[str, Array]:
+        """A batch by the names under which nodes read it; tokens stay whole numbers."""
+        arrays = images if isinstance(images, tuple) else (images,)
+        kinds = {name: self.dtype if field.dtype == "float32" else None for name, field in self.graph.inputs.items()}
+        return {name: np.asarray(array, kinds[name]) for name, array in zip(kinds, arrays)}
+
+
+def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], rounding: Any) -> Dict[str, Array]:
+    """Gradients by parameter name, from those of the outputs in `waiting`; the tape is used up."""
+
+    def add(first: Array, second: Array) -> Array:
+        return rounding.gradient(first + second) if rounding else first + second
+
+    found, names = {}, {node.name for node, _ in tape}
+    while tape:
+        node, backward = tape.pop()
+        inputs, parameters = backward(waiting.pop(node.name))
+        found.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
+        for name, gradient in zip(node.inputs, inputs):
+            if name in names:
+                waiting[name] = add(waiting[name], gradient) if name in waiting else gradient
+    return found

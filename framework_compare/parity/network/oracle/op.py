@@ -1,0 +1,70 @@
+"""What an op of the oracle is: its arrays, its answer, the mode of a pass, and how it sees a layer's features.
+
+Arrays are (N, C, H, W), (N, rows, across, steps, features) of an image's windows, (N, steps, features) or (N, features),
+weights as in `torch.nn`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Dict, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from framework_compare.graph import Node
+
+Array = np.ndarray
+Weights = Mapping[str, Array]  # of one node, by the last part of their names
+Gradients = Tuple[Tuple[Array, ...], Dict[str, Array]]  # of the inputs, of the node's parameters
+Backward = Callable[[Array], Gradients]
+Result = Tuple[Array, Backward]
+Inputs = Union[Array, Tuple[Array, ...]]  # of a batch: the only input, or several in the task's order
+Op = Callable[[Node, Weights, Tuple[Array, ...], "Mode"], Result]
+
+
+@dataclasses.dataclass
+class Mode:
+    """How a pass is run; `statistics` takes the running statistics that BatchNorm leaves after a training pass.
+
+    plain_sums: add one by one over pictures and places, as channels-last kernels do, where numpy and BLAS add in
+    blocks and so round less. operand and operand_gradient: what a precision makes of a recurrent layer's state, and of
+    its gradient, before each product.
+    """
+
+    training: bool
+    plain_sums: bool = False
+    statistics: Dict[str, Array] = dataclasses.field(default_factory=dict)
+    dropout: Optional[np.random.Generator] = None  # None: dropout is off
+    operand: Callable[[Array], Array] = lambda x: x
+    operand_gradient: Callable[[Array], Array] = lambda x: x
+
+    def product(self, x: Array, matrix: Array) -> Array:
+        """x times the transposed matrix; with plain sums in the other order, which rounds otherwise."""
+        return x[..., ::-1] @ matrix[:, ::-1].T if self.plain_sums else x @ matrix.T
+
+    def total(self, x: Array) -> Array:
+        """Sum over all axes but channels."""
+        if not self.plain_sums:
+            return x.sum(axis=(0, 2, 3))
+        return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(-1, x.shape[1]).sum(axis=0)  # row after row
+
+
+def features_last(x: Array) -> Array:
+    """An image with its channels at the end, where all else has its features."""
+    return x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+
+
+def features_first(x: Array) -> Array:
+    """Back from `features_last`."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def rows(x: Array) -> Array:
+    """(..., features) as (rows, features)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def summed_to(gradient: Array, shape: Tuple[int, ...]) -> Array:
+    """The sum over the axes along which an array of that shape was repeated."""
+    axes = tuple(axis for axis, size in enumerate(shape) if size == 1 != gradient.shape[axis])
+    return gradient.sum(axis=axes, keepdims=True) if axes else gradient

@@ -1,0 +1,144 @@
+"""Ops on sequences: embeddings, recurrent layers, convolution along the steps, and the choice of steps."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import numpy as np
+
+from framework_compare.graph import Node
+from framework_compare.parity.network.oracle.elementwise import logistic
+from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, Result, Weights, rows
+
+
+def embedding(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Rows of the weight by token; a row's gradient is the sum over its occurrences, zero where there is none."""
+    (tokens,), matrix = inputs, weights["weight"]
+
+    def backward(dy: Array) -> Gradients:
+        gradient = np.zeros_like(matrix)
+        np.add.at(gradient, tokens, dy)
+        return (np.zeros(tokens.shape, matrix.dtype),), {"weight": gradient}  # nothing is moved by moving a token
+
+    return matrix[tokens], backward
+
+
+def lstm(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000: rows of the weights i, f, g, o.
+
+    z = x W_ih' + h W_hh' + b; c = s(f) c + s(i) tanh(g); h = s(o) tanh(c); from zero states, one bias.
+    """
+    (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
+    count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    from_inputs = mode.product(x, w_ih) + weights["bias"]
+    h = c = np.zeros((count, hidden), x.dtype)
+    states, tape = [h], []
+    for t in range(steps):
+        i, f, g, o = np.split(from_inputs[:, t] + mode.product(mode.operand(h), w_hh), 4, axis=1)
+        i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
+        before, c = c, f * c + i * g
+        h = o * np.tanh(c)
+        states.append(h)
+        tape.append((i, f, g, o, before, np.tanh(c)))
+
+    def backward(dy: Array) -> Gradients:
+        dz = np.empty_like(from_inputs)
+        dh = dc = np.zeros((count, hidden), x.dtype)
+        for t in reversed(range(steps)):
+            i, f, g, o, before, squashed = tape[t]
+            dh = dh + dy[:, t]
+            dc = dc + dh * o * (1 - squashed**2)
+            gates = (dc * g * i * (1 - i), dc * before * f * (1 - f), dc * i * (1 - g**2), dh * squashed * o * (1 - o))
+            dz[:, t] = np.concatenate(gates, axis=1)
+            dh, dc = mode.operand_gradient(dz[:, t]) @ w_hh, dc * f
+        earlier = np.stack(states[:-1], axis=1)
+        return (dz @ w_ih,), {
+            "weight_ih": rows(dz).T @ rows(x),
+            "weight_hh": rows(dz).T @ rows(earlier),
+            "bias": rows(dz).sum(axis=0),
+        }
+
+    return np.stack(states[1:], axis=1), backward
+
+
+def gru(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cho et al. 2014 as cuDNN computes it, the reset gate after the product: rows of the weights r, z, n.
+
+    r, z = s(x W_i' + b_i + h W_h' + b_h); n = tanh(x W_in' + b_in + r (h W_hn' + b_hn)); h = (1 - z) n + z h.
+    """
+    (x,), w_ih, w_hh = inputs, weights["weight_ih"], weights["weight_hh"]
+    count, steps, hidden = x.shape[0], x.shape[1], w_hh.shape[1]
+    from_inputs = mode.product(x, w_ih) + weights["bias_ih"]
+    h = np.zeros((count, hidden), x.dtype)
+    states, tape = [h], []
+    for t in range(steps):
+        xr, xz, xn = np.split(from_inputs[:, t], 3, axis=1)
+        hr, hz, hn = np.split(mode.product(mode.operand(h), w_hh) + weights["bias_hh"], 3, axis=1)
+        r, z = logistic(xr + hr), logistic(xz + hz)
+        n = np.tanh(xn + r * hn)
+        h = (1 - z) * n + z * h
+        tape.append((r, z, n, hn))
+        states.append(h)
+
+    def backward(dy: Array) -> Gradients:
+        dx, dhidden = np.empty_like(from_inputs), np.empty_like(from_inputs)
+        dh = np.zeros((count, hidden), x.dtype)
+        for t in reversed(range(steps)):
+            r, z, n, hn = tape[t]
+            dh = dh + dy[:, t]
+            dn = dh * (1 - z) * (1 - n**2)
+            dr, dz = dn * hn * r * (1 - r), dh * (states[t] - n) * z * (1 - z)
+            dx[:, t] = np.concatenate([dr, dz, dn], axis=1)
+            dhidden[:, t] = np.concatenate([dr, dz, dn * r], axis=1)
+            dh = dh * z + mode.operand_gradient(dhidden[:, t]) @ w_hh
+        earlier = np.stack(states[:-1], axis=1)
+        return (dx @ w_ih,), {
+            "weight_ih": rows(dx).T @ rows(x),
+            "weight_hh": rows(dhidden).T @ rows(earlier),
+            "bias_ih": rows(dx).sum(axis=0),
+            "bias_hh": rows(dhidden).sum(axis=0),
+        }
+
+    return np.stack(states[1:], axis=1), backward
+
+
+def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Cross-correlation along the steps; the weight is (out, in, kernel)."""
+    (x,), a = inputs, node.attrs
+    kernel, pad = a["kernel"], a["padding"]
+    padded = np.pad(x, ((0, 0), (pad, pad), (0, 0)))
+    steps = padded.shape[1] - kernel + 1
+    matrix = weights["weight"].reshape(a["out_channels"], -1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=1)  # (N, steps, in, kernel)
+    windows = windows.reshape(len(x), steps, matrix.shape[1])
+    y = mode.product(windows, matrix)
+    if a["bias"]:
+        y = y + weights["bias"]
+
+    def backward(dy: Array) -> Gradients:
+        taps = (dy @ matrix).reshape(len(x), steps, x.shape[2], kernel)
+        dx = np.zeros_like(padded)
+        for tap in range(kernel):
+            dx[:, tap : tap + steps] += taps[..., tap]
+        gradients = {"weight": (rows(dy).T @ rows(windows)).reshape(weights["weight"].shape)}
+        if a["bias"]:
+            gradients["bias"] = rows(dy).sum(axis=0)
+        return (dx[:, pad : pad + x.shape[1]],), gradients
+
+    return y, backward
+
+
+def reverse(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    return inputs[0][:, ::-1], lambda dy: ((dy[:, ::-1],), {})
+
+
+def select(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """One step of a sequence; that of a Last is the last one."""
+    (x,), index = inputs, node.attrs.get("index", -1)
+
+    def backward(dy: Array) -> Gradients:
+        dx = np.zeros_like(x)
+        dx[:, index] = dy
+        return (dx,), {}
+
+    return x[:, index], backward

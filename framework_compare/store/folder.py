@@ -1,0 +1,47 @@
+"""The folder of a study: what its files are called, and which process may write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from framework_compare.errors import StudyError
+from framework_compare.store import schema
+
+FILE = "study.sqlite"
+LOCK = "study.lock"
+PICTURES = "pictures"
+MODELS = "models"
+# Made under this name and renamed when complete, so that a study is there whole or not at all.
+NEW = FILE + ".new"
+CUT_SHORT = (NEW, NEW + "-journal")
+
+
+def check_vacant(folder: Path) -> None:
+    """StudyError where a folder holds anything but what a creation that was cut short has left."""
+    with schema.study_errors(folder):
+        entries = sorted({entry.name for entry in folder.iterdir()} - {LOCK, *CUT_SHORT}) if folder.exists() else []
+        if (folder / LOCK).exists() and set(entries) <= {MODELS, PICTURES}:  # a creation cut short
+            entries = []
+    if FILE in entries:
+        raise StudyError(f"{folder} already holds a study; resume it or name another folder")
+    if entries:
+        raise StudyError(f"{folder} holds {entries[0]!r} and no study; name an empty or a new folder")
+
+
+def acquire_lock(folder: Path) -> FileLock:
+    """The lock of the one process that writes; StudyError where another has it, or where nothing can be written."""
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"another process is writing the study in {folder}; wait for it, or open it for reading"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        remedy = "name a writable place"
+        if (folder / FILE).exists():
+            remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
+        raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
+    return lock

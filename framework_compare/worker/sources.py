@@ -1,0 +1,157 @@
+"""Where the batches of a cell come from: the framework's own pipeline, ours, or one batch held on the device."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Protocol, Union
+
+from framework_compare.batches.shares import share_size
+from framework_compare.protocol import Batch, Job, Pictures, Replicas, TrainConfig, Trainer
+
+if TYPE_CHECKING:
+    from framework_compare.batches.arrays import SplitArrays
+
+    Data = Union[Pictures, SplitArrays]
+
+
+def read_pictures(path: str) -> Pictures:
+    """The list the planner wrote for this data set."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    return Pictures(**{name: tuple(document[name]) for name in ("classes", "paths", "labels", "formats")})
+
+
+def read_data(job: Job) -> Data:
+    """What a cell is trained on."""
+    if job.data is None:
+        return read_pictures(job.pictures)
+    from framework_compare.batches.arrays import read_split
+
+    return read_split(job.data["path"], "train")
+
+
+class Source(Protocol):
+    """Where batches come from, and one batch held (in both sizes an epoch has) for the first steps."""
+
+    held: List[Batch]
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """Batches of one pass over the images."""
+
+    def close(self) -> None:
+        """Free what is held."""
+
+
+class NativeSource:
+    def __init__(self, trainer: Trainer, pictures: Pictures, held: List[Batch]) -> None:
+        self.held = held
+        self._trainer = trainer
+        self._pipeline = trainer.open_pipeline(pictures)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return self._trainer.epoch(self._pipeline, number)
+
+    def close(self) -> None:
+        """The trainer's `release` stops its loader workers."""
+
+
+class SharedSource:
+    def __init__(self, trainer: Trainer, pipeline: Any, held: List[Batch]) -> None:
+        self.held = held
+        self._trainer = trainer
+        self._pipeline = pipeline
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return (self._trainer.adopt(images, labels) for images, labels in self._pipeline.epoch(number))
+
+    def close(self) -> None:
+        self._pipeline.close()
+
+
+class ArraySource(SharedSource):
+    """Arrays of a task with one input, which the trainer adopts without its name."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        return (self._trainer.adopt(inputs[0], target) for inputs, target in self._pipeline.epoch(number))
+
+
+class MemorySource:
+    """One batch, on the device, as often as an epoch has steps: computing only."""
+
+    def __init__(self, samples: int, held: List[Batch], config: TrainConfig) -> None:
+        self.held = held
+        self._full, self._rest = divmod(samples, config.batch_size)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        for _ in range(self._full):
+            yield self.held[0]
+        if self._rest:
+            yield self.held[-1]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+def open_source(trainer: Trainer, data: Data, config: TrainConfig, replicas: Optional[Replicas] = None) -> Source:
+    """The input pipeline that the config names, with its held batch decoded."""
+    if not isinstance(data, Pictures):
+        return _open_arrays(trainer, data, config, replicas)
+    held = _held_batches(trainer, data, config, replicas)
+    if config.pipeline == "native":
+        return NativeSource(trainer, data, held)
+    if config.pipeline == "shared":
+        return SharedSource(trainer, shared_pipeline(trainer, data, config, replicas), held)
+    return MemorySource(share_size(len(data), config.batch_size, replicas), held, config)
+
+
+def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, replicas: Optional[Replicas]) -> Source:
+    """One pipeline for all frameworks, or one batch of it."""
+    from framework_compare.batches.arrays import ArrayPipeline, memory_batch
+
+    reading: Dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
+    reading["replicas"] = replicas
+    inputs, target = memory_batch(split, **reading)
+    samples = share_size(len(split), config.batch_size, replicas)
+    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(samples, len(target))]
+    if config.pipeline == "memory":
+        return MemorySource(samples, held, config)
+    return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
+
+
+def batch_sizes(samples: int, largest: int) -> List[int]:
+    """The sizes of batch that an epoch has, the largest first."""
+    rest = samples % largest
+    return [largest, rest] if rest else [largest]
+
+
+def shared_pipeline(
+    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas] = None
+) -> Any:
+    """Our own input pipeline in the layout that the trainer adopts without a copy."""
+    from framework_compare.batches.pictures import SharedPipeline
+
+    return SharedPipeline(
+        pictures,
+        batch_size=config.batch_size,
+        workers=config.loader_workers,
+        processes=config.device != "cpu",
+        allocate=trainer.host_array,
+        replicas=replicas,
+        **_reading(trainer, config),
+    )
+
+
+def _reading(trainer: Trainer, config: TrainConfig) -> Dict[str, Any]:
+    names = ("image_size", "seed", "flip", "crop")
+    return {"layout": trainer.layout, **{name: getattr(config, name) for name in names}}
+
+
+def _held_batches(
+    trainer: Trainer, pictures: Pictures, config: TrainConfig, replicas: Optional[Replicas]
+) -> List[Batch]:
+    from framework_compare.batches.pictures import memory_batch
+
+    reading = _reading(trainer, config)
+    images, labels = memory_batch(pictures, batch_size=config.batch_size, replicas=replicas, **reading)
+    samples = share_size(len(pictures), config.batch_size, replicas)
+    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(samples, len(labels))]

@@ -187,6 +187,7 @@ class Declared(NamedTuple):
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
     one_device: str = ""  # why it trains none, where a reader should know
+    internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
 
 
 class Trainer(Protocol):

@@ -51,6 +51,7 @@ UNDECLARED: Dict[str, Dict[str, Any]] = {
     "optimizers": {"optimizer": STRANGE},
     "executions": {"execution": STRANGE},
     "precisions": {"precision": STRANGE},
+    "internals": {"internals": STRANGE},
 }
 
 
@@ -165,6 +166,30 @@ def test_every_field_that_an_adapter_fills_can_be_refused():
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
     run, _ = work(adapters["torch"], execution="graph")
     assert run.reason == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager"
+
+
+def test_private_internals_are_refused_where_nothing_private_is_corrected(adapters, work):
+    run, phases = work(adapters["torch"], internals="private")
+    assert (run.status, phases) == ("unsupported", [])
+    assert run.reason == "torch declares no internals 'private'; declared: public"
+
+
+@pytest.mark.parametrize(
+    "asked, words",
+    [
+        ({"execution": "graph"}, "execution 'graph' on device 'cpu'; declared: default, eager"),
+        ({"execution": "compiled"}, "execution 'compiled' on device 'cpu'; declared: default, eager"),
+        ({"precision": "bf16"}, "precision 'bf16' on device 'cpu'; declared: fp32"),
+        ({"device": "cuda"}, "device 'cuda'; declared: cpu"),
+        ({"optimizer": "adam"}, "optimizer 'adam'; declared: sgd"),
+        ({"loss": "mse"}, "loss 'mse'; declared: cross_entropy"),
+        ({"op": "LSTM"}, "op 'LSTM'; declared: AdaptiveAvgPool2d, "),
+        ({"mode": "inference"}, "no inference; allowed: mode 'train'"),
+    ],
+)
+def test_singa_refuses_what_its_wheel_lacks(asked, words, adapters, work):
+    run, phases = work(adapters["singa"], **asked)
+    assert (run.status, phases) == ("unsupported", []) and words in run.reason
 
 
 def test_a_kind_of_device_that_is_not_declared_is_unsupported(adapters, work):

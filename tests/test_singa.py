@@ -1,17 +1,26 @@
-"""What needs no SINGA: which wheel its adapter refuses, its label, how its wheel is installed, its setting."""
+"""What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""
 
 from __future__ import annotations
 
+import json
 import sys
 
+import drawn_study
 import pytest
+from typer.testing import CliRunner
 
-from framework_compare import registry
+from framework_compare import compare, registry
 from framework_compare.adapters.singa import repairs
+from framework_compare.cli.root import app
 from framework_compare.errors import Unsupported
+from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
+from framework_compare.report import parity_tables, reproduction_tables, side_by_side
+from framework_compare.results.parity import PASSED, Parity
 
 LABEL = "SINGA 3.0.0.dev1 (2020), repaired at run time"
+SENTENCE = f"singa is {LABEL}."
+SIZES = ("largest_ok", "next_failed", "next_failed_status")
 
 
 @pytest.fixture
@@ -55,9 +64,49 @@ def test_pythons_of_the_registry_are_those_of_the_repairs():
 
 def test_the_label_is_one():
     assert registry.framework("singa").label == repairs.LABEL == LABEL
-    assert registry.labels(["torch", "singa", "singa", "absent"]) == (f"singa is {LABEL}.",)
+    assert registry.labels(["torch", "singa", "singa", "absent"]) == (SENTENCE,)
 
 
 def test_its_setting_says_what_it_does():
     assert SETTINGS["internals"].choices == ("public", "private")
     assert "private field" in SETTINGS["internals"].meaning
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return drawn_study.study(tmp_path_factory.mktemp("labels") / "study", ("torch", "singa"), ("alexnet",))
+
+
+@pytest.mark.parametrize("style", ["terminal", "markdown", "github", "latex"])
+def test_every_table_of_a_study_has_the_label(study, style):
+    measured = {"roofline"}  # its peaks would be measured here
+    for kind in set(study.kinds) - measured:
+        assert SENTENCE in " ".join(study.table(kind, style).split()), kind
+
+
+def test_other_tables_have_the_label(study, own_cache, tmp_path):
+    frame, count = study.frame, len(study.frame)
+    published = REPRODUCTIONS["lerat2021"].parts
+    parity = Parity("singa", "3.0.0.dev1", "alexnet", "default", PASSED)
+    tables = (
+        side_by_side.table(study.beside(study), (study.folder, study.folder), (count, count)),
+        reproduction_tables.ratios(published["cpu"], frame, {}, "caption"),
+        reproduction_tables.sizes(published["batches"], frame.assign(**{name: None for name in SIZES}), "caption"),
+        parity_tables.table([parity]),
+    )
+    assert all(SENTENCE in table.remarks for table in tables)
+    planned = compare("singa", "alexnet", dataset="fire-smoke-tiny", out=tmp_path / "planned", dry_run=True)
+    assert SENTENCE in " ".join(str(planned).split())
+
+
+@pytest.mark.parametrize("command", [["list"], ["inspect", "alexnet"], ["check", "STUDY", "--baseline", "STUDY"]])
+def test_commands_have_the_label(study, own_cache, command):
+    words = [str(study.folder) if word == "STUDY" else word for word in command]
+    assert SENTENCE in " ".join(CliRunner().invoke(app, words).stdout.split())
+
+
+def test_files_have_the_label(study, tmp_path):
+    assert json.loads(study.to_json())["labels"] == [SENTENCE]
+    study.plot("epoch-time").save(tmp_path / "times.svg")
+    assert (tmp_path / "times.txt").read_text().endswith(f"{SENTENCE}\n")
+    assert SENTENCE in " ".join(study.report(tmp_path / "report.html").read_text().split())

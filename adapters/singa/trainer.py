@@ -27,6 +27,7 @@ class SingaTrainer(TrainerDefaults):
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},
         one_device="its DistOpt needs a build with CUDA and NCCL, and its wheel has neither",
+        internals=frozenset({"public", "private"}),
     )
 
     @staticmethod

@@ -51,6 +51,7 @@ def share(text: str) -> float:
 
 
 def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) -> None:
+    from framework_compare import registry
     from framework_compare.report import renderers
     from framework_compare.report.parts import row_name
     from framework_compare.report.tables import Figure, Group, Row, Table
@@ -65,4 +66,5 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) ->
     failing = sum(one.fails for one in judged)
     caption = f"{failing} of {len(judged)} cells fail. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
     group = Group("", ("ratio", "95 % interval", "outcome"))
-    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows))), end="")
+    labels = registry.labels(beside["framework"])
+    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows), remarks=labels)), end="")

@@ -41,6 +41,7 @@ def inspect(
         print("\n".join(one.notes), end="\n" if one.notes else "")
     for framework, ops in inspection.missing_ops(graph).items():
         print(f"{framework}: {'lacks ' + ', '.join(ops) if ops else 'has every layer'}")
+    print("\n".join(registry.labels(registry.FRAMEWORKS)))
 
 
 def _say(message: str) -> None:

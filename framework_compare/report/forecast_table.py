@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional, Sequence
 
+from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, of_role
 from framework_compare.report.parts import plural
 from framework_compare.report.tables import Figure, Group, Row, Table
@@ -54,6 +55,7 @@ def _remarks(
         texts.append("Under a budget runs are the least that each cell gets; more go where intervals are widest.")
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
     texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
+    texts += registry.labels(one.cell.framework for one in cells)
     if any(one.basis == earlier.ASSUMPTION for one in cells):
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = earlier.ASSUMED_CPU, earlier.ASSUMED_GPU
         start = earlier.ASSUMED_START_S

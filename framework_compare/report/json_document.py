@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Dict, List
 
+from framework_compare import registry
 from framework_compare.report.figures.subject import Study, plain, rounded
 from framework_compare.report.renderers import DIGITS
 from framework_compare.results import ratios
@@ -38,6 +39,7 @@ def document(study: Study) -> Dict[str, Any]:
         # The request has paths of the machine, and this is made to be passed on.
         "settings": _values({name: value for name, value in study.settings.items() if name != REQUEST}),
         "environments": _values(study.environments),
+        "labels": list(registry.labels(study.frame["framework"])),
         "metrics": {
             name: {"label": one.label, "better": one.better, "shown_in": one.unit, "scale": one.scale}
             for name, one in METRICS.items()

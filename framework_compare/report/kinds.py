@@ -287,7 +287,8 @@ def _absence(frame: "pd.DataFrame", kind: str) -> List[str]:
 
 def _long(frame: "pd.DataFrame", kind: Kind, blocks: Callable[[], Blocks]) -> "pd.DataFrame":
     """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
-    figures = frame[["framework", "model", "dataset", *SETTINGS, "status", "reason", "parity", *kind.figures]]
+    names = ("framework", "framework_version", "model", "dataset", *SETTINGS, "status", "reason", "parity")
+    figures = frame[[*names, *kind.figures]]
     if kind.judged:
         best = ratios.to_best(list(frame.itertuples()))
         return figures.assign(ratio_to_best=[best.get(place) for place in frame.index])

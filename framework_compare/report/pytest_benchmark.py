@@ -54,7 +54,11 @@ def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> 
         "fullname": f"framework_compare::{name}",
         "params": {"framework": cell.framework, "model": cell.model, **settings},
         "param": None,
-        "extra_info": {"images_per_s": plain(cell.images_per_s, 9), "parity": plain(cell.parity, 9)},
+        "extra_info": {
+            "framework_version": cell.framework_version,
+            "images_per_s": plain(cell.images_per_s, 9),
+            "parity": plain(cell.parity, 9),
+        },
         "options": {
             "disable_gc": False,
             "timer": "perf_counter",

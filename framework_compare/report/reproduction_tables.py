@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
+from framework_compare import registry
 from framework_compare.plan.reproductions import Part
 from framework_compare.report.parts import Notes, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
@@ -38,7 +39,8 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: Mapping[int, Dict[int, flo
         rows.append(Row((cell.model, cell.dataset, cell.framework), figures))
     columns = ("ms/image", "over torch")
     groups = (Group("published", columns), Group("here", columns))
-    return Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts))
+    labels = registry.labels(cells["framework"])
+    return Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts), labels)
 
 
 def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
@@ -58,6 +60,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     groups = (Group("published", columns), Group("here", columns))
     remarks = (
         "A published step changes several techniques at a time; it stands beside the rung of ours that has the last.",
+        *registry.labels(cells["framework"]),
     )
     return Table(caption, ("framework", "rung"), groups, tuple(rows), tuple(notes.texts), remarks)
 
@@ -72,7 +75,7 @@ def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
         rows.append(Row((cell.framework, cell.model), figures))
     columns = ("works", "fails")
     groups = (Group("published", columns), Group("here", (*columns, "how")))
-    return Table(caption, ("framework", "model"), groups, tuple(rows))
+    return Table(caption, ("framework", "model"), groups, tuple(rows), remarks=registry.labels(cells["framework"]))
 
 
 def _size(value: Any) -> str:

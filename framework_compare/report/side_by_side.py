@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 import numpy as np
 
+from framework_compare import registry
 from framework_compare.report.parts import Notes, row_name
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.columns import NAMES, SETTINGS
@@ -26,6 +27,7 @@ def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int
     if frame["ratio"].notna().any():
         remarks += ["There is no verdict without 2 runs in both. Verdicts are not corrected for their number."]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
+    remarks += registry.labels(frame["framework"])
     return Table(
         "Median epoch time in seconds, and the ratio B / A with its 95 % interval over runs.",
         (*NAMES, *varying),

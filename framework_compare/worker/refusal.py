@@ -26,6 +26,7 @@ ASKS: Dict[str, Ask] = {
     "optimizers": Ask("optimizer", lambda config, graphs: [config.optimizer]),
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
+    "internals": Ask("internals", lambda config, graphs: [config.internals]),
 }
 BY_DEVICE = ("executions", "precisions", "replicas")
 

@@ -101,9 +101,10 @@ def test_a_thousand_steps_leave_no_memory_behind(trainer_script, pictures):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("model", ["alexnet", "resnet50"])
+@pytest.mark.parametrize("model", ["alexnet", "resnet50", "mobilenet_v2"])
 def test_a_thousand_steps_of_a_model_leave_no_memory_behind(trainer_script, pictures, model):
-    readings = trainer_script("singa", model, "BUILD = False\n" + STEPS, pictures=pictures, timeout_s=3600)
+    settings = dict(pictures=pictures, timeout_s=3600, internals="private")
+    readings = trainer_script("singa", model, "BUILD = False\n" + STEPS, **settings)
     assert max(readings[3:]) - readings[2] < 8 * MIB, readings
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.report.figures import look
 from framework_compare.report.figures.catalogue import FIGURES
@@ -126,8 +127,9 @@ def points(width: str) -> float:
 
 
 def caption(subject: Subject, name: str) -> str:
-    """What a paper says below the figure: how to read it, and the settings of its cells."""
+    """What a paper says below the figure: how to read it, the settings of its cells, labels of its frameworks."""
     from framework_compare.report.parts import caption as settings
 
     cells = list(subject.cells.itertuples())
-    return f"{FIGURES[name].title}. {FIGURES[name].caption} Settings: {settings(cells, ())}"
+    labels = registry.labels(cell.framework for cell in cells)
+    return " ".join((f"{FIGURES[name].title}. {FIGURES[name].caption} Settings: {settings(cells, ())}", *labels))

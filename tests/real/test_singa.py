@@ -19,7 +19,7 @@ def study(request, real_pictures, tmp_path_factory):
     out, forms = tmp_path_factory.mktemp("singa") / "study", ["public", "private"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.MODELS, "branched", "framework_compare.conformance.graphs:branched")
-        return compare("singa", request.param, dataset=real_pictures, out=out, internals=forms, **SMALL)
+        yield compare("singa", request.param, dataset=real_pictures, out=out, internals=forms, **SMALL)
 
 
 def test_both_forms_of_convolutions_in_groups_compute_the_same(study):

@@ -6,10 +6,11 @@ import contextlib
 import fcntl
 import importlib
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from PIL import Image
 
 from framework_compare import registry
 from framework_compare.datasets import fire_smoke
+from framework_compare.environments import installers
 from framework_compare.launch import supervised_worker
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import reference, rounding
@@ -42,7 +44,6 @@ from reference_adapter import write_adapter  # noqa: E402
 # Files whose tests share nothing that takes long to make: any process may run any of them.
 APART = (
     "test_cells.py",
-    "test_conformance.py",
     "test_faults.py",
     "test_parity.py",
     "test_parity_pipelines.py",
@@ -50,8 +51,17 @@ APART = (
     "test_parity_precisions.py",
     "test_resume.py",
 )
-TOGETHER = {"test_networks.py": "answers", "test_model_zoos.py": "answers", "test_reading_ahead.py": "answers"}
-LONG = ("tests/real/", "answers", "tests/test_real_limits", "tests/test_interrupts", "tests/test_environments")
+ANSWERS = ("test_frozen.py", "test_model_zoos.py", "test_networks.py", "test_reading_ahead.py")
+TOGETHER = dict.fromkeys(ANSWERS, "answers")
+LONG = (
+    "tests/real/",
+    "answers",
+    "tests/test_conformance",
+    "tests/test_environments",
+    "tests/test_interrupts",
+    "tests/test_linters",
+    "tests/test_real_limits",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,9 +76,10 @@ LOCKS = pytest.StashKey["tuple[Path, ...]"]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: "List[pytest.Item]") -> None:
-    """Tests marked `nightly` run only where `-m` names them or is empty; of several processes each begins with LONG."""
+    """Tests marked `nightly` run only where `-m` names them or is empty; see `_turn_of` for several processes."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _unit(item.nodeid).startswith(LONG), reverse=True)
+        lonely = {_unit(item.nodeid) for item in items if item.get_closest_marker("alone")}
+        items.sort(key=lambda item: _turn_of(_unit(item.nodeid), lonely))
     wanted = config.option.markexpr
     if not wanted or "nightly" in wanted:
         return
@@ -76,6 +87,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: "List[pytest.Ite
     if nightly:
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=nightly)
+
+
+def _turn_of(unit: str, lonely: Collection[str]) -> int:
+    """LONG units first, so that the processes end together; last those with tests for which all the others wait."""
+    return 2 if unit in lonely else 0 if unit.startswith(LONG) else 1
 
 
 def _unit(nodeid: str) -> str:
@@ -259,6 +275,26 @@ def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
     assert len(parts) == 2
     monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
+
+
+@pytest.fixture(scope="session")
+def empty_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with pip and nothing else."""
+    folder = tmp_path_factory.mktemp("empty") / "venv"
+    subprocess.run([sys.executable, "-I", "-m", "venv", str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture
+def copied_venvs(empty_venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environments that this process has pip fill are copies of an empty one, which takes seconds to make."""
+    commands = installers._pip_commands
+
+    def copy(order: installers.Order) -> List[List[str]]:
+        _, *others = commands(order)
+        return [["cp", "-a", f"{empty_venv}/.", str(order.folder)], *others]
+
+    monkeypatch.setattr(installers, "_pip_commands", copy)
 
 
 @pytest.fixture

@@ -1,24 +1,17 @@
-"""The command line in processes of its own: what it prints, where, and its exit code."""
+"""The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run, start
 
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.store.study_file import Store
 
 PLUGINS = Path(__file__).parent / "plugins"
-
-
-def run(*arguments: object, check: int = 0) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "framework_compare.cli.root", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == check, done.stderr
-    return done
 
 
 @pytest.mark.parametrize("command", ["", "run", "quickstart", "doctor", "list", "show", "env", "env create"])
@@ -28,7 +21,7 @@ def test_help_teaches(command):
 
 
 def test_version():
-    assert run("--version").stdout.startswith("framework-compare 0.")
+    assert start("--version").stdout.startswith("framework-compare 0.")
 
 
 @pytest.mark.parametrize(
@@ -51,11 +44,16 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, 
     assert not done.stdout and not (tmp_path / "study").exists()
 
 
+def test_a_request_is_refused_alike_in_a_process_of_its_own(tmp_path, own_cache):
+    request = ("run", "--frameworks", "caffe", "--models", "alexnet", "--out", tmp_path / "study")
+    assert start(*request, check=2).stderr == run(*request, check=2).stderr
+
+
 def test_a_table_is_printed_where_the_terminal_has_no_letters_for_it(tmp_path, monkeypatch):
     cells = [Cell("torch", "alexnet", "日本", "cpu", TrainConfig())]
     Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1).close()
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    assert "planned" in run("show", tmp_path / "study").stdout
+    assert "planned" in start("show", tmp_path / "study").stdout
 
 
 def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):

@@ -48,7 +48,7 @@ def wheels(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch, wheels, tmp_path):
+def offline(monkeypatch, wheels, tmp_path, copied_venvs):
     """pip sees our wheel and nothing else, whatever its configuration; the cache is this test's own."""
     for key in [key for key in os.environ if key.startswith("PIP_")]:
         monkeypatch.delenv(key)

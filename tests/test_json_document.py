@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 
 import jsonschema
 import pytest
+from command_line import run
 from drawn_study import study
 
 from framework_compare.protocol import TrainConfig
@@ -16,13 +15,6 @@ from framework_compare.records import Cell
 from framework_compare.report import json_document
 from framework_compare.results.columns import CELL_COLUMNS
 from framework_compare.store.study_file import REQUEST, Store
-
-
-def run(*arguments: object, check: int = 0) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "framework_compare.cli.root", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == check, done.stderr
-    return done
 
 
 def validate(document) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from command_line import run
 from reference_adapter import write_adapter
 
 from framework_compare import registry
@@ -77,9 +77,8 @@ def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
 
 
 def test_an_unknown_device_is_a_wrong_request(own_cache):
-    command = [sys.executable, "-m", "framework_compare.cli.root", "verify", "--device", "gpu"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = run("verify", "--device", "gpu", check=2)
+    assert not done.stdout
     assert "unknown device 'gpu'; allowed: cpu, cuda, cuda:N" in done.stderr and len(done.stderr.splitlines()) == 1
 
 

@@ -296,23 +296,34 @@ MISTAKES = {
 }
 
 
-# Like another one that is seen by the same check.
+# Like another one that is seen by the same check; those of orders, draws and ranges are seen in numbers alone below.
 NIGHTLY = (
+    "all repeats from epoch 3",
     "area",
     "area from 0.05",
+    "area to 0.9",
+    "batched before shuffled",
     "bicubic",
     "blurred",
     "colours paler",
     "flip by area",
+    "flip by batch",
+    "flip by epoch",
+    "flip by place",
+    "flip share 0.43",
+    "images smaller than the network's whole",
     "labels off by a batch",
     "nearest pixel",
     "of wide images the left where none of ten tries fits",
     "one class index swapped",
+    "one number for left and top",
     "order alternates",
-    "images smaller than the network's whole",
     "place by image",
     "ratio 2/3 to 3/2",
+    "ratio 4/5 to 5/4",
     "rolled by one",
+    "the same batches in another order",
+    "two neighbours exchanged",
 )
 
 
@@ -458,6 +469,98 @@ def test_honest_orders_and_draws_pass_with_every_seed(seeds):
         labels = np.concatenate([rng.permutation(count) for _ in range(pipelines.EPOCHS)])
         orders.check(labels, count, batch_size)
         independence.check(drawn_otherwise(seed), labels, count, batch_size)
+
+
+def exchanged(rng: np.random.Generator, listed: np.ndarray) -> np.ndarray:
+    place = rng.integers(len(listed) - 1)
+    return np.concatenate([listed[:place], listed[place : place + 2][::-1], listed[place + 2 :]])
+
+
+def batches_shuffled(rng: np.random.Generator, listed: np.ndarray) -> np.ndarray:
+    batches = np.split(listed, range(BATCH, len(listed), BATCH))
+    return np.concatenate([*(batches[place] for place in rng.permutation(len(batches) - 1)), batches[-1]])
+
+
+def halves_shuffled(rng: np.random.Generator, listed: np.ndarray) -> np.ndarray:
+    return np.concatenate([rng.permutation(half) for half in np.array_split(listed, 2)])
+
+
+BATCH = pipelines.AS_TRAINED["batch_size"]
+# What becomes of the list, or of an order that was drawn once, in each epoch.
+ORDERS = {
+    "two neighbours exchanged": (exchanged, False),
+    "batched before shuffled": (batches_shuffled, False),
+    "the same batches in another order": (batches_shuffled, True),
+    "rolled by one": (lambda rng, listed: np.roll(listed, rng.integers(1, len(listed))), False),
+    "halves shuffled apart": (halves_shuffled, False),
+    "all repeats from epoch 3": (None, True),
+}
+
+
+@pytest.mark.parametrize("mistake", ORDERS)
+def test_a_mistake_of_orders_is_named_from_their_numbers(mistake):
+    change, anew = ORDERS[mistake]
+    rng = np.random.default_rng(0)
+    listed = rng.permutation(pipelines.RAMPS) if anew else np.arange(pipelines.RAMPS)
+    if change:
+        epochs = [change(rng, listed) for _ in range(pipelines.EPOCHS)]
+    else:
+        epochs = [listed, rng.permutation(listed), listed]
+    with pytest.raises(LevelFailed) as error:
+        orders.check(np.concatenate(epochs), pipelines.RAMPS, BATCH)
+    assert MISTAKES[mistake][1] in str(error.value)
+
+
+def by_place(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return 2 * crops[:, 0] > ramps.SIZE[0] - crops[:, 2]
+
+
+def by_area(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return crops[:, 2] * crops[:, 3] > 18200
+
+
+def by_epoch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.arange(len(labels)) // pipelines.RAMPS % 2
+
+
+def by_batch(crops: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.arange(len(labels)) % pipelines.RAMPS // BATCH % 2
+
+
+FLIPS = {
+    "flip by place": by_place,
+    "flip by area": by_area,
+    "flip by epoch": by_epoch,
+    "flip by image": lambda crops, labels: labels % 2,
+    "flip by batch": by_batch,
+}
+
+
+def flipped(crops: np.ndarray, labels: np.ndarray, mistake: str) -> np.ndarray:
+    return np.column_stack([crops[:, :4], FLIPS[mistake](crops, labels)])
+
+
+def one_number(crops: np.ndarray, labels: np.ndarray, mistake: str) -> np.ndarray:
+    rooms = np.array(ramps.SIZE) - crops[:, 2:4]
+    drawn = np.random.default_rng(1).random(len(crops))
+    return np.column_stack([np.floor(drawn[:, None] * (rooms + 1)), crops[:, 2:]])
+
+
+def placed(crops: np.ndarray, labels: np.ndarray, mistake: str) -> np.ndarray:
+    drawn = (labels * 0.618 + 0.01 * np.random.default_rng(1).random(len(labels))) % 1
+    return np.column_stack([np.floor(drawn * (ramps.SIZE[0] - crops[:, 2] + 1)), crops[:, 1:]])
+
+
+DRAWS = {**dict.fromkeys(FLIPS, flipped), "one number for left and top": one_number, "place by image": placed}
+
+
+@pytest.mark.parametrize("mistake", DRAWS)
+def test_a_mistake_of_draws_is_named_from_their_numbers(mistake):
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([rng.permutation(pipelines.RAMPS) for _ in range(pipelines.EPOCHS)])
+    with pytest.raises(LevelFailed) as error:
+        independence.check(DRAWS[mistake](drawn_otherwise(2), labels, mistake), labels, pipelines.RAMPS, BATCH)
+    assert MISTAKES[mistake][1] in str(error.value)
 
 
 def test_a_shuffle_buffer_that_is_too_small_is_seen():

@@ -12,12 +12,10 @@ from framework_compare import compare, largest_batch
 pytestmark = pytest.mark.real
 
 
-def test_torch_vgg16_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures, tmp_path):
-    result = compare(
-        "torch", "vgg16", dataset=real_pictures, limit=32, epochs=1, memory_limit="2GiB", out=tmp_path / "study"
-    )
-    row = result.frame.iloc[0]
-    assert row.status == "out-of-memory" and "memory_limit of 2.00 GiB" in row.reason
+def test_torch_alexnet_under_a_limit_it_cannot_meet_is_out_of_memory(real_pictures, tmp_path):
+    settings = {"limit": 32, "image_size": 64, "epochs": 1, "memory_limit": "768MiB", "out": tmp_path / "study"}
+    row = compare("torch", "alexnet", dataset=real_pictures, **settings).frame.iloc[0]
+    assert row.status == "out-of-memory" and "memory_limit of 0.75 GiB" in row.reason
 
 
 @pytest.fixture

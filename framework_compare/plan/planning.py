@@ -181,6 +181,12 @@ def _generated(dataset: str, **options: Any) -> ArrayData:
     return dataclasses.replace(arrays.load(dataset, **options), name="-".join([dataset, *map(str, options.values())]))
 
 
+@functools.lru_cache(maxsize=None)
+def _generated_task(dataset: str, **options: Any) -> Task:
+    """Kept when the arrays, which are large and take seconds, no longer are."""
+    return _generated(dataset, **options).task
+
+
 def _from_file(dataset: str, path: Any, options: Mapping[str, Any]) -> ArrayData:
     """A data set from a user's file or folder, under the file's name."""
     if not isinstance(path, (str, os.PathLike)):
@@ -365,7 +371,7 @@ def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) ->
     if model in registry.WORKLOADS:
         workload = registry.WORKLOADS[model]
         return registry.load(workload.model)(
-            task or _generated(workload.dataset, **workload.options).task, **workload.size
+            task or _generated_task(workload.dataset, **workload.options), **workload.size
         )
     build = registry.load(registry.find("model", registry.MODELS, model))
     return build(num_classes=config.num_classes, image_size=config.image_size)

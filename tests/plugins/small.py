@@ -1,6 +1,7 @@
 """A test model with every kind of layer the ladder has to see through: a strided pair, a branch, a cap, dropout."""
 
 from framework_compare.graph import Graph, GraphBuilder
+from framework_compare.parity.network import surgery
 
 
 def build(num_classes: int = 3, image_size: int = 32) -> Graph:
@@ -20,3 +21,8 @@ def build(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.dropout("dropout", 0.5)
     g.linear("fc", num_classes)
     return g.build()
+
+
+def without_dropout(num_classes: int = 3, image_size: int = 32) -> Graph:
+    """Whose losses are the same in all frameworks."""
+    return surgery.without_dropout(build(num_classes, image_size))

@@ -35,6 +35,14 @@ def pytest_collection_modifyitems(items: list) -> None:
             item.add_marker("real")
 
 
+@pytest.fixture(scope="module")
+def small() -> Iterator[str]:
+    """Registers the test model `small`, for tests to which the size of a network does not matter; its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MODELS, "small", "small:build")
+        yield "small"
+
+
 @pytest.fixture(scope="session")
 def trainer_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
     """Runs the body of a script in a framework's environment with a Trainer ready; what it returns is JSON.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from nightly import some_nightly
 
-from framework_compare import compare
+from framework_compare import compare, registry
 from framework_compare.environments import managed
 
 FRAMEWORKS = ["torch", "tensorflow", "mxnet", "paddle", "jax", "singa"]
@@ -20,7 +20,7 @@ PARAMETERS = {
     "vgg16": 134_272_835,
 }
 SMALL = dict(image_size=64, batch_size=8, limit=16, warmup_steps=0, seed=3, threads=1)
-# Each framework with a network, each network but the slowest with a framework; other tests here train others.
+# Each framework with a network, each network but the slowest with a framework; other tests here train a small one.
 DAILY = {
     ("torch", "resnet50_v1_5"),
     ("tensorflow", "mobilenet_v2"),
@@ -33,7 +33,7 @@ PAIRS = list(itertools.product(FRAMEWORKS, MODELS))
 
 
 @pytest.fixture
-def train(tmp_path, real_pictures):
+def train(tmp_path, real_pictures, small):
     """Trains one cell through compare(); its row, and the study."""
 
     def run(framework, model, *device, **settings):
@@ -50,7 +50,7 @@ def train(tmp_path, real_pictures):
 )
 def test_network_trains_on_a_held_batch_and_the_loss_falls(train, pair):
     framework, model = pair
-    row, _ = train(framework, model, pipeline="memory", epochs=6, learning_rate=0.003)
+    row, _ = train(framework, model, pipeline="memory", epochs=3, learning_rate=0.003)
     assert row.status == "ok", row.reason
     assert np.isfinite(row.loss_last) and row.loss_last < row.loss_first
     assert row.parameters == PARAMETERS[model]
@@ -66,7 +66,7 @@ SHARED_NIGHTLY = [(framework, "shared") for framework in ("torch", "tensorflow",
 def test_pipeline_reads_every_kind_of_picture(train, mixed_pictures, feed):
     framework, pipeline = feed
     settings = dict(dataset=mixed_pictures, limit=None, pipeline=pipeline, epochs=2, batch_size=4, loader_workers=2)
-    row, study = train(framework, "alexnet", **settings)
+    row, study = train(framework, "small", **settings)
     assert row.status == "ok", f"{row.reason}\n{(study.folder / row.log_path).read_text()[-3000:]}"
     assert list(study.epochs.images) == [row.pictures] * 2
 
@@ -91,27 +91,28 @@ LACKED = [(framework, execution) for framework, execution in EXECUTIONS if execu
 @pytest.mark.parametrize("pair", some_nightly(EXECUTIONS, {*SLOW, *LACKED}), ids="-".join)
 def test_execution_works_or_says_why_not(train, pair):
     framework, execution = pair
-    row, _ = train(framework, "alexnet", epochs=2, pipeline="memory", execution=execution)
+    row, _ = train(framework, "small", epochs=2, pipeline="memory", execution=execution)
     if execution in WORKS[framework]:
         assert row.status == "ok", row.reason
     else:
         assert row.status == "unsupported" and execution in row.reason
 
 
-# Model, pictures, their size and epochs: seconds, at least, which are read ten times each.
-WORK = [("alexnet", 32, 128, 2), pytest.param("resnet50", 48, 128, 3, marks=pytest.mark.nightly)]
+# Model, images, their size and epochs: seconds, at least, which are read ten times each.
+WORK = [("heavy", 32, 64, 5), pytest.param("resnet50", 48, 128, 3, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("model, limit, size, epochs", WORK)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_threads_limit_what_a_framework_uses(train, framework, model, limit, size, epochs):
+def test_threads_limit_what_a_framework_uses(train, monkeypatch, framework, model, limit, size, epochs):
+    monkeypatch.setitem(registry.MODELS, "heavy", "framework_compare.conformance.graphs:heavy")
     row, _ = train(framework, model, limit=limit, image_size=size, epochs=epochs, pipeline="memory")
     assert row.status == "ok", row.reason
     assert row.cpu_percent_mean < 120, f"{row.cpu_percent_mean:.0f} % of a core with one thread"
 
 
 def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pictures, tmp_path):
-    settings = {**SMALL, "pipeline": "memory", "epochs": 2, "threads": 2}
+    settings = {**SMALL, "pipeline": "memory", "limit": 8, "epochs": 1, "threads": 2}
     found = compare(
         "mxnet", "alexnet", dataset=real_pictures, tuning=["recommended", "none"], out=tmp_path / "s", **settings
     )
@@ -122,14 +123,14 @@ def test_mxnet_has_no_second_pool_of_threads_for_what_python_hands_over(real_pic
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_device_that_is_not_there_is_unsupported(train, framework):
-    row, _ = train(framework, "alexnet", "cuda:7", epochs=1)
+    row, _ = train(framework, "small", "cuda:7", epochs=1)
     assert row.status == "unsupported" and "cuda:7" in row.reason
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_build_for_cpus_says_that_it_is_one(train, framework):
     python = {framework: str(managed.ensure(framework).python)}
-    row, _ = train(framework, "alexnet", "cuda:7", epochs=1, pipeline="memory", python=python)
+    row, _ = train(framework, "small", "cuda:7", epochs=1, pipeline="memory", python=python)
     assert row.status == "unsupported" and "cuda:7" in row.reason
 
 
@@ -144,16 +145,16 @@ BY_DAY = [("mxnet", "bf16"), ("jax", "bf16"), ("torch", "fp16")]
 @pytest.mark.parametrize("pair", some_nightly(PRECISE, [pair for pair in PRECISE if pair not in BY_DAY]), ids="-".join)
 def test_precision_trains_on_a_cpu_or_says_why_not(train, pair):
     framework, precision = pair
-    row, _ = train(framework, "alexnet", epochs=6, pipeline="memory", learning_rate=0.003, precision=precision)
+    row, _ = train(framework, "small", epochs=6, pipeline="memory", learning_rate=0.003, precision=precision)
     if precision in PRECISIONS.get(framework, {"fp32"}):
         assert row.status == "ok" and row.loss_last < row.loss_first, row.reason
     else:
         assert row.status == "unsupported" and precision in row.reason
 
 
-def test_several_frameworks_and_precisions_are_rows_of_one_study(real_pictures, tmp_path):
+def test_several_frameworks_and_precisions_are_rows_of_one_study(real_pictures, tmp_path, small):
     settings = {**SMALL, "epochs": 2, "pipeline": "memory", "precision": ["fp32", "fp16"], "out": tmp_path / "study"}
-    frame = compare(["torch", "mxnet"], "alexnet", dataset=real_pictures, **settings).frame
+    frame = compare(["torch", "mxnet"], small, dataset=real_pictures, **settings).frame
     statuses = dict(zip(zip(frame.framework, frame.precision), frame.status))
     assert statuses == {
         ("torch", "fp32"): "ok",

@@ -6,8 +6,8 @@ from nightly import some_nightly
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
 CACHE = cache_dir()  # that holds the environments; pytester changes the home folder
-# Left out: settings that start a worker each, an optimising compiler among them; all but one graph's ladder.
-FAST = "not setting and not level_4 and not plain"
+# Left out: settings that start a worker each, an optimising compiler among them; all but one network's ladder.
+FAST = "not setting and (not test_level or plain)"
 
 
 @pytest.mark.parametrize("framework", some_nightly(["mxnet", "torch", "singa"], nightly=["torch", "singa"]))

@@ -49,7 +49,7 @@ STATISTICS = ["bn1.running_mean", "bn1.running_var", "bn2.running_mean", "bn2.ru
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_what_is_frozen_stays_and_the_rest_is_trained(framework, trainer_script, pictures):
     body = BODY.replace("{frozen}", str(FROZEN))
-    found = trainer_script(framework, "mobilenet_v2", body, pictures=pictures, weight_decay=0.01)
+    found = trainer_script(framework, "mobilenet_v2", body, pictures=pictures, build=False, weight_decay=0.01)
     assert found["still"] == FROZEN
     assert found["without gradient"] == sorted(FROZEN + STATISTICS)
 
@@ -66,5 +66,5 @@ except Unsupported as error:
 def test_mxnet_refuses_to_train_half_a_layer(trainer_script, pictures):
     """Without its weight's, oneDNN gives a bias no gradient: it would stay as it is, and nobody be told."""
     made = BODY.replace("{frozen}", "['fc1.weight']").partition("trainer.build(graph)")[0]
-    found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, pictures=pictures)
+    found = trainer_script("mxnet", "mobilenet_v2", made + REFUSED, pictures=pictures, build=False)
     assert found == "layer fc1: MXNet trains all arrays of a layer or none"

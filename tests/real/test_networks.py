@@ -38,9 +38,12 @@ answer = {"names": list(back) and sorted(back) == sorted(weights), "differing": 
 """
 
 
-@pytest.mark.parametrize("model", some_nightly(["alexnet", "mobilenet_v2", "vgg16"], nightly=["vgg16"]))
+LARGE = ["alexnet", "vgg16"]  # no layer of theirs is of another kind
+
+
+@pytest.mark.parametrize("model", some_nightly(["small", "mobilenet_v2", *LARGE], nightly=LARGE))
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_weights_come_back_as_they_went_in(trainer_script, pictures, framework, model):
+def test_weights_come_back_as_they_went_in(trainer_script, pictures, small, framework, model):
     assert trainer_script(framework, model, ROUND_TRIP, pictures=pictures) == {"names": True, "differing": []}
 
 
@@ -58,9 +61,11 @@ answer = {"losses": losses, "again": again}
 """
 
 
-@pytest.fixture(scope="module")
-def first_losses(trainer_script, pictures):
-    return {f: trainer_script(f, "resnet50", STEP, pictures=pictures) for f in FRAMEWORKS}
+@pytest.fixture(scope="module", params=some_nightly(["without_dropout", "resnet50"], nightly=["resnet50"]))
+def first_losses(request, trainer_script, pictures):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MODELS, "without_dropout", "small:without_dropout")
+        return {f: trainer_script(f, request.param, STEP, pictures=pictures) for f in FRAMEWORKS}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -99,8 +104,7 @@ answer["after others began"] = trainer.read_losses(pending)
 
 
 @pytest.mark.parametrize("model", some_nightly(["small", "alexnet"], nightly=["alexnet"]))
-def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures, monkeypatch, model):
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+def test_losses_that_jax_reads_together_are_those_of_their_steps(trainer_script, pictures, small, model):
     found = trainer_script("jax", model, LATE, pictures=pictures)
     plain = found.pop("plain")
     assert len(found) == 5 and len(set(plain)) == 11

@@ -13,9 +13,9 @@ SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pip
 
 
 @pytest.fixture(scope="module")
-def study(real_pictures, tmp_path_factory):
+def study(real_pictures, tmp_path_factory, small):
     out = tmp_path_factory.mktemp("profiles") / "study"
-    return compare(FRAMEWORKS, "alexnet", dataset=real_pictures, out=out, profile=True, **SMALL)
+    return compare(FRAMEWORKS, small, dataset=real_pictures, out=out, profile=True, **SMALL)
 
 
 @pytest.fixture(params=FRAMEWORKS)

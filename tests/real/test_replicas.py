@@ -18,9 +18,8 @@ SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=1, repeats=1
 
 
 @pytest.fixture
-def climb(tmp_path, references, monkeypatch):
+def climb(tmp_path, references, monkeypatch, small):
     """The levels of a framework on two devices, its adapter changed or as it is."""
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
 
     def levels(name: str, *change: str, execution: str = "default"):
         environment = Where().environment(name, print)
@@ -29,7 +28,7 @@ def climb(tmp_path, references, monkeypatch):
         config = TrainConfig(
             device="cpu:0,1", threads=1, loader_workers=0, image_size=32, pipeline="memory", execution=execution
         )
-        return Climb(tmp_path, {name: environment}).network(name, "small", config)
+        return Climb(tmp_path, {name: environment}).network(name, small, config)
 
     def mutate(name: str, file: str, old: str, new: str) -> None:
         entry = registry.FRAMEWORKS[name]
@@ -105,19 +104,17 @@ def test_a_mistake_in_an_adapter_is_caught(climb, mistake):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_cell_counts_the_images_of_both(framework, pictures, monkeypatch):
+def test_a_cell_counts_the_images_of_both(framework, pictures, small):
     """13 images: one global batch of 12 is three of 4; the last image cannot be shared."""
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
-    study = compare(framework, "small", "cpu:0,1", dataset=pictures, epochs=2, pipeline="native", **SMALL)
+    study = compare(framework, small, "cpu:0,1", dataset=pictures, epochs=2, pipeline="native", **SMALL)
     row = study.frame.iloc[0]
     assert row.status == "ok", row.reason
     assert list(study.epochs.images)[:2] == [12, 12]
     assert row.threads_max >= 2 and row.threads == 1
 
 
-def test_singa_says_why_it_has_no_replicas(pictures, monkeypatch):
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
-    row = compare("singa", "small", "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
+def test_singa_says_why_it_has_no_replicas(pictures, small):
+    row = compare("singa", small, "cpu:0,1", dataset=pictures, **SMALL).frame.iloc[0]
     assert row.status == "unsupported" and "its DistOpt needs a build with CUDA and NCCL" in row.reason
 
 
@@ -128,9 +125,8 @@ def kill_rank(number: int) -> None:
 
 
 @pytest.mark.parametrize("framework", some_nightly(["torch", "paddle"], nightly=["paddle"]))
-def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, monkeypatch, tmp_path):
+def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, small):
     """Rank 0 then fails, too, as its connection is gone: that is not what is told."""
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
     killed = []
 
     def kill_in_epoch(event):
@@ -149,7 +145,7 @@ def test_a_rank_that_is_killed_is_told_by_its_number(framework, pictures, monkey
             return lambda *given, **named: kill_in_epoch(given[1]) if name == "event" else None
 
     settings = {**SMALL, "epochs": 2000, "pipeline": "memory"}
-    study = compare(framework, "small", "cpu:0,1", dataset=pictures, watcher=Watch(), **settings)
+    study = compare(framework, small, "cpu:0,1", dataset=pictures, watcher=Watch(), **settings)
     row = study.frame.iloc[0]
     assert killed and row.status == "crashed"
     assert row.reason.startswith("rank 1: killed by SIGKILL in phase epochs"), row.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from nightly import some_nightly
 
 from framework_compare import compare, registry
 from framework_compare.environments import managed
@@ -13,11 +14,12 @@ LABEL = "3.0.0.dev1 (2020), repaired at run time"
 SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pipeline="memory", verify="off", threads=1)
 
 
-@pytest.fixture(scope="module")
-def study(real_pictures, tmp_path_factory):
-    out = tmp_path_factory.mktemp("singa") / "study"
-    forms = ["public", "private"]
-    return compare("singa", "mobilenet_v2", dataset=real_pictures, out=out, internals=forms, **SMALL)
+@pytest.fixture(scope="module", params=some_nightly(["branched", "mobilenet_v2"], nightly=["mobilenet_v2"]))
+def study(request, real_pictures, tmp_path_factory):
+    out, forms = tmp_path_factory.mktemp("singa") / "study", ["public", "private"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MODELS, "branched", "framework_compare.conformance.graphs:branched")
+        yield compare("singa", request.param, dataset=real_pictures, out=out, internals=forms, **SMALL)
 
 
 def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
@@ -38,7 +40,7 @@ def test_tables_have_the_label(study, style):
     assert f"singa is SINGA {LABEL}" in " ".join(study.table(style=style).split())
 
 
-def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path, monkeypatch):
+def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path, monkeypatch, small):
     """An adapter whose step reads what was never written, which SINGA ends the process for."""
     own = tmp_path / "singa"
     shutil.copytree(registry.adapter_path(registry.framework("singa")), own)
@@ -51,7 +53,7 @@ def test_a_failed_check_of_its_library_is_a_crashed_cell(real_pictures, tmp_path
     entry = registry.Framework("singa", f"{own}:SingaTrainer", "", "singa", ((3, 8), (3, 12)))
     monkeypatch.setitem(registry.FRAMEWORKS, "singa", entry)
     settings = {**SMALL, "dataset": real_pictures, "out": tmp_path / "study", "python": {"singa": str(python)}}
-    row = compare("singa", "alexnet", **settings).frame.iloc[0]
+    row = compare("singa", small, **settings).frame.iloc[0]
     assert row.status == "crashed"
     assert "SIGABRT" in row.reason and "Check failed: initialized_ Must initialize data before reading it" in row.reason
 
@@ -86,17 +88,19 @@ batches = [
     trainer.adopt(rng.standard_normal((size, 3, side, side), dtype=np.float32), np.arange(size) % 3) for size in (4, 1)
 ]
 answer = []
-for step in range(1001):
+for step in range(10 * EVERY + 1):
     trainer.read_losses([trainer.train_step(batches[step % 10 == 9])])
-    if step % 100 == 0:
+    if step % EVERY == 0:
         answer.append(resident())
 """
 MIB = 1 << 20
 
 
-def test_a_thousand_steps_leave_no_memory_behind(trainer_script, pictures):
+@pytest.mark.parametrize("steps", some_nightly([300, 1000], nightly=[1000]))
+def test_steps_leave_no_memory_behind(trainer_script, pictures, steps):
     """In two batch sizes. A step's gradients alone take 4 MiB."""
-    readings = trainer_script("singa", "alexnet", "BUILD = True\n" + STEPS, pictures=pictures, build=False)
+    body = f"BUILD, EVERY = True, {steps // 10}\n" + STEPS
+    readings = trainer_script("singa", "alexnet", body, pictures=pictures, build=False)
     assert max(readings[3:]) - readings[2] < 2 * MIB, readings
 
 
@@ -104,7 +108,7 @@ def test_a_thousand_steps_leave_no_memory_behind(trainer_script, pictures):
 @pytest.mark.parametrize("model", ["alexnet", "resnet50", "mobilenet_v2"])
 def test_a_thousand_steps_of_a_model_leave_no_memory_behind(trainer_script, pictures, model):
     settings = dict(pictures=pictures, timeout_s=3600, internals="private")
-    readings = trainer_script("singa", model, "BUILD = False\n" + STEPS, **settings)
+    readings = trainer_script("singa", model, "BUILD, EVERY = False, 100\n" + STEPS, **settings)
     assert max(readings[3:]) - readings[2] < 8 * MIB, readings
 
 

@@ -38,6 +38,7 @@ PAIRS = list(itertools.product(FRAMEWORKS, OPTIMIZERS))
 NIGHTLY = [pair for pair in PAIRS if pair[1] in ("sgd", "rmsprop")]
 
 
+@pytest.mark.usefixtures("references")
 @pytest.mark.parametrize("pair", some_nightly(PAIRS, NIGHTLY), ids="-".join)
 def test_optimizer_takes_the_steps_of_its_definition(pair):
     framework, optimizer = pair
@@ -48,6 +49,7 @@ def test_optimizer_takes_the_steps_of_its_definition(pair):
 NETWORKS = list(itertools.product(FRAMEWORKS, ["lstm_google", "gru_ibm"]))
 
 
+@pytest.mark.usefixtures("references")
 @pytest.mark.parametrize("pair", some_nightly(NETWORKS, [p for p in NETWORKS if p[1] == "gru_ibm"]), ids="-".join)
 def test_recurrent_network_is_the_oracles(pair):
     framework, model = pair
@@ -67,6 +69,7 @@ EXECUTIONS = [
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("references")
 @pytest.mark.parametrize("pair", EXECUTIONS, ids="-".join)
 def test_recurrent_network_is_the_oracles_in_other_executions(pair):
     framework, execution = pair
@@ -78,6 +81,7 @@ PRESETS = [name for name in registry.WORKLOADS if name not in ("lstm_google", "g
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("references")
 @pytest.mark.parametrize("pair", list(itertools.product(FRAMEWORKS, PRESETS)), ids="-".join)
 def test_every_workload_is_the_oracles(pair):
     framework, model = pair

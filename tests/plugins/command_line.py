@@ -1,0 +1,31 @@
+"""`framework-compare` as a user calls it: in a process of its own, or in this one, which spares a second of its start."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+
+import pytest
+
+from framework_compare.cli import root
+
+
+def start(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "framework_compare.cli.root", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def run(*arguments: object, check: int = 0) -> "subprocess.CompletedProcess[str]":
+    """What `start` gives, from this process."""
+    out, err = io.StringIO(), io.StringIO()
+    command = ["framework-compare", *map(str, arguments)]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as end:
+            root.main()
+    assert (end.value.code or 0) == check, err.getvalue()
+    return subprocess.CompletedProcess(command, check, out.getvalue(), err.getvalue())

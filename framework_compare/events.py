@@ -37,6 +37,8 @@ MAX_LINE_BYTES = 1 << 20
 MAX_TEXT = 16_000
 # What ranks other than the first send: the cell has one story, told by rank 0.
 OF_RANKS = ("memory", "epoch", "outcome")
+# What a rank exits with once it has sent the outcome of a run that did not go well.
+TOLD_FAILURE = 70
 
 
 class EventWriter:

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from reference_adapter import write_adapter
 
-from framework_compare import compare, registry
+from framework_compare import compare, events, registry
 from framework_compare.batches.shares import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
 from framework_compare.events import EventWriter
+from framework_compare.launch import supervisor
 from framework_compare.launch.transcript import Transcript
 from framework_compare.parity import verify as ladder
 from framework_compare.plan import planning
@@ -235,6 +236,16 @@ def test_the_rank_that_ended_is_told_by_its_number(ranks, pictures, end, status,
     ranks("Mortal", end)
     row = compare("mutated", "small", "cpu:0,1", dataset=pictures, epochs=5, **SMALL).frame.iloc[0]
     assert row.status == status and row.reason.startswith(words), row.reason
+
+
+@pytest.mark.parametrize(
+    "statuses, rank",
+    [((70, 3), 1), ((3, 70), 0), ((70, 0), 0), ((0, -9), 1), ((-6, -9), 1), ((3, -6), 1), ((70, 70), 0), ((0, 0), 0)],
+)
+def test_of_ranks_that_ended_at_once_the_one_that_took_the_others_along_is_named(statuses, rank):
+    assert supervisor.TOLD_FAILURE == events.TOLD_FAILURE == 70
+    ended = {pid: (-status if status < 0 else status << 8, 0) for pid, status in enumerate(statuses, start=100)}
+    assert supervisor.decisive_rank([100, 101], ended) == rank
 
 
 def test_an_adapter_without_replicas_is_unsupported(tiny, pictures):

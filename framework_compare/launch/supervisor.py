@@ -30,6 +30,7 @@ TRACKER_S = 1.0
 SHARED_MEMORY = "/dev/shm"
 # The kernel's out-of-memory killer takes the worker before the parent or anything else of the user's.
 OOM_SCORE_ADJ = b"500"
+TOLD_FAILURE = 70  # as in framework_compare.events, which this file cannot import
 
 Ended = Tuple[int, int]  # wait status, largest RSS in KiB
 
@@ -51,7 +52,7 @@ def main(arguments: List[str]) -> int:
     os.close(events)
     _tell(status, f"started {time.monotonic_ns()} {' '.join(map(str, workers))}")
     ended = _wait(workers, control, woken)
-    rank = _decisive(workers, ended)
+    rank = decisive_rank(workers, ended)
     left, gone = _end_all(workers, ended)
     _remove_segments(gone - left, began_s)
     if temporary:
@@ -130,16 +131,21 @@ def _wait(workers: List[int], control: int, woken: int) -> Dict[int, Ended]:
             return ended
 
 
-def _decisive(workers: List[int], ended: Dict[int, Ended]) -> int:
-    """The rank that the others were ended for: of several at once one that a signal killed, SIGKILL first; else 0.
+def decisive_rank(workers: List[int], ended: Dict[int, Ended]) -> int:
+    """The rank that the others were ended for. Of several at once one that a signal killed, SIGKILL first, then one that
+    exited without a word; else 0.
 
-    Whoever is killed takes the others' connections with it, and they fail or abort.
+    Whoever ends so takes the others' connections with it, and they fail or abort.
     """
     codes = {rank: ended[pid][0] for rank, pid in enumerate(workers) if pid in ended and ended[pid][0]}
-    ranked = sorted(
-        codes, key=lambda rank: (os.WTERMSIG(codes[rank]) != signal.SIGKILL, not os.WIFSIGNALED(codes[rank]))
-    )
-    return next(iter(ranked), 0)
+    return min(codes, key=lambda rank: _consequence(codes[rank]), default=0)
+
+
+def _consequence(status: int) -> Tuple[bool, bool, bool]:
+    """Sorts ends that may have come of another rank's behind those that cannot."""
+    killed = os.WIFSIGNALED(status)
+    told = not killed and os.WEXITSTATUS(status) == TOLD_FAILURE
+    return os.WTERMSIG(status) != signal.SIGKILL, not killed, told
 
 
 def _reap() -> Dict[int, Ended]:

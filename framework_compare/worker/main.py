@@ -16,7 +16,7 @@ import traceback
 from typing import Any, List, Optional
 
 from framework_compare.errors import FrameworkCompareError, Unsupported
-from framework_compare.events import VERSION, EventWriter
+from framework_compare.events import TOLD_FAILURE, VERSION, EventWriter
 from framework_compare.protocol import Job, Replicas
 from framework_compare.worker.placement import own_part, rank_of
 
@@ -41,7 +41,7 @@ def main(arguments: List[str]) -> int:
     sys.stderr.flush()
     # A framework's own threads and exit handlers can hang or crash after the last measurement; it is in the pipe.
     # The supervisor ends the other ranks, which may wait for this one, where it did not go well.
-    os._exit(0 if well or rank is None else 1)
+    os._exit(0 if well or rank is None else TOLD_FAILURE)
 
 
 def _enter_own_folder(name: str) -> None:

@@ -95,7 +95,10 @@ def dealt(cells):
     generator = np.random.default_rng(cells)
     deals = DEALS if cells > 20 else DEALS * 30
     return rates(
-        [verdicts(np.stack([generator.permutation(block)[:cells] for block in blocks], 1), [cells]) for _ in range(deals)]
+        [
+            verdicts(np.stack([generator.permutation(block)[:cells] for block in blocks], 1), [cells])
+            for _ in range(deals)
+        ]
     )
 
 

@@ -1,7 +1,7 @@
 """How often verdicts on a real framework are wrong (A/A) and right (A/B): identical cells, and cells slowed by known shares.
 
 python benchmarks/verdict_rates.py --python /path/to/torch/python --cells 60 --repeats 3 --epochs 8 --save FILE
-python benchmarks/verdict_rates.py --cells 40 --slower 0.05 0.1 --repeats 3 --save FILE
+python benchmarks/verdict_rates.py --cells 40 --slower 0.05 0.1 --repeats 3 --epochs 3 --save FILE
 
 The cells are PyTorch's, of one small model, on one thread; without --python of a test framework, a linear classifier
 in numpy whose steps also multiply matrices, as its processes start within a second. They differ in a learning rate that
@@ -77,7 +77,7 @@ while True:
 def slowed(folder: Path, share: float, of_torch: bool) -> str:
     """Registers PyTorch's own adapter, or the test framework's, with a wait after each step; the framework's name."""
     if not of_torch:
-        name, path = f"numpy-{share:g}", folder / f"slowed_{share:g}.py"
+        name, path = f"numpy-{share:g}", folder / f"slowed_{round(1000 * share)}.py"
         text = SLOWED.format(base=NUMPY, name=name, share=share)
         path.write_text((PLUGINS / "tiny.py").read_text() + text)
         registry.FRAMEWORKS[name] = Framework(name, f"{path}:Slowed", "", "numpy", ((3, 8), (3, 99)))

@@ -1,11 +1,14 @@
 """How often verdicts on a real framework are wrong (A/A) and right (A/B): identical cells, and cells slowed by known shares.
 
 python benchmarks/verdict_rates.py --python /path/to/torch/python --cells 60 --repeats 3 --epochs 8 --save FILE
+python benchmarks/verdict_rates.py --cells 40 --slower 0.05 0.1 --repeats 3 --epochs 3 --save FILE
 
-The cells are PyTorch's, of one small model, on one thread. They differ in a learning rate that changes no amount of
-work. Slowed cells wait after each step for a share of the time that the step took, so the true ratio is known. All are
-in one study, in randomised blocks. A/A pairs are drawn at random, each cell in one pair; of A/B pairs each cell has its
-slowed counterpart. --neighbour runs a busy loop beside them that takes half a core at random times.
+The cells are PyTorch's, of one small model, on one thread; without --python of a test framework, a linear classifier
+in numpy whose steps also multiply matrices, as its processes start within a second. They differ in a learning rate that
+changes no amount of work. Slowed cells wait after each step for a share of the time that the step took, so the true
+ratio is known. All are in one study, in randomised blocks. A/A pairs are drawn at random, each cell in one pair; of A/B
+pairs each cell has its slowed counterpart. "own" takes each pair's own variance only, "moderated" is what verdicts take.
+--neighbour runs a busy loop beside them that takes half a core at random times.
 """
 
 from __future__ import annotations
@@ -31,13 +34,26 @@ from framework_compare.results import intervals, pairing
 from framework_compare.samplers import host
 from framework_compare.study.progress import PlainWatcher
 
+PLUGINS = Path(__file__).parents[1] / "tests" / "plugins"
+TORCH = "from framework_compare.adapters.torch.trainer import TorchTrainer as Trainer"
+NUMPY = """
+class Trainer(TinyTrainer):
+    matrix = np.ones((192, 192), dtype=np.float32)
+
+    def train_step(self, batch):
+        for _ in range(20):
+            self.matrix @ self.matrix
+        return super().train_step(batch)
+"""
 SLOWED = """
 import time
 
-from framework_compare.adapters.torch.trainer import TorchTrainer
+{base}
 
 
-class Slowed(TorchTrainer):
+class Slowed(Trainer):
+    name = {name!r}
+
     def train_step(self, batch):
         began = time.perf_counter()
         loss = super().train_step(batch)
@@ -58,13 +74,19 @@ while True:
 """
 
 
-def slowed(folder: Path, share: float) -> str:
-    """Registers PyTorch's own adapter with a wait after each step; the framework's name."""
+def slowed(folder: Path, share: float, of_torch: bool) -> str:
+    """Registers PyTorch's own adapter, or the test framework's, with a wait after each step; the framework's name."""
+    if not of_torch:
+        name, path = f"numpy-{share:g}", folder / f"slowed_{round(1000 * share)}.py"
+        text = SLOWED.format(base=NUMPY, name=name, share=share)
+        path.write_text((PLUGINS / "tiny.py").read_text() + text)
+        registry.FRAMEWORKS[name] = Framework(name, f"{path}:Slowed", "", "numpy", ((3, 8), (3, 99)))
+        return name
     name = f"torch-{share:g}"
     package = folder / name / "torch"
     shutil.copytree(Path(adapter.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").write_text("from framework_compare.adapters.torch.slowed import Slowed as Slowed\n")
-    (package / "slowed.py").write_text(SLOWED.format(share=share))
+    (package / "slowed.py").write_text(SLOWED.format(base=TORCH, name=name, share=share))
     registry.FRAMEWORKS[name] = Framework(name, f"{package}:Slowed", "", "torch", ((3, 8), (3, 99)))
     return name
 
@@ -82,26 +104,34 @@ def neighbour(wanted: bool):
 
 def run(options, folder: Path):
     shares = [0.0, *options.slower]
-    names = [slowed(folder, share) for share in shares]
+    names = [slowed(folder, share, bool(options.python)) for share in shares]
+    if not options.python:
+        sys.path.insert(0, str(PLUGINS))
+        registry.MODELS["linear"] = "linear:build"
+    model = options.model or ("mobilenet_v2" if options.python else "linear")
     with neighbour(options.neighbour):
         return names, compare(
-            names, options.model, out=folder / "study", dataset="fire-smoke-tiny", limit=options.steps, batch_size=1,
+            names, model, out=folder / "study", dataset="fire-smoke-tiny", limit=options.steps, batch_size=1,
             image_size=options.image_size, epochs=options.epochs, repeats=options.repeats, pipeline="memory", threads=1,
             loader_workers=0, learning_rate=[1e-3 + 1e-9 * number for number in range(options.cells)],
-            python={name: options.python for name in names}, verify="off", retries_when_disturbed=0,
+            python={name: options.python or sys.executable for name in names}, verify="off", retries_when_disturbed=0,
             disturbance_threshold=options.threshold, watcher=PlainWatcher(),
         )  # fmt: skip
 
 
 def of_pairs(pairs, blocks, truth):
     """What verdicts on pairs of cells come to, the second of which takes `truth` times as long as the first."""
-    found = [intervals.paired_ratio(blocks[slow], blocks[fast]) for fast, slow in pairs]
+    own = [intervals.paired_ratio(blocks[slow], blocks[fast]) for fast, slow in pairs]
+    moderated = [blocks.ratio(slow, fast) for fast, slow in pairs]
+    return {"truth": truth, "own": of_ratios(own, truth), "moderated": of_ratios(moderated, truth)}
+
+
+def of_ratios(found, truth):
     found = [one for one in found if one is not None and one.p is not None]
     shown = sum(one.p < 0.05 for one in found)
     held = sum(one.low <= truth <= one.high for one in found)
     widths = [(one.high - one.low) / 2 / one.value for one in found]
     return {
-        "truth": truth,
         "pairs": len(found),
         "shown": shown,
         "shown_share_95": binomial(shown, len(found)),
@@ -136,12 +166,12 @@ def report(names, result, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", required=True, help="an interpreter that has torch")
+    parser.add_argument("--python", help="an interpreter that has torch; default: none, and numpy's cells")
     parser.add_argument("--cells", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=48, help="per epoch, of one image each")
-    parser.add_argument("--model", default="mobilenet_v2")
+    parser.add_argument("--model", help="default: mobilenet_v2; of numpy's cells linear")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--slower", type=float, nargs="*", default=[])
     parser.add_argument("--threshold", type=float, default=0.1)
@@ -156,7 +186,8 @@ def main():
             "command": f"python {' '.join(['benchmarks/verdict_rates.py', *without_paths(sys.argv[1:])])}",
             "date": datetime.date.today().isoformat(),
             "machine": host.describe(),
-            "torch": sorted(set(result.frame.framework_version.dropna())),
+            "versions": sorted(set(result.frame.framework_version.dropna())),
+            "minutes": round(float(result.runs.wall_s.sum()) / 60, 1),
             "runs_ok": int(runs.sum()),
             "run_epochs_s": float(epochs.groupby("run_id").epoch_s.sum().median()),
             "epoch_s_median": float(epochs.epoch_s.median()),
@@ -169,6 +200,10 @@ def main():
             "epochs_warming": int(result.frame.epochs_warming.sum()),
             "epochs": len(epochs),
             "results": report(names, result, options.seed),
+            "seconds_by_cell_and_block": [
+                [result.frame.framework[cell], {block: round(s, 5) for block, s in of.items()}]
+                for cell, of in pairing.block_seconds(epochs).items()
+            ],
         }
     text = json.dumps(document, indent=1)
     print(text)

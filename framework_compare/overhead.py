@@ -14,6 +14,7 @@ from framework_compare.api import compare
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.plan.planning import check_count
 from framework_compare.results import intervals
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval
 from framework_compare.study import blocks
 
@@ -70,16 +71,18 @@ def overhead(
                     f"block {block} of {repeats}, {rate:g} readings per second: {row['epoch_s_median']:.3f} s per epoch"
                 )
                 rows[rate][block] = row
-    return [_overhead(rate, rows[rate], rows[0]) for rate in rates_hz]
+    seconds = BlockTimes(
+        {rate: {block: float(row["epoch_s_median"]) for block, row in rows[rate].items()} for rate in rows}
+    )
+    return [_overhead(rate, rows[rate], seconds) for rate in rates_hz]
 
 
-def _overhead(rate: float, rows: Dict[int, Any], without: Dict[int, Any]) -> Overhead:
-    now, before = ({block: float(row["epoch_s_median"]) for block, row in of.items()} for of in (rows, without))
-    ratio = intervals.paired_ratio(now, before)
+def _overhead(rate: float, rows: Dict[int, Any], seconds: BlockTimes) -> Overhead:
+    ratio = seconds.ratio(rate, 0)
     assert ratio is not None, "each block has a run at every rate"
     return Overhead(
         rate,
-        intervals.geometric_mean(list(now.values())),
+        intervals.geometric_mean(list(seconds[rate].values())),
         ratio,
         float(np.median([row["parent_cpu_percent"] for row in rows.values()])),
         max(float(row["parent_peak_rss_bytes"]) for row in rows.values()),

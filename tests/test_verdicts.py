@@ -49,7 +49,7 @@ def test_a_difference_that_runs_show_is_a_sentence_with_its_interval(tmp_path):
     assert one.low < 1.42 < one.high and one.condition["batch_size"] == 16 and one.condition["dataset"] == "small"
     close = found["jax", "torch"]
     assert not close.shown and close.ratio >= 1 > close.low
-    assert close.sentence.startswith("resnet50: no difference shown between jax and torch (1.00x [0.97, 1.04])")
+    assert close.sentence.startswith("resnet50: no difference shown between jax and torch (1.00x [0.98, 1.03])")
 
 
 def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path):

@@ -28,10 +28,11 @@ from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.report.time_table import time_table
 from framework_compare.results import precision, profiles, ratios, roofline, speed_verdicts
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.ratios import Blocks, Ratio
+from framework_compare.results.ratios import Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +129,7 @@ class Kind:
     make: Callable[..., Table]
     figures: Tuple[str, ...]
     across: Tuple[str, ...] = ()
-    ratios: Optional[Callable[[Sequence[Record], Blocks], Dict[int, Ratio]]] = None
+    ratios: Optional[Callable[[Sequence[Record], BlockTimes], Dict[int, Ratio]]] = None
     frame: str = "frame"
     apart: Tuple[str, ...] = ()
     judged: bool = False
@@ -196,7 +197,7 @@ def frame_of(kind: str) -> str:
     return KINDS[kind].frame
 
 
-def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict) -> List[Table]:
+def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes) -> List[Table]:
     """The tables of a study, one for each set of settings that its cells share; none of a kind that it has not.
 
     `blocks` is called for ratios and verdicts only.
@@ -216,7 +217,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], Blocks] = dict)
         groups.setdefault(str((shared(cell), apart)), []).append(cell)
     # Reading all epochs takes long, and of one run each there is no verdict.
     judged = made.frame == "frame" and bool((frame["runs_ok"] > 1).any())
-    seconds = blocks() if made.ratios or judged else {}
+    seconds = blocks() if made.ratios or judged else BlockTimes()
     verdicts = speed_verdicts.verdicts(records, seconds) if judged else []
     judgements = headlines.by_condition(verdicts)
     tables = []
@@ -248,7 +249,7 @@ def render(
     frame: "pd.DataFrame",
     kind: str,
     style: str,
-    blocks: Callable[[], Blocks] = dict,
+    blocks: Callable[[], BlockTimes] = BlockTimes,
     verdicts: bool = True,
     **terminal: Any,
 ) -> str:
@@ -285,7 +286,7 @@ def _absence(frame: "pd.DataFrame", kind: str) -> List[str]:
     return [_NOTHING.get(kind, _NO_CELLS), *KINDS[kind].reasons(list(frame.itertuples()))]
 
 
-def _long(frame: "pd.DataFrame", kind: Kind, blocks: Callable[[], Blocks]) -> "pd.DataFrame":
+def _long(frame: "pd.DataFrame", kind: Kind, blocks: Callable[[], BlockTimes]) -> "pd.DataFrame":
     """The figures of a kind, one row per cell, with each cell's baseline and ratio."""
     names = ("framework", "framework_version", "model", "dataset", *SETTINGS, "status", "reason", "parity")
     figures = frame[[*names, *kind.figures]]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from framework_compare import registry
 from framework_compare.plan.reproductions import Part
 from framework_compare.report.parts import Notes, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results import published
-from framework_compare.results.intervals import Interval, paired_ratio
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.intervals import Interval
 from framework_compare.results.metrics import digits
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 NAN = float("nan")
 
 
-def ratios(part: Part, cells: "pd.DataFrame", blocks: Mapping[int, Dict[int, float]], caption: str) -> Table:
+def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
     """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
     seconds, notes, rows = published.epoch_seconds(part.published), Notes(), []
     frame = list(cells.itertuples())
@@ -27,8 +28,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: Mapping[int, Dict[int, flo
         theirs = published.SETS.get(cell.dataset, "")
         key = (cell.framework, cell.model, theirs)
         own, base = seconds.get(key), seconds.get(("torch", *key[1:]))
-        first = torch.get((cell.model, cell.dataset), -1)
-        here = paired_ratio(blocks.get(cell.Index, {}), blocks.get(first, {}))
+        here = blocks.ratio(cell.Index, torch.get((cell.model, cell.dataset), -1))
         per_image = 1000 * cell.epoch_s_median / cell.pictures if cell.status == "ok" else NAN
         figures = (
             Figure(digits(1000 * own / published.IMAGES[theirs]) if own else NOTHING),

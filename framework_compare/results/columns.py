@@ -9,7 +9,7 @@ from framework_compare.results import reading_sources, repeats, steadiness, verd
 from framework_compare.results.metrics import METRICS
 
 SETTINGS = settings.of_role(settings.IDENTITY)
-RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts")
+RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "repeat", "block", "counts", "node_id")
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))

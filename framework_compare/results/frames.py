@@ -132,7 +132,6 @@ RUN_COLUMNS = (
     "log_path",
     "log_tail",
     "interpreter",
-    "node_id",
     "part_id",
 )
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
-from framework_compare.results import learned
-from framework_compare.results.intervals import Interval, geometric_mean, paired_ratio
+from framework_compare.results import learned, pairing
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.intervals import geometric_mean
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # A gain is marked where the first metric is worse than the base's by more than this share of it.
 TOLERANCE = 0.02
-Seconds = Dict[int, float]  # of training, by block
 COLUMNS = ("rung", "total_s", "epochs_run", "gain", "gain_low", "gain_high", "gain_in_all", "metric", "value", "worse")
 
 
@@ -41,8 +41,8 @@ def gain_frame(
         number = place // subjects
         base, before = place % subjects, place - subjects
         own = seconds.get(place, {})
-        gain = _gain(seconds.get(before, {}), own) if number else None
-        in_all = _gain(seconds.get(base, {}), own) if number else None
+        gain = seconds.ratio(before, place) if number else None
+        in_all = seconds.ratio(base, place) if number else None
         metric = next(iter(row["metrics"]), None)
         value, first = _value(row, metric), _value(rows.iloc[base], metric)
         one = {
@@ -62,18 +62,14 @@ def gain_frame(
     return rows.assign(**found)
 
 
-def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> Dict[int, Seconds]:
+def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> BlockTimes:
     """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
-    totals: Dict[int, Seconds] = {}
+    totals: Dict[int, Dict[int, float]] = {}
     for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
         totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
-    return totals
-
-
-def _gain(before: Seconds, now: Seconds) -> Optional[Interval]:
-    return paired_ratio(before, now) if before and now else None
+    return BlockTimes(totals, pairing.strata(ok))
 
 
 def _value(row: Any, metric: Optional[str]) -> float:

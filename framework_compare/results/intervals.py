@@ -13,6 +13,8 @@ from typing import Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from framework_compare.results.moderation import Prior
+
 MIN_RUNS = 2
 LEVEL = 0.95
 # Logarithms this close are the same number in floats.
@@ -29,10 +31,10 @@ class Interval(NamedTuple):
     runs: int = 0
 
 
-def geometric_mean(values: Sequence[float]) -> Interval:
+def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None) -> Interval:
     """The geometric mean of positive values, one per run or block, with its 95 % interval from 2 values on.
 
-    ValueError for no value.
+    prior: of the variance of their logarithms, from others. ValueError for no value.
     """
     logs = np.log(np.asarray(values, dtype=float))
     count = len(logs)
@@ -40,14 +42,18 @@ def geometric_mean(values: Sequence[float]) -> Interval:
         raise ValueError("no value; a geometric mean needs one at least")
     if count < MIN_RUNS:
         return Interval(float(values[0]), runs=count)
-    mean = float(logs.mean())
-    return _interval(mean, float(logs.std(ddof=1)) / math.sqrt(count), count - 1, count)
+    variance, freedom = float(logs.var(ddof=1)), count - 1.0
+    if prior:
+        variance, freedom = prior.moderate(variance, freedom)
+    return _interval(float(logs.mean()), math.sqrt(variance / count), freedom, count)
 
 
-def paired_ratio(slower: Mapping[int, float], faster: Mapping[int, float]) -> Optional[Interval]:
+def paired_ratio(
+    slower: Mapping[int, float], faster: Mapping[int, float], prior: Optional[Prior] = None
+) -> Optional[Interval]:
     """Of seconds by block, the ratio over the blocks that both have; None if there is none."""
     shared = sorted(slower.keys() & faster.keys())
-    return geometric_mean([slower[block] / faster[block] for block in shared]) if shared else None
+    return geometric_mean([slower[block] / faster[block] for block in shared], prior) if shared else None
 
 
 def unpaired_ratio(now: Sequence[float], before: Sequence[float]) -> Optional[Interval]:

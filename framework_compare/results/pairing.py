@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from framework_compare.results import repeats
+from framework_compare.results.block_times import BlockTimes, Stratum
 from framework_compare.results.columns import IDENTITY
 from framework_compare.results.intervals import Interval, unpaired_ratio
 
@@ -63,7 +64,7 @@ def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
     return ok[steady | ~steady.groupby(ok["run_id"]).transform("any")]
 
 
-def block_seconds(epochs: "pd.DataFrame") -> Dict[int, Dict[int, float]]:
+def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
     """Median epoch seconds by block, estimated where an epoch was sampled, by the place of the cell in the cell frame."""
     timed = _timed(epochs)
     whole_s = timed["estimate_s"].fillna(timed["epoch_s"])
@@ -72,7 +73,20 @@ def block_seconds(epochs: "pd.DataFrame") -> Dict[int, Dict[int, float]]:
     for (cell, block), median in medians.items():
         if median > 0:
             seconds.setdefault(int(cell), {})[int(block)] = float(median)
-    return seconds
+    return BlockTimes(seconds, strata(timed))
+
+
+def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:
+    """Of each cell the device and the node, which noise is of, and the model and data set, which competitors share.
+
+    A cell that ran on several nodes is of no pool.
+    """
+    cells = epochs[["cell", "device", "node_id", "model", "dataset"]].drop_duplicates()
+    found: Dict[int, Stratum] = {}
+    for cell, device, node, model, dataset in cells.itertuples(index=False, name=None):
+        pool = None if int(cell) in found else (device, "" if node != node else node)
+        found[int(cell)] = Stratum(pool, (model, dataset))
+    return found
 
 
 def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], seconds: Any) -> Dict[str, Any]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from framework_compare.protocol import devices_of
 from framework_compare.registry import device_kind
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import NAMES, SHARED, Record
-from framework_compare.results.intervals import geometric_mean, paired_ratio
+from framework_compare.results.intervals import geometric_mean
 
-# Epoch seconds by block, by the place of the cell in the study's frame.
-Blocks = Mapping[int, Mapping[int, float]]
 COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 
 
@@ -45,7 +44,7 @@ def to_best(cells: Sequence[Record]) -> Dict[int, float]:
     return {cell.Index: epoch_seconds(cell) / least[worked[cell.Index]] for cell in cells if cell.Index in worked}
 
 
-def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
+def speedups(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
     """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
@@ -63,7 +62,7 @@ def speedups(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     return ratios
 
 
-def devices(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
+def devices(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
     """Each cell on several devices against the one on a single device of that kind, other settings equal, by its place.
 
     The data set is the same, so an epoch's time says how many times more images a second there are.
@@ -80,7 +79,7 @@ def devices(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
     return ratios
 
 
-def ladder(cells: Sequence[Record], blocks: Blocks) -> Dict[int, Ratio]:
+def ladder(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
     """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
     bases = {
         _key(cell, "precision", "execution"): cell
@@ -95,13 +94,13 @@ def _key(cell: Record, *without: str) -> Tuple[str, ...]:
     return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
 
 
-def _ratio(cell: Record, base: Record, blocks: Blocks) -> Ratio:
+def _ratio(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
     now, before = (blocks.get(one.Index) if one.status == "ok" else None for one in (cell, base))
     if not now or not before:
         return Ratio(base)
     if cell.Index == base.Index:
         return Ratio(base, 1.0, 1.0, 1.0)
-    paired = paired_ratio(before, now)
+    paired = blocks.ratio(base.Index, cell.Index)
     if paired is None:  # a resumed study may have runs of no common block
         means = [geometric_mean(list(side.values())).value for side in (before, now)]
         return Ratio(base, means[0] / means[1])

@@ -10,12 +10,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import settings
 from framework_compare.results import intervals, repeats
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
 from framework_compare.results.parity import fails
 
-# Epoch seconds by block, by the place of the cell in the study's frame.
-Blocks = Mapping[int, Mapping[int, float]]
 GEOMETRIC_MEAN = "geometric mean"
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
@@ -60,7 +59,7 @@ class _Pair(NamedTuple):
     reason: str
 
 
-def verdicts(cells: Sequence[Record], blocks: Blocks, of: str = "framework", correct: bool = True) -> List[Verdict]:
+def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> List[Verdict]:
     """A verdict on every two cells that differ in `of` only, models in turn, then geometric means over models.
 
     correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
@@ -85,7 +84,7 @@ def condition(cell: Record, of: str = "framework") -> Dict[str, Any]:
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
 
-def _pairs(cells: Sequence[Record], blocks: Blocks, of: str) -> List[_Pair]:
+def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
     pairs = []
     for model in dict.fromkeys(cell.model for cell in cells):
         rivals = [cell for cell in cells if cell.model == model]
@@ -94,12 +93,12 @@ def _pairs(cells: Sequence[Record], blocks: Blocks, of: str) -> List[_Pair]:
     return pairs
 
 
-def _pair(a: Record, b: Record, blocks: Blocks, of: str) -> _Pair:
-    ratio = intervals.paired_ratio(blocks[b.Index], blocks[a.Index])
+def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
+    ratio = blocks.ratio(b.Index, a.Index)
     return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio or _alone(a, b, blocks), _bar(a, b))
 
 
-def _alone(a: Record, b: Record, blocks: Blocks) -> Interval:
+def _alone(a: Record, b: Record, blocks: BlockTimes) -> Interval:
     """A figure without an interval, of cells that share no block."""
     means = [intervals.geometric_mean(list(blocks[cell.Index].values())).value for cell in (a, b)]
     return Interval(means[1] / means[0])
@@ -119,30 +118,39 @@ def _bar(*cells: Record) -> str:
     return ""
 
 
-def _means(cells: Sequence[Record], blocks: Blocks, of: str) -> List[_Pair]:
+def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
     """Each two competitors over the models that both have, where these are two or more."""
     by_name: Dict[str, Dict[str, Record]] = {}
     for cell in cells:
         by_name.setdefault(str(getattr(cell, of)), {})[cell.model] = cell
+    means: Dict[Tuple[str, ...], BlockTimes] = {}
     pairs = []
     for first, second in itertools.combinations(by_name, 2):
         models = tuple(model for model in by_name[first] if model in by_name[second])
         if len(models) > 1:
-            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], blocks, of))
+            if models not in means:
+                means[models] = _means_of(models, by_name, blocks)
+            ratio = means[models].ratio(second, first)
+            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, blocks, of))
     return pairs
 
 
-def _mean(models: Tuple[str, ...], both: Sequence[Tuple[Record, Record]], blocks: Blocks, of: str) -> _Pair:
+def _means_of(models: Sequence[str], by_name: Mapping[str, Mapping[str, Record]], blocks: BlockTimes) -> BlockTimes:
+    """Geometric means over models, by name of those that have them all."""
+    complete = {name: cells for name, cells in by_name.items() if all(model in cells for model in models)}
+    return blocks.means({name: [cells[model].Index for model in models] for name, cells in complete.items()})
+
+
+def _mean(
+    models: Tuple[str, ...],
+    both: Sequence[Tuple[Record, Record]],
+    ratio: Optional[Interval],
+    blocks: BlockTimes,
+    of: str,
+) -> _Pair:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
     a, b = both[0]
-    shared = set.intersection(*({*blocks[x.Index]} & {*blocks[y.Index]} for x, y in both))
-    ratios = [
-        math.exp(sum(math.log(blocks[y.Index][block] / blocks[x.Index][block]) for x, y in both) / len(both))
-        for block in sorted(shared)
-    ]
-    if ratios:
-        ratio = intervals.geometric_mean(ratios)
-    else:
+    if ratio is None:
         ratio = Interval(math.exp(sum(math.log(_alone(x, y, blocks).value) for x, y in both) / len(both)))
     reason = next(filter(None, (_bar(*two) for two in both)), "")
     return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)

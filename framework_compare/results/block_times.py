@@ -1,0 +1,72 @@
+"""Seconds of cells by block, and ratios of them, whose intervals share what all pairs say of the noise of the machine."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Dict, Hashable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from framework_compare.results import moderation
+from framework_compare.results.intervals import Interval, paired_ratio
+from framework_compare.results.moderation import Prior
+
+Seconds = Mapping[int, float]  # by block
+
+
+class Stratum(NamedTuple):
+    """What a cell has in common with others. pool: where noise is the same, such as a machine; None: nowhere else.
+
+    group: whose members are compared, such as a model; what a block does to all of them falls out of their ratios.
+    """
+
+    pool: Hashable = ""
+    group: Hashable = ""
+
+
+class BlockTimes(Mapping[Any, Seconds]):
+    """Seconds by block, by the place of the cell in the study's frame; strata: of cells, one and the same where not given."""
+
+    def __init__(self, seconds: Mapping[Any, Seconds] = {}, strata: Mapping[Any, Stratum] = {}) -> None:
+        self._seconds = seconds
+        self._strata = {cell: strata.get(cell, Stratum()) for cell in seconds}
+
+    def __getitem__(self, cell: Any) -> Seconds:
+        return self._seconds[cell]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._seconds)
+
+    def __len__(self) -> int:
+        return len(self._seconds)
+
+    def ratio(self, slower: Any, faster: Any) -> Optional[Interval]:
+        """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""
+        pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
+        prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
+        return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior)
+
+    def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
+        """Geometric means over several cells each, block by block, in the blocks that all of them have."""
+        pools = {self._strata[cell].pool for several in cells.values() for cell in several}
+        stratum = Stratum(pools.pop() if len(pools) == 1 else None)
+        seconds = {place: self._mean(several) for place, several in cells.items()}
+        return BlockTimes(seconds, dict.fromkeys(cells, stratum))
+
+    def _mean(self, cells: Sequence[Any]) -> Seconds:
+        shared = set.intersection(*({*self[cell]} for cell in cells))
+        return {block: math.exp(np.log([self[cell][block] for cell in cells]).mean()) for block in sorted(shared)}
+
+    @functools.cached_property
+    def _priors(self) -> Dict[Hashable, Optional[Prior]]:
+        pools: Dict[Hashable, Dict[Hashable, List[Seconds]]] = {}
+        for cell, stratum in self._strata.items():
+            if stratum.pool is not None:
+                pools.setdefault(stratum.pool, {}).setdefault(stratum.group, []).append(self[cell])
+        return {pool: moderation.fit([_logs(cells) for cells in groups.values()]) for pool, groups in pools.items()}
+
+
+def _logs(cells: Sequence[Seconds]) -> np.ndarray:
+    blocks = sorted({block for of in cells for block in of})
+    return np.log([[of.get(block, math.nan) for block in blocks] for of in cells])

@@ -61,6 +61,7 @@ LONG = (
     "tests/test_interrupts",
     "tests/test_linters",
     "tests/test_real_limits",
+    "tests/test_slurm",
 )
 
 
@@ -77,16 +78,14 @@ LOCKS = pytest.StashKey["tuple[Path, ...]"]()
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: "List[pytest.Item]") -> None:
     """Tests marked `nightly` run only where `-m` names them or is empty; see `_turn_of` for several processes."""
+    wanted = config.option.markexpr
+    nightly = [item for item in items if item.get_closest_marker("nightly")]
+    if nightly and wanted and "nightly" not in wanted:
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
     if hasattr(config, "workerinput"):
         lonely = {_unit(item.nodeid) for item in items if item.get_closest_marker("alone")}
         items.sort(key=lambda item: _turn_of(_unit(item.nodeid), lonely))
-    wanted = config.option.markexpr
-    if not wanted or "nightly" in wanted:
-        return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    if nightly:
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=nightly)
 
 
 def _turn_of(unit: str, lonely: Collection[str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_compare import compare, largest_batch
+from framework_compare import compare, largest_batch, registry
 
 pytestmark = pytest.mark.real
 
@@ -34,14 +34,15 @@ def _copy_as(number):
     return copy
 
 
-SWEEPS = [([50, 100], 64), pytest.param([10, 100], 224, marks=pytest.mark.nightly)]
+SWEEPS = [("small", [50, 100], 64), pytest.param("alexnet", [10, 100], 224, marks=pytest.mark.nightly)]
 
 
-@pytest.mark.parametrize("sizes, image_size", SWEEPS)
-def test_a_sweep_of_two_frameworks_ends_at_the_limit(sizes, image_size, hundred_pictures, tmp_path):
+@pytest.mark.parametrize("model, sizes, image_size", SWEEPS)
+def test_a_sweep_of_two_frameworks_ends_at_the_limit(model, sizes, image_size, hundred_pictures, tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "small", "small:build")
     result = largest_batch(
         ["torch", "mxnet"],
-        "alexnet",
+        model,
         dataset=hundred_pictures,
         limit=100,
         batch_sizes=sizes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
 from pathlib import Path
@@ -67,9 +68,21 @@ class Opened:
         return len(self.page.query_selector_all(selector))
 
 
-def test_it_draws_every_figure_offline_without_an_error(browser, path):
-    opened = Opened(browser, path)
-    opened.draw_all()
+@pytest.fixture(scope="module")
+def drawn(browser, path):
+    """The page with every figure drawn, by its width, for tests that leave it as it is."""
+
+    @functools.lru_cache(maxsize=None)
+    def of(width):
+        opened = Opened(browser, path, width=width)
+        opened.draw_all()
+        return opened
+
+    return of
+
+
+def test_it_draws_every_figure_offline_without_an_error(drawn, path):
+    opened = drawn(1280)
     assert opened.count(".plot svg") == opened.count(".plot") == opened.count("script[id^=spec-]") > 8
     assert [url for url in opened.requests if not url.startswith("data:")] == [path.as_uri()]
     assert opened.messages == []
@@ -78,10 +91,8 @@ def test_it_draws_every_figure_offline_without_an_error(browser, path):
     assert not {"NaN", "undefined", "Infinity", "null"} & set(texts)
 
 
-def test_the_marks_of_the_epoch_times_are_the_cells(browser, path, comparison):
-    opened = Opened(browser, path)
-    opened.draw_all()
-    shown = opened.page.eval_on_selector_all("#F2 svg text", "all => all.map(one => one.textContent)")
+def test_the_marks_of_the_epoch_times_are_the_cells(drawn, comparison):
+    shown = drawn(1280).page.eval_on_selector_all("#F2 svg text", "all => all.map(one => one.textContent)")
     ok = (comparison.frame["status"] == "ok").sum()
     assert sum(text.endswith("x") and text[0].isdigit() for text in shown) == ok
     assert shown.count("crashed") == len(comparison.frame) - ok
@@ -119,10 +130,8 @@ def test_without_scripts_all_figures_and_tables_are_there(browser, path):
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_page_never_scrolls_sideways(browser, path, width):
-    opened = Opened(browser, path, width=width)
-    opened.draw_all()
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+def test_the_page_never_scrolls_sideways(drawn, width):
+    assert drawn(width).page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_on_paper_no_figure_is_wider_than_the_page(browser, path, tmp_path):
@@ -196,13 +205,11 @@ def test_ten_thousand_cells_open_within_three_seconds(browser, tmp_path):
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_axe_finds_no_barrier(browser, path, width):
+def test_axe_finds_no_barrier(drawn, width):
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is missing: pip install -e '.[test]'"
     )
-    opened = Opened(browser, path, width=width)
-    opened.draw_all()
-    found = axe.Axe().run(opened.page).response
+    found = axe.Axe().run(drawn(width).page).response
     assert [(one["id"], [node["target"] for node in one["nodes"]][:3]) for one in found["violations"]] == []
     assert len(found["passes"]) > 20 and found["testEngine"]["name"] == "axe-core"
 

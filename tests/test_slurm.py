@@ -24,7 +24,7 @@ from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.executors import PART
 
-pytestmark = [pytest.mark.slurm, pytest.mark.alone]
+pytestmark = pytest.mark.slurm
 HERE = Path(__file__).parent
 PLUGIN = """
 from framework_compare import registry
@@ -211,6 +211,7 @@ def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command
     assert len(results(tmp_path / "there")) == 72 and results(tmp_path / "there") == results(tmp_path / "here")
 
 
+@pytest.mark.alone
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [1])
 def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, command, pictures, tmp_path):

@@ -25,7 +25,8 @@ def test_rows_are_learnt_better_than_the_majority(framework, tmp_path):
     assert study.epochs.validation_loss.iloc[-1] < study.epochs.validation_loss.iloc[0]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+# The model is proved to be the oracle's in each framework, and that each trains through a study is shown with rows.
+@pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, [name for name in FRAMEWORKS if name != "mxnet"]))
 def test_series_are_learnt(framework, tmp_path):
     study = compare(framework, "lstm_google", epochs=3, threads=1, out=tmp_path / "study")
     assert study.frame.iloc[0].status == "ok", study.frame.iloc[0].reason
@@ -34,8 +35,8 @@ def test_series_are_learnt(framework, tmp_path):
 
 
 PAIRS = list(itertools.product(FRAMEWORKS, OPTIMIZERS))
-# Adam is what the workloads are trained with; NAdam is the one that frameworks disagree most about.
-NIGHTLY = [pair for pair in PAIRS if pair[1] in ("sgd", "rmsprop")]
+# NAdam is the one that frameworks disagree most about; Adam takes the steps of the recurrent network below.
+NIGHTLY = [pair for pair in PAIRS if pair[1] != "nadam"]
 
 
 @pytest.mark.usefixtures("references")

@@ -228,7 +228,11 @@ def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, pictures, name):
             "failed",
             "rank 1: ValueError: no more",
         ),
-        "exits": ("    def end(self):\n        os._exit(3)\n", "crashed", "rank 1: exited with code 3 in phase epochs"),
+        "exits": (
+            "    def end(self):\n        import os\n\n        os._exit(3)\n",
+            "crashed",
+            "rank 1: exited with code 3 in phase epochs",
+        ),
     }.values(),
     ids=["killed", "raises", "exits"],
 )

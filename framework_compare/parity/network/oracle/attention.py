@@ -32,8 +32,8 @@ def attention(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mod
         dshares = dout @ v.swapaxes(-1, -2)
         dscores = shares * (dshares - (dshares * shares).sum(axis=-1, keepdims=True))
         narrow = mode.operand_gradient(dscores)
-        found = (scale * (narrow @ k), scale * (narrow.swapaxes(-1, -2) @ q), rounded.swapaxes(-1, -2) @ dout)
-        merged = tuple(map(_merged, found))
+        of_heads = (scale * (narrow @ k), scale * (narrow.swapaxes(-1, -2) @ q), rounded.swapaxes(-1, -2) @ dout)
+        merged = tuple(map(_merged, of_heads))
         gradients = (np.concatenate(merged, axis=-1),) if fused else merged
         if bias is None:
             return gradients, {}

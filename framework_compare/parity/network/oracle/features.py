@@ -30,10 +30,10 @@ def linear(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
 
     def backward(dy: Array) -> Gradients:
         dy = features_last(dy)
-        found = {"weight": rows(dy).T @ rows(x)}
+        gradients = {"weight": rows(dy).T @ rows(x)}
         if "bias" in weights:
-            found["bias"] = rows(dy).sum(axis=0)
-        return (features_first(dy @ matrix),), found
+            gradients["bias"] = rows(dy).sum(axis=0)
+        return (features_first(dy @ matrix),), gradients
 
     return features_first(y), backward
 

@@ -39,8 +39,8 @@ def conv2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
                 dkernel += dout @ grouped(picture).transpose(0, 2, 1)
             dcols = (kernel.transpose(0, 2, 1) @ dout).reshape(len(picture), math.prod(window.kernel), -1)
             dx[n] = fold(dcols, x.shape[2:], window)
-        found = {"weight": dkernel.reshape(weights["weight"].shape)}
-        return (dx,), {**found, "bias": mode.total(dy)} if a["bias"] else found
+        gradients = {"weight": dkernel.reshape(weights["weight"].shape)}
+        return (dx,), {**gradients, "bias": mode.total(dy)} if a["bias"] else gradients
 
     return y, backward
 

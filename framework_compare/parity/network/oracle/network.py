@@ -92,8 +92,8 @@ class Oracle:
         mode = Mode(True, self.plain_sums, dropout=dropout)
         logits = self._pass(images, mode, tape, lambda name, value: None)
         loss, gradient = LOSSES[self.graph.task.loss](logits, self._target(labels))
-        found = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
-        return float(loss), logits, {name: found[name] for name in trainable_names(self.graph)}, mode.statistics
+        gradients = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
+        return float(loss), logits, {name: gradients[name] for name in trainable_names(self.graph)}, mode.statistics
 
     def train_step(
         self,
@@ -163,12 +163,12 @@ def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], roun
     def add(first: Array, second: Array) -> Array:
         return rounding.gradient(first + second) if rounding else first + second
 
-    found, names = {}, {node.name for node, _ in tape}
+    gradients, names = {}, {node.name for node, _ in tape}
     while tape:
         node, backward = tape.pop()
         inputs, parameters = backward(waiting.pop(node.name))
-        found.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
+        gradients.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
         for name, gradient in zip(node.inputs, inputs):
             if name in names:
                 waiting[name] = add(waiting[name], gradient) if name in waiting else gradient
-    return found
+    return gradients

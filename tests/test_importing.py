@@ -40,8 +40,9 @@ HOSTILE = {
     "weights.pth": "not opened",
     "weights.pkl": "not opened",
     "weights.safetensors": "no layers",
-    "net.onnx": "not read",
-    "net.keras": "not read",
+    "missing.onnx": "no file",
+    "net.h5": "not read",
+    "net.tflite": "not read",
 }
 
 
@@ -49,7 +50,7 @@ HOSTILE = {
 def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in HOSTILE:
-        if not name.startswith("missing"):
+        if not name.startswith("missing"):  # of those that are read, real/ has the hostile ones
             Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
     with pytest.raises(UsageError, match=HOSTILE[model]):
         resolve(model)

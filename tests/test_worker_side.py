@@ -17,6 +17,7 @@ OWN = {
     "paddle": {"paddle"},
     "jax": {"jax", "optax", "grain"},
     "singa": {"singa"},
+    "onnx": {"onnx", "google"},  # protobuf's package is google.protobuf
 }
 
 

@@ -12,13 +12,17 @@ from framework_compare.errors import UsageError
 ZOOS = ("torchvision", "timm")  # "torchvision:resnet18"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
 WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
-OTHER_FORMATS = (".onnx", ".keras", ".h5", ".pb", ".tflite")
-FORMS = '"FILE.py:FUNCTION", "torchvision:NAME", "timm:NAME", an nn.Module'
+ONNX = "onnx"
+OTHER_FORMATS = (".keras", ".h5", ".pb", ".tflite")
+FORMS = '"FILE.py:FUNCTION", "FILE.onnx", "torchvision:NAME", "timm:NAME", an nn.Module'
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """kind: "file" (a function of a Python file) or one of ZOOS; stem: what it is called after."""
+    """A model of the user's, and what it is called after (stem).
+
+    kind: "file" (a function of a Python file), ONNX, or one of ZOOS.
+    """
 
     kind: str
     text: str  # as the user wrote it
@@ -44,6 +48,8 @@ def source_of(model: Any) -> Optional[Source]:
     suffix = Path(text).suffix.lower()
     if suffix == ".py":
         raise UsageError(f"model is {text!r}; name the function or class in it that returns the model: {text}:build")
+    if suffix == ".onnx":
+        return Source(ONNX, text, Path(text).stem, path=_file(text, text))
     if suffix in PICKLES:
         raise UsageError(
             f"model is {text!r}: such a file may run code when it is opened and holds weights, no layers; it is not"
@@ -52,10 +58,7 @@ def source_of(model: Any) -> Optional[Source]:
     if suffix in WEIGHTS_ONLY:
         raise UsageError(f"model is {text!r}, which holds weights and no layers; allowed: {FORMS}")
     if suffix in OTHER_FORMATS:
-        raise UsageError(
-            f"model is {text!r}; files of that kind are not read, and most have no layers that can be trained (BatchNorm is"
-            f" folded into them); allowed: {FORMS}"
-        )
+        raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
     return None
 
 

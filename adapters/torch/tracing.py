@@ -189,6 +189,7 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     labels = torch.arange(JUDGED) % reading.graph.num_classes
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
+    exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact["evaluation"] = _logits(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
         logits = _logits(module.train()(images))

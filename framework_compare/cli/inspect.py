@@ -18,7 +18,10 @@ def inspect(
     index: Dict[str, str],
     installer: str,
     model: Annotated[
-        str, typer.Argument(help="FILE.py:FUNCTION, FILE.onnx, torchvision:NAME, timm:NAME, or a registered name.")
+        str,
+        typer.Argument(
+            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, or a registered name."
+        ),
     ],
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
     num_classes: Annotated[Optional[int], typer.Option(help="Give it a head for so many classes.")] = None,

@@ -16,7 +16,7 @@ from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph
-from framework_compare.importing.sources import ONNX, Source
+from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job, TrainConfig
@@ -26,7 +26,7 @@ from framework_compare.samplers.host import available_cores
 TIMEOUT_S = 900.0
 MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
 ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
-FRAMEWORK = "torch"
+FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +58,10 @@ class Tracer:
                 program = Path(place) / ONNX
                 judges.append(f"{self._run(ONNX, task, program)} (logits)")
                 task["program"] = str(program)
-            folder = Path(place) / FRAMEWORK
+            framework = TENSORFLOW if source.kind in (KERAS, KERAS_FILE) else FRAMEWORK
+            folder = Path(place) / framework
             judges.append(
-                self._run(FRAMEWORK, task, folder)
+                self._run(framework, task, folder)
                 + (" (gradients and statistics of the same operators)" if judges else "")
             )
             return read_answer(folder, " and ".join(judges))
@@ -105,3 +106,17 @@ def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
     return Traced(traced.graphs, traced.arrays, traced.exact, traced.notes, f"{FRAMEWORK} {traced.version}")
+
+
+def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:
+    """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
+    name = type(model).__name__
+    with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
+        path = Path(place) / f"{name}.keras"
+        try:
+            model.save(path)
+        except Exception as error:
+            raise UsageError(
+                f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            ) from error
+        return tracer(Source(KERAS, name, name, path=str(path)), sizes)

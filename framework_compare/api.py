@@ -99,7 +99,8 @@ def compare(
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
     models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`); or networks of
-        yours: "my_net.py:build", "torchvision:resnet18", "timm:NAME", or an nn.Module.
+        yours: "my_net.py:build", "my_net.onnx", "my_net.keras", "torchvision:resnet18", "timm:NAME", an nn.Module, or a
+        keras.Model.
     weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
         models start; default: "seeded" of torchvision and timm, "file" of all else.
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.

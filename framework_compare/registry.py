@@ -112,6 +112,11 @@ FRAMEWORKS: Dict[str, Framework] = {
     ),
 }
 
+# What reads files of formats that belong to no framework, each in an environment of its own.
+READERS: Dict[str, Framework] = {
+    "onnx": Framework("onnx", _A + "onnx:OnnxReader", _PINS, imports="onnx", python=_PYTHONS),
+}
+
 _M = "framework_compare.models."
 MODELS: Dict[str, Union[str, Callable[..., Any]]] = {
     "alexnet": _M + "alexnet:build",
@@ -214,7 +219,8 @@ def unit(model: str) -> str:
 
 
 def framework(name: str) -> Framework:
-    return find("framework", FRAMEWORKS, name)
+    """A framework under a name or an alias, or a reader."""
+    return READERS[name] if name in READERS else find("framework", FRAMEWORKS, name)
 
 
 def labels(names: Iterable[str]) -> Tuple[str, ...]:

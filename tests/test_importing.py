@@ -16,6 +16,7 @@ from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped, shape_of
 from framework_compare.importing import import_level, inspection
 from framework_compare.importing.imports import resolve
+from framework_compare.importing.sources import source_of
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.study.imported_models import register_models, write_models
 
@@ -40,8 +41,10 @@ HOSTILE = {
     "weights.pth": "not opened",
     "weights.pkl": "not opened",
     "weights.safetensors": "no layers",
-    "net.onnx": "not read",
-    "net.keras": "not read",
+    "missing.onnx": "no file",
+    "missing.keras": "no file",
+    "net.h5": "not read",
+    "net.tflite": "not read",
 }
 
 
@@ -49,11 +52,28 @@ HOSTILE = {
 def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in HOSTILE:
-        if not name.startswith("missing"):
+        if not name.startswith("missing"):  # of those that are read, real/ has the hostile ones
             Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
     with pytest.raises(UsageError, match=HOSTILE[model]):
         resolve(model)
     assert not Path("opened").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("import keras\n", "keras-file"),
+        ("from tensorflow.keras import layers\n", "keras-file"),
+        ("def build():\n    import keras\n", "keras-file"),
+        ("import keras, torch\n", "file"),
+        ("from torch import nn\n", "file"),
+        ("import (\n", "file"),
+    ],
+)
+def test_a_file_is_loaded_where_what_it_imports_is(text: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(text)
+    source = source_of(f"{tmp_path / 'net.py'}:build")
+    assert source is not None and source.kind == kind
 
 
 def test_an_object_that_is_no_model_is_refused() -> None:

@@ -12,11 +12,12 @@ from framework_compare.launch import staging
 ALLOWED = {"numpy", "PIL", "simplejpeg", "framework_compare"}
 OWN = {
     "torch": {"torch", "torchvision"},
-    "tensorflow": {"tensorflow"},
+    "tensorflow": {"tensorflow", "keras"},
     "mxnet": {"mxnet"},
     "paddle": {"paddle"},
     "jax": {"jax", "optax", "grain"},
     "singa": {"singa"},
+    "onnx": {"onnx", "google"},  # protobuf's package is google.protobuf
 }
 
 

@@ -5,6 +5,7 @@ Operators that only fold and permute axes make no node: see `graph.views`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from framework_compare.graph.reader import GraphReader
@@ -299,6 +300,8 @@ def pad(reading: Any, node: Any, a: Arguments) -> Value:
     if len(reading.reader.shapes[x.node]) != 3 or 0 in sides:
         refuse("Pad", f"of {x.shape}")
     value = a.get("value") or 0
+    if math.isinf(value):
+        refuse("MaxPool2d", "with unequal padding of values that may be negative")
     padding = [*sides.get(1, [0, 0]), *sides.get(2, [0, 0])]
     attrs = {"padding": padding, **({"value": value} if value else {})}
     return reading.resized(x, reading.node(node, "Pad", [x.node], attrs))

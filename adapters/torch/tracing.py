@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import importlib.util
 import inspect
 import json
-import os
 import sys
-from typing import Any, Dict, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from framework_compare.adapters.common.onnx_program import OnnxProgram
+from framework_compare.adapters.common.user_file import made_by, one_line
 from framework_compare.adapters.torch.aten import Reading
+from framework_compare.adapters.torch.onnx_module import module_of
 from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph
@@ -28,6 +29,14 @@ ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
 BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
 JUDGED = 3
 SEED = 0
+
+
+class Known(NamedTuple):
+    """What another program computes of a model in evaluation mode, and the arrays it starts from, by their paths."""
+
+    images: np.ndarray
+    start: Mapping[str, np.ndarray]
+    logits: np.ndarray
 
 
 class Traced(NamedTuple):
@@ -46,7 +55,10 @@ def trace(job: Job) -> None:
     import torch
 
     torch.set_num_threads(job.config.threads)
-    traced = trace_module(load(task["source"]), task["sizes"])
+    if task["source"]["kind"] == ONNX:
+        traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
+    else:
+        traced = trace_module(load(task["source"]), task["sizes"])
     np.savez(WEIGHTS, **traced.arrays)
     np.savez(EXACT, **traced.exact)
     graphs = {size: graph.to_dict() for size, graph in traced.graphs.items()}
@@ -61,7 +73,7 @@ def load(source: Mapping[str, str]) -> Any:
     with contextlib.suppress(Unsupported):  # the user's file may not need it
         import_torchvision(torch)
     torch.manual_seed(SEED)  # the same weights at every import
-    made = _from_zoo(source) if source["kind"] in ZOOS else _from_file(source["path"], source["name"])
+    made = _from_zoo(source) if source["kind"] in ZOOS else made_by(source["path"], source["name"])
     if not isinstance(made, torch.nn.Module):
         raise UsageError(
             f"{source['name']} gives a {type(made).__name__}; allowed: a function that returns an nn.Module"
@@ -69,7 +81,7 @@ def load(source: Mapping[str, str]) -> Any:
     return made
 
 
-ZOOS = ("torchvision", "timm")
+ZOOS, ONNX = ("torchvision", "timm"), "onnx"
 
 
 def _from_zoo(source: Mapping[str, str]) -> Any:
@@ -88,38 +100,27 @@ def _from_zoo(source: Mapping[str, str]) -> Any:
     return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
 
 
-def _from_file(path: str, name: str) -> Any:
-    sys.path.insert(0, os.path.dirname(path))  # files beside it may be imported by it
-    spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import would; dataclasses and pickles look there
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{path} cannot be imported: {_line(error)}") from error
-    made = getattr(module, name, None)
-    if made is None:
-        names = [
-            key
-            for key, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", "") == spec.name
-        ]
-        raise UsageError(f"{path} has no {name!r}; it has {', '.join(names) or 'no function or class'}")
-    try:
-        return made() if inspect.isclass(made) or inspect.isroutine(made) else made
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}() of {path} fails: {_line(error)}; it is called without arguments") from error
+def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> Traced:
+    """The same of an ONNX file, whose logits another program has computed."""
+    module = module_of(program)
+    exact = program.reference
+    if "failure" in exact:
+        trace_module(module, sizes)  # what the graph has no op for is said first
+        raise UsageError(str(exact["failure"]))
+    start = {module.paths[name]: exact[f"start:{name}"] for name in module.paths}
+    traced = trace_module(module, sizes, Known(exact["images"], start, exact["logits"]))
+    return traced._replace(notes=(*program.notes, *_guesses(traced.graphs[sizes[0]]), *traced.notes))
 
 
-def _line(error: BaseException) -> str:
-    """An exception in one line."""
-    words = " ".join(str(error).split("\n\n")[0].split())
-    return f"{type(error).__name__}: {words[:300]}"
+def _guesses(graph: Graph) -> Tuple[str, ...]:
+    """A word on arrays that belong to no layer, which a file may have meant as constants."""
+    free = [node.name for node in graph.nodes if node.op == "Parameter" and node.attrs.get("trained", True)]
+    more = f" and {len(free) - 3} more" if len(free) > 3 else ""
+    words = f"ONNX does not say which arrays are trained; beside those of layers {', '.join(free[:3])}{more} are"
+    return (words,) if free else ()
 
 
-def trace_module(module: Any, sizes: Sequence[int]) -> Traced:
+def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = None) -> Traced:
     """Read a module at each image size; its own mode, weights and statistics stay as they are."""
     import torch
 
@@ -131,7 +132,7 @@ def trace_module(module: Any, sizes: Sequence[int]) -> Traced:
         _check_runs(torch, module, images)
         readings[size] = Reading(_export(torch, module, images), BATCH)
     first = readings[sizes[0]]
-    exact = judge(torch, module, first, sizes[0])
+    exact = judge(torch, module, first, sizes[0], known)
     return Traced(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
     )
@@ -153,7 +154,7 @@ def _check_runs(torch: Any, module: Any, images: Any) -> None:
         with torch.no_grad():
             module.eval()(images)
     except Exception as error:
-        raise UsageError(f"forward fails on a batch of images {tuple(images.shape)}: {_line(error)}") from error
+        raise UsageError(f"forward fails on a batch of images {tuple(images.shape)}: {one_line(error)}") from error
 
 
 def _export(torch: Any, module: Any, images: Any) -> Any:
@@ -162,11 +163,11 @@ def _export(torch: Any, module: Any, images: Any) -> Any:
         return torch.export.export(module.train(), (images,), strict=False)
     except Exception as error:
         raise UsageError(
-            f"torch.export cannot trace it: {_line(error)}; what forward does must not depend on the values of its input"
+            f"torch.export cannot trace it: {one_line(error)}; what forward does must not depend on the values of its input"
         ) from error
 
 
-def judge(torch: Any, module: Any, reading: Reading, size: int) -> Dict[str, np.ndarray]:
+def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[Known] = None) -> Dict[str, np.ndarray]:
     """What the module as its author wrote it computes in float64, by names of the graph; dropout is off.
 
     images, labels, start:<array> (where it starts: biases, scales and statistics moved from their neutral values, so
@@ -177,12 +178,19 @@ def judge(torch: Any, module: Any, reading: Reading, size: int) -> Dict[str, np.
     arrays = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     with torch.no_grad():
         for name in dict.fromkeys(reading.origin.values()):
-            _move(torch, arrays[name], name, generator)
-    images = torch.randn(JUDGED, 3, size, size, generator=generator, dtype=torch.float64)
+            if known is None:
+                _move(torch, arrays[name], name, generator)
+            else:
+                arrays[name].copy_(torch.from_numpy(known.start[name]))
+    if known is None:
+        images = torch.randn(JUDGED, 3, size, size, generator=generator, dtype=torch.float64)
+    else:
+        images = torch.from_numpy(known.images)
     labels = torch.arange(JUDGED) % reading.graph.num_classes
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    exact["evaluation"] = _logits(module.eval()(images)).detach().numpy()
+    exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
+    exact["evaluation"] = _logits(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
         logits = _logits(module.train()(images))
         torch.nn.functional.cross_entropy(logits, labels).backward()

@@ -17,7 +17,12 @@ def inspect(
     python: Dict[str, str],
     index: Dict[str, str],
     installer: str,
-    model: Annotated[str, typer.Argument(help="FILE.py:FUNCTION, torchvision:NAME, timm:NAME, or a registered name.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, or a registered name."
+        ),
+    ],
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
     num_classes: Annotated[Optional[int], typer.Option(help="Give it a head for so many classes.")] = None,
 ) -> None:

@@ -12,8 +12,8 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing import import_level
-from framework_compare.importing.sources import FORMS, ZOOS, is_module, source_of
-from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand
+from framework_compare.importing.sources import FORMS, ZOOS, is_keras_model, is_module, source_of
+from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.parity.network.surgery import flat_weights
 from framework_compare.plan.settings import DEFAULTS
 
@@ -63,6 +63,8 @@ def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Trac
     if is_module(model):
         stem = type(model).__name__
         return _made(stem, stem, trace_in_hand(model, sizes), weights or FROM_FILE)
+    if is_keras_model(model):
+        return _made(model.name, type(model).__name__, trace_keras(model, sizes, tracer), weights or FROM_FILE)
     source = source_of(model)
     if source is None:
         if not isinstance(model, (str, os.PathLike)):

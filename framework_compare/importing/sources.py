@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 from pathlib import Path
@@ -12,13 +13,18 @@ from framework_compare.errors import UsageError
 ZOOS = ("torchvision", "timm")  # "torchvision:resnet18"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
 WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
-OTHER_FORMATS = (".onnx", ".keras", ".h5", ".pb", ".tflite")
-FORMS = '"FILE.py:FUNCTION", "torchvision:NAME", "timm:NAME", an nn.Module'
+ONNX, KERAS, KERAS_FILE = "onnx", "keras", "keras-file"
+OTHER_FORMATS = (".h5", ".pb", ".tflite")
+FORMS = '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "timm:NAME", an nn.Module, a keras.Model'
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """kind: "file" (a function of a Python file) or one of ZOOS; stem: what it is called after."""
+    """A model of the user's, and what it is called after (stem).
+
+    kind: "file" (a function of a Python file that gives an nn.Module), KERAS_FILE (one that gives a keras.Model), KERAS
+    (a .keras file), ONNX, or one of ZOOS.
+    """
 
     kind: str
     text: str  # as the user wrote it
@@ -40,10 +46,13 @@ def source_of(model: Any) -> Optional[Source]:
         return Source(zoo, text, name, name)
     path, colon, name = text.rpartition(":")
     if colon and path.endswith(".py"):
-        return Source("file", text, Path(path).stem, name, _file(path, text))
+        place = _file(path, text)
+        return Source(KERAS_FILE if _is_of_keras(place) else "file", text, Path(path).stem, name, place)
     suffix = Path(text).suffix.lower()
     if suffix == ".py":
         raise UsageError(f"model is {text!r}; name the function or class in it that returns the model: {text}:build")
+    if suffix in (".onnx", ".keras"):
+        return Source(suffix[1:], text, Path(text).stem, path=_file(text, text))
     if suffix in PICKLES:
         raise UsageError(
             f"model is {text!r}: such a file may run code when it is opened and holds weights, no layers; it is not"
@@ -52,10 +61,7 @@ def source_of(model: Any) -> Optional[Source]:
     if suffix in WEIGHTS_ONLY:
         raise UsageError(f"model is {text!r}, which holds weights and no layers; allowed: {FORMS}")
     if suffix in OTHER_FORMATS:
-        raise UsageError(
-            f"model is {text!r}; files of that kind are not read, and most have no layers that can be trained (BatchNorm is"
-            f" folded into them); allowed: {FORMS}"
-        )
+        raise UsageError(f"model is {text!r}; files of that kind are not read; allowed: {FORMS}")
     return None
 
 
@@ -67,6 +73,23 @@ def _file(path: str, text: str) -> str:
     return str(place.absolute())
 
 
+def _is_of_keras(path: str) -> bool:
+    """Whether a Python file imports Keras or TensorFlow and not torch; it is read, not run."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (SyntaxError, ValueError, OSError):  # the worker says what is the matter
+        return False
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    tops = {name.partition(".")[0] for name in names}
+    return bool(tops & {"keras", "tensorflow"}) and "torch" not in tops
+
+
 def is_module(model: Any) -> bool:
     """Whether this is an nn.Module in hand; torch is not imported to find out."""
     return any(base.__module__ == "torch.nn.modules.module" for base in type(model).__mro__)
+
+
+def is_keras_model(model: Any) -> bool:
+    """Whether this is a keras.Model in hand; Keras is not imported to find out."""
+    return any(base.__module__ == "keras.src.models.model" and base.__name__ == "Model" for base in type(model).__mro__)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
+import psutil
 
 from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph
-from framework_compare.importing.sources import Source
+from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.protocol import Job, TrainConfig
@@ -23,8 +24,9 @@ from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
 TIMEOUT_S = 900.0
+MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
 ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
-FRAMEWORK = "torch"
+FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,28 +51,45 @@ class Tracer:
 
     def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
         """UsageError, in one line, where the model cannot be imported."""
-        self.say(f"{source.text} is traced in {FRAMEWORK}'s environment, at {', '.join(map(str, sizes))} pixels")
+        task = {"source": source.to_dict(), "sizes": list(sizes)}
+        with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
+            judges = []
+            if source.kind == ONNX:  # read apart: what parses a file of others has neither this process nor a framework
+                program = Path(place) / ONNX
+                judges.append(f"{self._run(ONNX, task, program)} (logits)")
+                task["program"] = str(program)
+            framework = TENSORFLOW if source.kind in (KERAS, KERAS_FILE) else FRAMEWORK
+            folder = Path(place) / framework
+            judges.append(
+                self._run(framework, task, folder)
+                + (" (gradients and statistics of the same operators)" if judges else "")
+            )
+            return read_answer(folder, " and ".join(judges))
+
+    def _run(self, name: str, task: Mapping[str, Any], folder: Path) -> str:
+        """Have a worker do one part; its framework or reader with the version."""
+        text, sizes = task["source"]["text"], ", ".join(map(str, task["sizes"]))
+        self.say(f"{text} is {'read' if name == ONNX else 'traced'} in {name}'s environment, at {sizes} pixels")
         environment = support.ready(
-            FRAMEWORK,
+            name,
             "cpu",
-            python=self.python.get(FRAMEWORK),
-            index=self.index.get(FRAMEWORK),
+            python=self.python.get(name),
+            index=self.index.get(name),
             installer=self.installer,
             say=self.say,
         )
         if isinstance(environment, Run):
-            raise UsageError(f"{source.text} cannot be traced without {FRAMEWORK}: {environment.reason}")
-        config = TrainConfig(epochs=0, threads=available_cores())
-        job = Job(config, kind="trace", tasks=({"source": source.to_dict(), "sizes": list(sizes)},))
-        with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
-            folder = Path(place) / "trace"
-            run = run_job(registry.framework(FRAMEWORK), environment, job, folder, limits=Limits(timeout_s=TIMEOUT_S))
-            if run.status != "ok":
-                raise UsageError(f"{source.text}: {run.reason}")
-            return _read(folder, f"{FRAMEWORK} {environment.version}")
+            raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
+        job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))
+        limits = Limits(timeout_s=TIMEOUT_S, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available))
+        run = run_job(registry.framework(name), environment, job, folder, limits=limits)
+        if run.status != "ok":
+            raise UsageError(f"{text}: {run.reason}")
+        return f"{name} {environment.version}"
 
 
-def _read(folder: Path, judge: str) -> Traced:
+def read_answer(folder: Path, judge: str) -> Traced:
+    """What a worker wrote into its folder; judge: what it computed the exact answers with."""
     document: Dict[str, Any] = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
     arrays, exact = (
@@ -87,3 +106,17 @@ def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
     return Traced(traced.graphs, traced.arrays, traced.exact, traced.notes, f"{FRAMEWORK} {traced.version}")
+
+
+def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:
+    """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
+    name = type(model).__name__
+    with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
+        path = Path(place) / f"{name}.keras"
+        try:
+            model.save(path)
+        except Exception as error:
+            raise UsageError(
+                f"{name} cannot be saved: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            ) from error
+        return tracer(Source(KERAS, name, name, path=str(path)), sizes)

@@ -1,0 +1,46 @@
+"""A function or class of a user's Python file, called."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+from typing import Any
+
+from framework_compare.errors import UsageError
+
+
+def made_by(path: str, name: str) -> Any:
+    """What a function or class of a file gives, called without arguments, or what stands there under that name.
+
+    UsageError, in one line, where it cannot be imported, has no such name, or fails.
+    """
+    sys.path.insert(0, os.path.dirname(path))  # files beside it may be imported by it
+    spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import would; dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{path} cannot be imported: {one_line(error)}") from error
+    made = getattr(module, name, None)
+    if made is None:
+        names = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", "") == spec.name
+        ]
+        raise UsageError(f"{path} has no {name!r}; it has {', '.join(names) or 'no function or class'}")
+    try:
+        return made() if inspect.isclass(made) or inspect.isroutine(made) else made
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{name}() of {path} fails: {one_line(error)}; it is called without arguments") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line."""
+    words = " ".join(str(error).split("\n\n")[0].split())
+    return f"{type(error).__name__}: {words[:300]}"

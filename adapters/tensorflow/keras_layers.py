@@ -1,0 +1,406 @@
+"""What each Keras layer is in the graph. A handler: (reading, layer, inputs) -> Value.
+
+Values stand as Keras has them, channels last: an image's axes are those of the batch, height, width, channels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.graph.reader import GraphReader
+from framework_compare.graph.views import BATCH, NotExpressible, Value, View, moved, plain, reshaped, whole
+
+Handler = Callable[[Any, Any, Sequence[Value]], Value]
+CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
+LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
+# Ops by the names of Keras's activations; None: nothing is done.
+ACTIVATIONS = {
+    "gelu": "GELU",
+    "hard_sigmoid": "HardSigmoid",
+    "hard_silu": "HardSwish",
+    "linear": None,
+    "relu": "ReLU",
+    "relu6": "ReLU6",
+    "sigmoid": "Sigmoid",
+    "silu": "SiLU",
+    "tanh": "Tanh",
+}
+UNSIGNED = ("ReLU", "ReLU6", "Sigmoid", "HardSigmoid")  # never below zero
+KEEPS_SIGN = ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Dropout")
+
+
+def swapped(view: View, order: Sequence[int]) -> View:
+    return tuple(view[axis] for axis in order)
+
+
+def image(reader: GraphReader, value: Value) -> str:
+    """The node of a value that stands as (N, H, W, C)."""
+    if len(value.view) != 4:
+        raise NotExpressible(f"an image of shape {value.shape}")
+    return reader.image(Value(value.node, swapped(value.view, FIRST)))
+
+
+def as_keras(reader: GraphReader, name: str) -> Value:
+    value = reader.plain(name)
+    return Value(name, swapped(value.view, LAST)) if len(value.view) == 4 else value
+
+
+def refuse(kind: str) -> Any:
+    raise NotExpressible(kind)
+
+
+def refuse_unless(kind: str, **wanted: Tuple[Any, Any]) -> None:
+    """NotExpressible for attributes that are not as wanted, by their names: (value, wanted)."""
+    odd = [f"{name}={value!r}" for name, (value, allowed) in wanted.items() if value != allowed]
+    if odd:
+        raise NotExpressible(f"{kind} with {', '.join(odd)}")
+
+
+def activated(reading: Any, layer: Any, value: Value) -> Value:
+    """A value behind the activation that a layer has built in."""
+    name = getattr(layer.activation, "__name__", str(layer.activation))
+    if name == "softmax" and layer is reading.last:
+        return left_out(reading, value)
+    if name not in ACTIVATIONS:
+        raise NotExpressible(f"activation {name}")
+    op = ACTIVATIONS[name]
+    if op is None:
+        return value
+    attrs = {"approximate": "none"} if op == "GELU" else {}
+    return reading.elementwise(f"{layer.name}.{name}" if layer.weights else layer.name, op, value, attrs)
+
+
+def left_out(reading: Any, value: Value) -> Value:
+    """A value without the softmax that a model ends in."""
+    reading.notes.append("its last softmax is left out: losses take logits")
+    return value
+
+
+# -- convolutions and pooling -------------------------------------------------------------------------------------------
+
+
+def _pads(layer: Any, size: Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> List[int]:
+    """Top, bottom, left, right; "same" puts the odd one behind."""
+    if layer.padding == "valid":
+        return [0, 0, 0, 0]
+    if layer.padding != "same":
+        raise NotExpressible(f"padding {layer.padding!r}")
+    pads = []
+    for pixels, k, stride, d in zip(size, kernel, layer.strides, dilation):
+        total = max(0, (-(-pixels // stride) - 1) * stride + (k - 1) * d + 1 - pixels)
+        pads += [total // 2, total - total // 2]
+    return pads
+
+
+def _short(numbers: Sequence[int]) -> Any:
+    """One number where all are equal, two where four are symmetric."""
+    numbers = [int(one) for one in numbers]
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    symmetric = len(numbers) == 4 and numbers[0] == numbers[1] and numbers[2] == numbers[3]
+    return [numbers[0], numbers[2]] if symmetric else numbers
+
+
+def _convolved(
+    reading: Any, layer: Any, name: str, x: Value, kernel: Any, bias: Any, form: Any, into: int, out: int, groups: int
+) -> Value:
+    refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
+    source = image(reading.reader, x)
+    dilation = list(layer.dilation_rate)
+    attrs = {
+        "in_channels": into,
+        "out_channels": out,
+        "kernel": _short(layer.kernel_size),
+        "stride": _short(layer.strides),
+        "padding": _short(_pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)),
+        "groups": groups,
+        "bias": bias is not None,
+        "init": CONV_INIT,
+    }
+    if set(dilation) != {1}:
+        attrs["dilation"] = _short(dilation)
+    arrays = {"weight": (kernel, form), **({} if bias is None else {"bias": (bias, None)})}
+    return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
+
+
+def _outer_first(kernel: np.ndarray) -> np.ndarray:
+    return kernel.transpose(3, 2, 0, 1)
+
+
+def _depthwise(kernel: np.ndarray) -> np.ndarray:
+    """Of each channel its multiples, one behind the other."""
+    height, width, channels, multiple = kernel.shape
+    return kernel.transpose(2, 3, 0, 1).reshape(channels * multiple, 1, height, width)
+
+
+def conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    _, _, into, out = layer.kernel.shape
+    bias, groups = layer.bias if layer.use_bias else None, layer.groups
+    made = _convolved(
+        reading, layer, layer.name, inputs[0], layer.kernel, bias, _outer_first, into * groups, out, groups
+    )
+    return activated(reading, layer, made)
+
+
+def depthwise_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    _, _, into, multiple = layer.kernel.shape
+    bias = layer.bias if layer.use_bias else None
+    made = _convolved(
+        reading, layer, layer.name, inputs[0], layer.kernel, bias, _depthwise, into, into * multiple, into
+    )
+    return activated(reading, layer, made)
+
+
+def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    _, _, into, multiple = layer.depthwise_kernel.shape
+    depth = into * multiple
+    name, bias = f"{layer.name}.depthwise", layer.bias if layer.use_bias else None
+    x = _convolved(reading, layer, name, inputs[0], layer.depthwise_kernel, None, _depthwise, into, depth, into)
+    out = layer.pointwise_kernel.shape[-1]
+    attrs = {"kernel": 1, "stride": 1, "padding": 0, "groups": 1, "bias": bias is not None, "init": CONV_INIT}
+    arrays = {"weight": (layer.pointwise_kernel, _outer_first), **({} if bias is None else {"bias": (bias, None)})}
+    made = reading.node(
+        f"{layer.name}.pointwise",
+        "Conv2d",
+        [image(reading.reader, x)],
+        {"in_channels": depth, "out_channels": out, **attrs},
+        **arrays,
+    )
+    return activated(reading, layer, as_keras(reading.reader, made))
+
+
+def max_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return _pooled(reading, layer, inputs[0], "MaxPool2d", {})
+
+
+def average_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return _pooled(reading, layer, inputs[0], "AvgPool2d", {"count_include_pad": False})
+
+
+def _pooled(reading: Any, layer: Any, x: Value, op: str, more: Dict[str, Any]) -> Value:
+    refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
+    reader: GraphReader = reading.reader
+    source = image(reader, x)
+    pads = _pads(layer, reader.shapes[source][1:], layer.pool_size, (1, 1))
+    if pads[0] != pads[1] or pads[2] != pads[3]:
+        # a zero beside values that are never below zero is never more than the largest
+        if op != "MaxPool2d" or not _signless(reader, source):
+            raise NotExpressible(f"{op} with unequal padding")
+        source, pads = reading.node(f"{layer.name}.pad", "Pad", [source], {"padding": pads}), [0, 0, 0, 0]
+    attrs = {"kernel": _short(layer.pool_size), "stride": _short(layer.strides), "padding": _short(pads), **more}
+    return as_keras(reader, reading.node(layer.name, op, [source], attrs))
+
+
+def _signless(reader: GraphReader, name: str) -> bool:
+    node = reader.nodes.get(name)
+    while node is not None and node.op in KEEPS_SIGN:
+        node = reader.nodes.get(node.inputs[0])
+    return node is not None and node.op in UNSIGNED
+
+
+def global_average_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    source = image(reading.reader, inputs[0])
+    if layer.keepdims:
+        return as_keras(reading.reader, reading.node(layer.name, "AdaptiveAvgPool2d", [source], {"output": 1}))
+    return reading.reader.plain(reading.node(layer.name, "GlobalAvgPool", [source], {}))
+
+
+def zero_padding(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    attrs = {"padding": [int(side) for pair in layer.padding for side in pair]}
+    return as_keras(reading.reader, reading.node(layer.name, "Pad", [image(reading.reader, inputs[0])], attrs))
+
+
+# -- layers on features -------------------------------------------------------------------------------------------------
+
+
+def dense(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    x, reader = inputs[0], reading.reader
+    into, out = layer.kernel.shape
+    name, view, form = _features(reader, x)
+    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
+    arrays = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
+    if layer.use_bias:
+        arrays["bias"] = (layer.bias, None)
+    else:
+        attrs["bias"] = False
+    made = reading.node(layer.name, "Linear", [name], attrs, **arrays)
+    last = whole(reader.feature_axis(made), reader.width(made))
+    return activated(reading, layer, Value(made, (*view[:-1], last)))
+
+
+def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.ndarray], np.ndarray]]:
+    """Node and view of a value with its features last, and the rows of a kernel in the graph's order.
+
+    Keras flattens (H, W, C), the graph (C, H, W).
+    """
+    shape = reader.shapes[x.node]
+    if len(shape) == 3 and len(x.view) == 2 and x.view[1] == tuple(a for i in (1, 2, 0) for a in whole(i, shape[i])):
+        channels, height, width = shape
+
+        def form(kernel: np.ndarray) -> np.ndarray:
+            return kernel.reshape(height, width, channels, -1).transpose(2, 0, 1, 3).reshape(kernel.shape)
+
+        flat = Value(x.node, reshaped(plain(reader.batch, shape), (reader.batch, math.prod(shape))))
+        return (*reader.features_last(flat), form)
+    return (*reader.features_last(x), lambda kernel: kernel)
+
+
+def batch_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    axes = len(inputs[0].view)
+    refuse_unless(
+        "BatchNormalization",
+        scale=(layer.scale, True),
+        center=(layer.center, True),
+        trainable=(layer.trainable, True),
+        renorm=(getattr(layer, "renorm", False), False),
+        axis=(layer.axis % axes, axes - 1),
+    )
+    attrs = {"channels": layer.gamma.shape[0], "momentum": round(1 - layer.momentum, 9), "eps": layer.epsilon}
+    arrays = (
+        ("weight", "gamma"),
+        ("bias", "beta"),
+        ("running_mean", "moving_mean"),
+        ("running_var", "moving_variance"),
+    )
+    parts = {ours: (getattr(layer, theirs), None) for ours, theirs in arrays}
+    source = image(reading.reader, inputs[0])
+    return as_keras(reading.reader, reading.node(layer.name, "BatchNorm2d", [source], attrs, **parts))
+
+
+def layer_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    x, axis = inputs[0], layer.axis if isinstance(layer.axis, int) else list(layer.axis)
+    last = len(x.view) - 1
+    refuse_unless("LayerNormalization", scale=(layer.scale, True), center=(layer.center, True))
+    if axis not in (-1, last, [-1], [last]):
+        raise NotExpressible(f"LayerNormalization over axis {layer.axis}")
+    name, view = reading.reader.features_last(x)
+    attrs = {"features": layer.gamma.shape[0], "eps": layer.epsilon}
+    made = reading.node(layer.name, "LayerNorm", [name], attrs, weight=(layer.gamma, None), bias=(layer.beta, None))
+    return Value(made, view)
+
+
+# -- all else -----------------------------------------------------------------------------------------------------------
+
+
+def activation(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return activated(reading, layer, inputs[0])
+
+
+def relu(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    refuse_unless("ReLU", negative_slope=(layer.negative_slope, 0), threshold=(layer.threshold, 0))
+    if layer.max_value not in (None, 6):
+        raise NotExpressible(f"ReLU up to {layer.max_value}")
+    return reading.elementwise(layer.name, "ReLU" if layer.max_value is None else "ReLU6", inputs[0], {})
+
+
+def softmax(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
+
+
+def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    if not layer.rate:
+        return inputs[0]
+    shape = tuple(layer.noise_shape or ())
+    if shape and set(shape[1:]) != {1}:
+        raise NotExpressible(f"Dropout with noise_shape={shape}")
+    return reading.elementwise(layer.name, "StochasticDepth" if shape else "Dropout", inputs[0], {"p": layer.rate})
+
+
+def flatten(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    shape = inputs[0].shape
+    return Value(inputs[0].node, reshaped(inputs[0].view, (shape[0], math.prod(shape[1:]))))
+
+
+def reshape(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    batch, *rest = inputs[0].shape
+    shape = list(layer.target_shape)
+    if -1 in shape:
+        shape[shape.index(-1)] = math.prod(rest) // -math.prod(shape)
+    return Value(inputs[0].node, reshaped(inputs[0].view, (batch, *shape)))
+
+
+def permute(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return Value(inputs[0].node, swapped(inputs[0].view, (0, *layer.dims)))
+
+
+def merged(op: str) -> Handler:
+    """Add or Mul, of two or more."""
+
+    def handler(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+        result = inputs[0]
+        for value in inputs[1:]:
+            result = _both(reading, layer, op, result, value)
+        return result
+
+    return handler
+
+
+def _both(reading: Any, layer: Any, op: str, first: Value, second: Value) -> Value:
+    reader: GraphReader = reading.reader
+    ranks = [len(reader.shapes[value.node]) for value in (first, second)]
+    if sorted(ranks) == [1, 3]:  # a gate: the vector becomes an image of one pixel
+        reader.lift((first if ranks[0] == 1 else second).node)
+        first, second = (
+            Value(one.node, moved(one.view, (0,))) if rank == 1 else one for one, rank in zip((first, second), ranks)
+        )
+    if len(first.view) != len(second.view) or any(a and b and a != b for a, b in zip(first.view, second.view)):
+        raise NotExpressible(f"{op} of {first.shape} and {second.shape}, folded differently")
+    view = tuple(a or b for a, b in zip(first.view, second.view))
+    return Value(reading.node(layer.name, op, [first.node, second.node], {}), view)
+
+
+def concatenate(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    axis = layer.axis % len(inputs[0].view)
+    reader: GraphReader = reading.reader
+    others = {tuple(group for place, group in enumerate(value.view) if place != axis) for value in inputs}
+    group = inputs[0].view[axis]
+    if len(others) != 1 or len(group) != 1 or group[0].axis == BATCH:
+        raise NotExpressible(f"Concatenate of {' and '.join(str(value.shape) for value in inputs)}")
+    along = group[0].axis
+    attrs = {} if along == reader.feature_axis(inputs[0].node) else {"axis": along}
+    made = reading.node(layer.name, "Concat", [value.node for value in inputs], attrs)
+    view = inputs[0].view
+    return Value(made, (*view[:axis], whole(along, reader.shapes[made][along]), *view[axis + 1 :]))
+
+
+def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    x = inputs[0]
+    for op, number in (("Mul", layer.scale), ("Add", layer.offset)):
+        neutral = 1 if op == "Mul" else 0
+        if np.any(np.asarray(number) != neutral):
+            x = reading.with_constant(f"{layer.name}.{op.lower()}", op, x, np.asarray(number, np.float32))
+    return x
+
+
+def same(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
+    return inputs[0]
+
+
+HANDLERS: Dict[str, Handler] = {
+    "Activation": activation,
+    "ActivityRegularization": same,
+    "Add": merged("Add"),
+    "AveragePooling2D": average_pool,
+    "BatchNormalization": batch_norm,
+    "Concatenate": concatenate,
+    "Conv2D": conv2d,
+    "Dense": dense,
+    "DepthwiseConv2D": depthwise_conv2d,
+    "Dropout": dropout,
+    "Flatten": flatten,
+    "GlobalAveragePooling2D": global_average_pool,
+    "Identity": same,
+    "LayerNormalization": layer_norm,
+    "MaxPooling2D": max_pool,
+    "Multiply": merged("Mul"),
+    "Permute": permute,
+    "ReLU": relu,
+    "Rescaling": rescaling,
+    "Reshape": reshape,
+    "SeparableConv2D": separable_conv2d,
+    "Softmax": softmax,
+    "ZeroPadding2D": zero_padding,
+}

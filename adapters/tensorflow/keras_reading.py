@@ -1,0 +1,106 @@
+"""A Keras model as a layer graph: its layers in order, names, arrays; `keras_layers` says what each layer is."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.tensorflow.keras_layers import FIRST, HANDLERS, LAST, swapped
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph
+from framework_compare.graph.reader import GraphReader
+from framework_compare.graph.views import NotExpressible, Value
+
+OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
+Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
+
+
+class Reading:
+    """The graph of a model with one input of images, and the paths that its arrays have in the model."""
+
+    def __init__(self, model: Any, size: int, batch: int) -> None:
+        self.last = model.outputs[0]._keras_history.operation
+        self.notes: List[str] = []
+        self.reader = GraphReader(batch, (3, size, size))
+        self.forms: Dict[str, Form] = {}  # by the paths of Keras's variables
+        images = Value(self.reader.input.node, swapped(self.reader.input.view, LAST))
+        values = self._run(model, [images], "")
+        value = values.get(id(model.outputs[0]))
+        if value is None:
+            raise UsageError("its first output does not depend on its images")
+        self.graph: Graph = self.reader.finish("", value, size)
+        self.arrays, self.origin = self.reader.arrays, self.reader.origin
+
+    def _run(self, model: Any, inputs: Sequence[Value], prefix: str) -> Dict[int, Value]:
+        """The values of a functional model's tensors, by their identity."""
+        import keras
+
+        values = dict(zip(map(id, model.inputs), inputs))
+        for node in _nodes(model):
+            sources = [values[id(tensor)] for tensor in node.input_tensors]
+            if isinstance(node.operation, keras.Model):
+                inner = node.operation
+                made = self._run(inner, sources, f"{prefix}{inner.name}.")
+                results = [made[id(tensor)] for tensor in inner.outputs]
+            else:
+                results = [self._layer(node, sources)]
+            values.update(zip(map(id, node.outputs), results))
+        return values
+
+    def _layer(self, node: Any, sources: Sequence[Value]) -> Value:
+        layer, kind = node.operation, type(node.operation).__name__
+        try:
+            operation = not hasattr(layer, "weights")  # of keras.ops: x + y
+            if kind not in HANDLERS or (operation and (kind not in OPERATIONS or len(sources) != 2)):
+                raise NotExpressible(kind)
+            return HANDLERS[kind](self, layer, sources)
+        except NotExpressible as lack:
+            shape = [self.reader.batch if size is None else size for size in node.outputs[0].shape]
+            image = len(shape) == len(FIRST)
+            shape = [shape[axis] for axis in FIRST] if image else shape
+            made = self.reader.missing(str(lack), layer.name, [value.node for value in sources], shape)
+            return Value(made.node, swapped(made.view, LAST)) if image else made
+
+    # -- what handlers use ------------------------------------------------------------------------------------------
+
+    def node(
+        self, name: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Tuple[Any, Form]
+    ) -> str:
+        """A node of the graph; arrays are Keras's variables, each with what makes the graph's array of it."""
+        for part, (variable, _) in arrays.items():
+            if variable.path in self.reader.origin.values():
+                raise NotExpressible(f"{op} that shares its {part} with another layer")
+        pairs = {part: (one.path, _formed(np.asarray(one), form)) for part, (one, form) in arrays.items()}
+        made = self.reader.add(name, op, sources, attrs, pairs)
+        self.forms.update({variable.path: form for variable, form in arrays.values()})
+        return made
+
+    def elementwise(self, name: str, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
+        return Value(self.node(name, op, [value.node], attrs), value.view)
+
+    def with_constant(self, name: str, op: str, value: Value, number: np.ndarray) -> Value:
+        """A value times, or plus, what is not trained: one number, or one for each channel."""
+        reader = self.reader
+        shape = [1] * len(reader.shapes[value.node])
+        if number.size > 1:
+            shape[reader.feature_axis(value.node)] = number.size
+        attrs = {"shape": shape, "init": "zeros", "trained": False}
+        constant = reader.add(f"{name}.constant", "Parameter", [], attrs)
+        reader.arrays[f"{constant}.value"] = number.reshape(shape)
+        return Value(self.node(name, op, [value.node, constant], {}), value.view)
+
+    def as_graph(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An array of Keras's, by the graph's name, in the graph's shape."""
+        return _formed(np.asarray(array), self.forms[self.origin[name]]).reshape(self.arrays[name].shape)
+
+
+def _formed(array: np.ndarray, form: Form) -> np.ndarray:
+    return np.ascontiguousarray(array if form is None else form(array))
+
+
+def _nodes(model: Any) -> List[Any]:
+    """Calls of layers, each behind those whose results it reads."""
+    inner = model._functional if hasattr(model, "_functional") else model  # of a Sequential
+    by_depth = inner._nodes_by_depth
+    return [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth] if not node.is_input]

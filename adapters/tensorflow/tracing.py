@@ -1,0 +1,224 @@
+"""A user's Keras model as a layer graph: loaded, read layer by layer, judged in float64.
+
+A job of kind "trace" has one task: {"source": where the model is, "sizes": image sizes}. It writes ANSWER, the weights
+and what the model computes in float64, into the run's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.user_file import made_by, one_line
+from framework_compare.adapters.tensorflow.keras_reading import Reading
+from framework_compare.errors import UsageError
+from framework_compare.protocol import Job
+
+ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
+BATCH = 2  # images of the reading; the judging has another number
+JUDGED = 3
+SEED = 0
+STATISTICS = ("moving_mean", "moving_variance", "seed_generator_state")  # ends of paths
+
+
+def trace(job: Job) -> None:
+    """Answer a job of kind "trace"; UsageError, in one line, where the model cannot be imported."""
+    (task,) = job.tasks
+    import keras
+
+    keras.utils.set_random_seed(SEED)  # the same weights at every import
+    model = load(task["source"])
+    _check_layers(keras, model)
+    readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
+    size = task["sizes"][0]
+    first = readings[size]
+    np.savez(WEIGHTS, **first.arrays)
+    np.savez(EXACT, **judge(keras, model, first, size))
+    notes = [*first.notes, *_notes(model, first)]
+    graphs = {size: reading.graph.to_dict() for size, reading in readings.items()}
+    with open(ANSWER, "w", encoding="utf-8") as file:
+        json.dump({"graphs": graphs, "notes": notes, "version": keras.__version__}, file)
+
+
+def load(source: Mapping[str, str]) -> Any:
+    """The model of a function or of a .keras file; nothing is run that such a file brings."""
+    import keras
+
+    made = _saved(keras, source["path"]) if source["kind"] == "keras" else made_by(source["path"], source["name"])
+    if not isinstance(made, keras.Model):
+        raise UsageError(
+            f"{source['name']} gives a {type(made).__name__}; allowed: a function that returns a keras.Model"
+        )
+    return made
+
+
+def _saved(keras: Any, path: str) -> Any:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read("config.json"))
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise UsageError(f"{path} is no .keras file: {one_line(error)}") from None
+    foreign = sorted(
+        {name for module, name in _classes(config) if module.partition(".")[0] not in ("keras", "builtins")}
+    )
+    unsafe = [name for name in ("Lambda",) if any(name == one for _, one in _classes(config))]
+    if foreign or unsafe:
+        raise UsageError(
+            f"{path} has {', '.join([*unsafe, *foreign])}, which is code of its own; it is not run. Name the function"
+            " that makes the model: FILE.py:FUNCTION"
+        )
+    try:
+        return keras.models.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:
+        raise UsageError(f"{path} cannot be loaded: {one_line(error)}") from None
+
+
+def _classes(config: Any) -> Iterator[Tuple[str, str]]:
+    """Module and name of every class that a configuration names."""
+    if isinstance(config, dict):
+        if "class_name" in config:
+            yield str(config.get("module", "keras")), str(config["class_name"])  # None: a class of its own
+        config = list(config.values())
+    if isinstance(config, list):
+        for value in config:
+            yield from _classes(value)
+
+
+def _check_layers(keras: Any, model: Any) -> None:
+    """UsageError for a model whose layers are not known, or of which a part is not trained."""
+    if not isinstance(model, keras.Sequential) and not hasattr(model, "_nodes_by_depth"):
+        raise UsageError(
+            f"{type(model).__name__} is a subclass of keras.Model, whose order of layers is not known; build it by"
+            " keras.Model(inputs, outputs) or keras.Sequential"
+        )
+    if not model.built or not model.inputs:
+        raise UsageError("its input has no shape; begin it with keras.Input(shape=(S, S, 3))")
+    frozen = [one.path for one in model.non_trainable_weights if not one.path.endswith(STATISTICS)]
+    if frozen:
+        raise UsageError(f"{len(frozen)} of its arrays are not trained, such as {frozen[0]}; set trainable = True")
+
+
+def _checked(model: Any, size: int) -> Any:
+    """The model, once its input is known to be images of this size."""
+    if len(model.inputs) != 1:
+        raise UsageError(f"it takes {len(model.inputs)} inputs; allowed: one, a batch of images")
+    shape = tuple(model.inputs[0].shape)
+    if len(shape) != 4 or any(given not in (None, wanted) for given, wanted in zip(shape[1:], (size, size, 3))):
+        raise UsageError(f"its input has shape {shape}, and images of this size have (None, {size}, {size}, 3)")
+    return model
+
+
+def _notes(model: Any, reading: Reading) -> List[str]:
+    used = set(reading.origin.values())
+    left = [one for one in model.trainable_weights if one.path not in used]
+    notes = []
+    if left:
+        count, layers = (
+            sum(int(np.prod(one.shape)) for one in left),
+            sorted({one.path.partition("/")[0] for one in left}),
+        )
+        notes.append(f"{count:,} parameters are left out, as its first output does not need them: {', '.join(layers)}")
+    if model.losses:
+        notes.append("its regularizers are left out: all frameworks train the same loss")
+    return notes
+
+
+def judge(keras: Any, model: Any, reading: Reading, size: int) -> Dict[str, np.ndarray]:
+    """What Keras computes with the model in float64, by names of the graph; dropout is off.
+
+    The arrays are those that torch's tracing has. Keras keeps the biased running variance, the graph the unbiased one.
+    """
+    import tensorflow as tf
+
+    double, variables, start = _double(keras, model, reading)
+    rng = np.random.default_rng(SEED)
+    images = rng.standard_normal((JUDGED, 3, size, size))
+    labels = np.arange(JUDGED) % reading.graph.num_classes
+    fed = tf.constant(images.transpose(0, 2, 3, 1))
+    exact = {"images": images, "labels": labels, "evaluation": _first(double(fed, training=False)).numpy()}
+    with tf.GradientTape() as tape:
+        logits = _first(double(fed, training=True))
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+    gradients = tape.gradient(loss, {path: one.value for path, one in variables.items() if one.trainable})
+    exact["training"] = logits.numpy()
+    exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
+    counts = _counts(reading)
+    for ours, own in reading.origin.items():
+        exact[f"start:{ours}"] = reading.as_graph(ours, start[own])
+        if variables[own].trainable:
+            if gradients[own] is not None:
+                exact[f"gradient:{ours}"] = reading.as_graph(ours, gradients[own])
+            continue
+        after = np.asarray(variables[own])
+        if own.endswith("moving_variance"):
+            node, count = counts[ours]
+            kept = start[own] * (1 - node.attrs["momentum"])
+            after = kept + (after - kept) * count / (count - 1)
+        exact[f"after:{ours}"] = reading.as_graph(ours, after)
+    return exact
+
+
+def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Dict[str, Any], Dict[str, np.ndarray]]:
+    """The same model in float64 without dropout and last softmax; its arrays, and what they are moved to, by path."""
+    kind = keras.Sequential if isinstance(model, keras.Sequential) else keras.Model
+    double = kind.from_config(_in_double(model.get_config(), reading.last.name))
+    for layer in double._flatten_layers():
+        if getattr(layer, "activation", None) is keras.activations.gelu:
+            layer.activation = _gelu
+    double.set_weights(model.get_weights())
+    rng = np.random.default_rng(SEED)
+    twins = {one.path: twin for one, twin in zip(model.weights, double.weights)}  # whose own paths may be others
+    variables, start = {}, {}
+    for path in dict.fromkeys(reading.origin.values()):
+        variables[path] = twins[path]
+        array = np.asarray(twins[path])
+        if array.ndim == 1:
+            noise = rng.random(array.shape)
+            array = array * (0.8 + 0.4 * noise) if path.endswith("moving_variance") else array + 0.2 * (noise - 0.5)
+        start[path] = array.astype(np.float32).astype(np.float64)
+        variables[path].assign(start[path])
+    return double, variables, start
+
+
+def _gelu(x: Any) -> Any:
+    """TensorFlow 2.21 has the root of 2 in float32 there, also for float64."""
+    import tensorflow as tf
+
+    return 0.5 * x * (1 + tf.math.erf(x / tf.constant(2**0.5, x.dtype)))
+
+
+def _in_double(config: Any, last: str) -> Any:
+    if isinstance(config, list):
+        return [_in_double(one, last) for one in config]
+    if isinstance(config, dict):
+        inner = config.get("config")
+        if isinstance(inner, dict) and config.get("class_name") == "Dropout":
+            inner = {**inner, "rate": 0}
+        if isinstance(inner, dict) and inner.get("name") == last:
+            if config["class_name"] == "Softmax":
+                config, inner = {**config, "class_name": "Identity"}, {"name": last, "dtype": inner.get("dtype")}
+            elif inner.get("activation") == "softmax":
+                inner = {**inner, "activation": "linear"}
+        config = config if inner is None else {**config, "config": inner}
+        return {key: _in_double(value, last) for key, value in config.items()}
+    return "float64" if config in ("float32", "float16", "mixed_float16", "mixed_bfloat16") else config
+
+
+def _first(outputs: Any) -> Any:
+    """The first tensor of what a model returns, as the graph has it."""
+    while isinstance(outputs, (list, tuple, dict)):
+        outputs = next(iter(outputs.values() if isinstance(outputs, dict) else outputs))
+    return outputs
+
+
+def _counts(reading: Reading) -> Dict[str, Tuple[Any, int]]:
+    """By the names of running variances their node, and of how many values of a channel they are."""
+    shapes = {**reading.graph.shapes(), "input": reading.graph.input_shape}
+    return {
+        f"{node.name}.running_var": (node, JUDGED * int(np.prod(shapes[node.inputs[0]][1:])))
+        for node in reading.graph.nodes
+        if node.op == "BatchNorm2d"
+    }

@@ -1,0 +1,165 @@
+"""An ONNX program as an nn.Module, which is traced as any other: one module for each node, arrays under their names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram
+from framework_compare.adapters.torch.onnx_ops import OPERATORS, PARTS, Call
+from framework_compare.adapters.torch.onnx_patterns import simplified
+from framework_compare.errors import UsageError
+
+NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
+UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero
+KEEPS_SIGN = ("MaxPool", "AveragePool", "GlobalAveragePool", "Dropout", "Identity")
+
+
+def module_of(program: OnnxProgram) -> Any:
+    """The module; UsageError that lists every kind of node that no operator is for.
+
+    It has `paths`: where each array of the program is in it.
+    """
+    import torch
+
+    nodes = simplified(program)
+    _check_known(nodes)
+    constant = _constants(nodes, program)
+    signless = _signless(nodes)
+
+    class Step(torch.nn.Module):  # type: ignore[misc]
+        """One node."""
+
+        def __init__(self, node: OnnxNode) -> None:
+            super().__init__()
+            self.node = node
+            self.signless = bool(signless.intersection(node.inputs[:1]))
+
+        def forward(self, *values: Any) -> Any:
+            call = Call(torch, self.node.attrs, len(self.node.outputs), self.signless, program.batch, self.training)
+            return OPERATORS[self.node.op](call, *values)
+
+    class OnnxModule(torch.nn.Module):  # type: ignore[misc]
+        """All of them, in their order."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps: List[Tuple[OnnxNode, str]] = []
+            self.paths: Dict[str, str] = {}
+            # what depends on the sizes of the images alone, from the last run that was no export
+            self.shapes: Dict[str, np.ndarray] = {}
+            for node in nodes:
+                name = _free(self, re.sub(r"\W+", "_", node.name).strip("_") or node.op)
+                self.add_module(name, Step(node))
+                self.steps.append((node, name))
+            for name, place in _places(program, self.steps).items():
+                self.paths[name] = self._keep(name, place)
+
+        def _keep(self, name: str, place: str) -> str:
+            """Have an array as a parameter or a buffer at a place like this one."""
+            *path, leaf = place.split(".")
+            owner: Any = self
+            for i, part in enumerate(path):
+                if part not in owner._modules:
+                    path[i] = part = _free(owner, part)
+                    owner.add_module(part, torch.nn.Module())
+                owner = owner._modules[part]
+            leaf = _free(owner, leaf)
+            tensor = torch.from_numpy(np.array(program.arrays[name]))
+            if name in program.statistics:
+                owner.register_buffer(leaf, tensor)
+            else:
+                owner.register_parameter(leaf, torch.nn.Parameter(tensor))
+            return ".".join((*path, leaf))
+
+        def forward(self, images: Any) -> Any:
+            values: Dict[str, Any] = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
+            values[program.input] = images.permute(0, 2, 3, 1) if program.channels_last else images
+            exporting = torch.compiler.is_exporting()
+            for node, name in self.steps:
+                if node.outputs[0] in constant and exporting:
+                    values.update({output: self.shapes[output] for output in node.outputs})
+                    continue
+                results = self._run(node, self._modules[name], values)
+                if node.outputs[0] in constant:
+                    results = [_array(torch, result) for result in results]
+                    self.shapes.update(zip(node.outputs, results))
+                values.update(zip(node.outputs, results))
+            return values[program.output]
+
+        def _run(self, node: OnnxNode, step: Any, values: Mapping[str, Any]) -> Sequence[Any]:
+            given = [self._value(name, values) for name in node.inputs]
+            try:
+                result = step(*given)
+            except UsageError:
+                raise
+            except Exception as error:
+                raise UsageError(f"node {node.name} ({node.op}): {' '.join(str(error).split())[:200]}") from error
+            return result if isinstance(result, (list, tuple)) else [result]
+
+        def _value(self, name: str, values: Mapping[str, Any]) -> Any:
+            if name not in self.paths:
+                return values[name] if name else None
+            owner: Any = self
+            for part in self.paths[name].split("."):
+                owner = getattr(owner, part)
+            return owner
+
+    return OnnxModule()
+
+
+def _check_known(nodes: Sequence[OnnxNode]) -> None:
+    unknown: Dict[str, List[str]] = {}
+    for node in nodes:
+        if node.op not in OPERATORS:
+            unknown.setdefault(node.op, []).append(node.name)
+    if unknown:
+        kinds = len({node.op for node in nodes})
+        words = "; ".join(f"{op} ({len(names)} x, first at {names[0]})" for op, names in unknown.items())
+        raise UsageError(f"{len(unknown)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+def _constants(nodes: Sequence[OnnxNode], program: OnnxProgram) -> Dict[str, str]:
+    """Values that depend on nothing but shapes, and the nodes that give them."""
+    plain = set(program.arrays) - program.trained - program.statistics | {""}
+    found: Dict[str, str] = {}
+    for node in nodes:
+        if node.op in ("Shape", "Size") or (plain.issuperset(node.inputs) and not node.op.startswith("Random")):
+            plain.update(node.outputs)
+            found.update(dict.fromkeys(node.outputs, node.name))
+    return found
+
+
+def _signless(nodes: Sequence[OnnxNode]) -> "set[str]":
+    """Values that are never below zero."""
+    names: "set[str]" = set()
+    for node in nodes:
+        low = node.attrs.get("min", 0) if node.op == "Clip" and len(node.inputs) < 2 else -1
+        if node.op in UNSIGNED or low >= 0 or (node.op in KEEPS_SIGN and node.inputs[0] in names):
+            names.update(node.outputs)
+    return names
+
+
+def _places(program: OnnxProgram, steps: Sequence[Tuple[OnnxNode, str]]) -> Dict[str, str]:
+    """Where the arrays of a program are to be in the module: under their own names where these are a module's."""
+    places: Dict[str, str] = {}
+    for node, step in steps:
+        for position, name in enumerate(node.inputs):
+            if name in program.trained | program.statistics and name not in places:
+                part = PARTS.get(node.op, {}).get(position)
+                own = f"{step}.{part}" if part else re.sub(r"\W+", "_", name)
+                places[name] = name if NAMES.fullmatch(name) else own
+    return places
+
+
+def _free(module: Any, name: str) -> str:
+    """A name like this one that a module has not yet."""
+    while hasattr(module, name):
+        name += "_"
+    return name
+
+
+def _array(torch: Any, value: Any) -> np.ndarray:
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)

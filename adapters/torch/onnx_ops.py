@@ -1,0 +1,421 @@
+"""What each ONNX operator is in torch. An operator: (call, values) -> a tensor, or a list of them.
+
+A value is a tensor, None where it is left out, or an array of numpy: what depends on no image and is not trained. Over
+the opsets arguments have moved from attributes to such arrays, so both are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.errors import UsageError
+
+# What arrays are called in the layers that have them, by their position among the inputs.
+_WEIGHT = {1: "weight", 2: "bias"}
+PARTS: Dict[str, Dict[int, str]] = {
+    **dict.fromkeys(("Conv", "Gemm", "Linear", "MatMul", "LayerNormalization"), _WEIGHT),
+    "BatchNormalization": {**_WEIGHT, 3: "running_mean", 4: "running_var"},
+}
+
+
+class Call(NamedTuple):
+    """One node that runs: torch, its attributes, how many outputs it has, and what is known beside it."""
+
+    torch: Any
+    attrs: Mapping[str, Any]
+    outputs: int
+    signless: bool  # its first input is never below zero
+    batch: int  # images that the file is fixed to, 0 for any
+    training: bool
+
+    @property
+    def functional(self) -> Any:
+        return self.torch.nn.functional
+
+    def given(self, name: str, value: Any = None, default: Any = None) -> Any:
+        """An argument that is an attribute or, in later opsets, an input."""
+        return self.attrs[name] if name in self.attrs else default if value is None else value
+
+    def numbers(self, name: str, value: Any = None) -> Optional[List[int]]:
+        found = self.given(name, value)
+        return None if found is None else [int(one) for one in np.ravel(found)]
+
+    def tensor(self, value: Any, like: Any = None) -> Any:
+        """A value as a tensor; an array of floats in the precision of `like`."""
+        if not isinstance(value, np.ndarray):
+            return value
+        floats = value.dtype.kind == "f" and isinstance(like, self.torch.Tensor)
+        return self.torch.tensor(value, dtype=like.dtype if floats else None)
+
+
+def _operand(value: Any) -> Any:
+    """An array of one number as that number."""
+    return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+
+
+# -- layers -------------------------------------------------------------------------------------------------------------
+
+
+def conv(c: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+    if isinstance(bias, np.ndarray):  # made up by the exporter for a layer without one
+        bias = c.tensor(bias, x) if bias.any() else None
+    kernel = list(weight.shape[2:])
+    x, padding = _padded(c, x, kernel, 0.0)
+    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
+    return getattr(c.functional, f"conv{len(kernel)}d")(x, weight, bias, *steps, c.attrs.get("group", 1))
+
+
+def _pair(c: Call, name: str, kernel: Sequence[int]) -> List[int]:
+    return c.numbers(name) or [1] * len(kernel)
+
+
+def _padded(c: Call, x: Any, kernel: Sequence[int], filler: float) -> Tuple[Any, List[int]]:
+    """The input, with unequal padding in front of it, and the padding that is left to the layer."""
+    pairs = _pads(c, x, kernel)
+    if all(first == last for first, last in pairs):
+        return x, [first for first, _ in pairs]
+    flat = [side for pair in reversed(pairs) for side in pair]
+    return c.functional.pad(x, flat, value=filler), [0] * len(kernel)
+
+
+def _pads(c: Call, x: Any, kernel: Sequence[int]) -> List[Tuple[int, int]]:
+    """Before and behind each axis."""
+    auto = c.attrs.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        return [(0, 0)] * len(kernel)
+    if auto == "NOTSET":
+        pads = c.numbers("pads") or [0] * 2 * len(kernel)
+        return list(zip(pads[: len(kernel)], pads[len(kernel) :]))
+    pairs = []
+    for size, k, stride, dilation in zip(
+        x.shape[2:], kernel, _pair(c, "strides", kernel), _pair(c, "dilations", kernel)
+    ):
+        total = max(0, (-(-size // stride) - 1) * stride + (k - 1) * dilation + 1 - size)
+        pair = (total // 2, total - total // 2)
+        pairs.append(pair if auto == "SAME_UPPER" else pair[::-1])
+    return pairs
+
+
+def max_pool(c: Call, x: Any) -> Any:
+    kernel = c.numbers("kernel_shape") or []
+    # of values that are never below zero a zero beside them is never more than the largest
+    x, padding = _padded(c, x, kernel, 0.0 if c.signless else -math.inf)
+    steps = (_pair(c, "strides", kernel), padding, _pair(c, "dilations", kernel))
+    return getattr(c.functional, f"max_pool{len(kernel)}d")(x, kernel, *steps, bool(c.attrs.get("ceil_mode")))
+
+
+def average_pool(c: Call, x: Any) -> Any:
+    kernel, counted = c.numbers("kernel_shape") or [], bool(c.attrs.get("count_include_pad"))
+    if not counted and any(first != last for first, last in _pads(c, x, kernel)):
+        raise UsageError("an AveragePool with unequal padding that it does not count cannot be expressed")
+    x, padding = _padded(c, x, kernel, 0.0)
+    pool = getattr(c.functional, f"avg_pool{len(kernel)}d")
+    return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)
+
+
+def global_average_pool(c: Call, x: Any) -> Any:
+    return c.functional.adaptive_avg_pool2d(x, 1) if x.ndim == 4 else x.mean(list(range(2, x.ndim)), True)
+
+
+def batch_norm(c: Call, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
+    momentum = round(1 - c.attrs.get("momentum", 0.9), 9)  # ONNX has the share that is kept
+    eps = c.attrs.get("epsilon", 1e-5)
+    return c.functional.batch_norm(x, mean, variance, scale, shift, c.training, momentum, eps)
+
+
+def layer_norm(c: Call, x: Any, scale: Any, shift: Any = None) -> Any:
+    shape = x.shape[c.attrs.get("axis", -1) :]
+    return c.functional.layer_norm(x, shape, scale, shift, c.attrs.get("epsilon", 1e-5))
+
+
+def gemm(c: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+    if c.attrs.get("transA") or c.attrs.get("alpha", 1) != 1 or c.attrs.get("beta", 1) != 1:
+        raise UsageError(f"attributes {dict(c.attrs)}; allowed: transB")
+    return c.functional.linear(x, weight if c.attrs.get("transB") else weight.t(), _bias(c, bias, x))
+
+
+def _bias(c: Call, bias: Any, x: Any) -> Any:
+    return c.tensor(bias, x) if isinstance(bias, np.ndarray) and bias.any() else None if bias is None else bias
+
+
+def linear(c: Call, x: Any, weight: Any, bias: Any) -> Any:
+    return c.functional.linear(x, weight.t(), bias)
+
+
+def matmul(c: Call, x: Any, y: Any) -> Any:
+    x, y = c.tensor(x, y), c.tensor(y, x)
+    return c.functional.linear(x, y.t()) if y.ndim == 2 and x.ndim >= 2 else c.torch.matmul(x, y)
+
+
+def dropout(c: Call, x: Any, ratio: Any = None, mode: Any = None) -> Any:
+    return c.functional.dropout(x, float(np.ravel(c.given("ratio", ratio, 0.5))[0]), c.training)
+
+
+# -- functions of single numbers ----------------------------------------------------------------------------------------
+
+
+def clip(c: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    low, high = (c.given(name, value) for name, value in (("min", low), ("max", high)))
+    low, high = (None if one is None else float(np.ravel(one)[0]) for one in (low, high))
+    if low == 0 and high is None:
+        return c.torch.relu(x)
+    return x.clamp(low, high) if low is None or high is None else c.functional.hardtanh(x, low, high)
+
+
+def hard_sigmoid(c: Call, x: Any) -> Any:
+    slope, offset = c.attrs.get("alpha", 0.2), c.attrs.get("beta", 0.5)
+    return c.functional.hardsigmoid(x) if (slope, offset) == (1 / 6, 0.5) else (x * slope + offset).clamp(0, 1)
+
+
+def swish(c: Call, x: Any) -> Any:
+    slope = c.attrs.get("alpha", 1)
+    return c.functional.silu(x) if slope == 1 else x * c.torch.sigmoid(x * slope)
+
+
+def gelu(c: Call, x: Any) -> Any:
+    return c.functional.gelu(x, approximate=c.attrs.get("approximate", "none"))
+
+
+def softmax(c: Call, x: Any) -> Any:
+    return c.functional.softmax(x, c.attrs.get("axis", -1))
+
+
+def unary(name: str) -> Callable[..., Any]:
+    return lambda c, x: getattr(c.torch, name)(c.tensor(x))
+
+
+def binary(apply: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def run(c: Call, x: Any, y: Any) -> Any:
+        x, y = _operand(x), _operand(y)
+        return apply(c.tensor(x, y), c.tensor(y, x))
+
+    return run
+
+
+def _minus(x: Any, y: Any) -> Any:
+    return y * -1 + x if isinstance(x, (int, float)) else x - y
+
+
+def _over(x: Any, y: Any) -> Any:
+    """Of whole numbers the whole part, as shapes need it."""
+    return x / y if _is_float(x) or _is_float(y) else x // y
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (not isinstance(value, (int, bool)) and bool(value.is_floating_point()))
+
+
+def total(c: Call, *values: Any) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = result + c.tensor(value, result)
+    return result
+
+
+# -- axes ---------------------------------------------------------------------------------------------------------------
+
+
+def reshape(c: Call, x: Any, shape: Any = None) -> Any:
+    x = c.tensor(x)
+    sizes = c.numbers("shape", shape) or []
+    if not c.attrs.get("allowzero"):
+        sizes = [x.shape[place] if size == 0 else size for place, size in enumerate(sizes)]
+    return x.reshape(_with_batch(c, x, sizes))
+
+
+def _with_batch(c: Call, x: Any, sizes: List[int]) -> List[int]:
+    """A file that is fixed to a number of images has it in shapes; here it is the number there is."""
+    fixed = c.batch and sizes and sizes[0] == c.batch and x.shape and x.shape[0] != c.batch
+    return [x.shape[0], *sizes[1:]] if fixed else sizes
+
+
+def flatten(c: Call, x: Any) -> Any:
+    axis = c.attrs.get("axis", 1)
+    return x.flatten(1) if axis == 1 else x.reshape(math.prod(x.shape[:axis]), -1)
+
+
+def transpose(c: Call, x: Any) -> Any:
+    x = c.tensor(x)
+    return x.permute(c.numbers("perm") or list(range(x.ndim))[::-1])
+
+
+def squeeze(c: Call, x: Any, axes: Any = None) -> Any:
+    x = c.tensor(x)
+    gone = c.numbers("axes", axes)
+    gone = [axis for axis, size in enumerate(x.shape) if size == 1] if gone is None else [a % x.ndim for a in gone]
+    return x.reshape([size for axis, size in enumerate(x.shape) if axis not in gone])
+
+
+def unsqueeze(c: Call, x: Any, axes: Any = None) -> Any:
+    x = c.tensor(x)
+    new = c.numbers("axes", axes) or []
+    for axis in sorted(axis % (x.ndim + len(new)) for axis in new):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def expand(c: Call, x: Any, shape: Any) -> Any:
+    x = c.tensor(x)
+    return x.expand(np.broadcast_shapes(tuple(x.shape), tuple(int(size) for size in shape)))
+
+
+def concat(c: Call, *values: Any) -> Any:
+    like = next((value for value in values if not isinstance(value, np.ndarray)), None)
+    return c.torch.cat([c.tensor(value, like) for value in values], c.attrs["axis"])
+
+
+def split(c: Call, x: Any, sizes: Any = None) -> Any:
+    x, axis = c.tensor(x), c.attrs.get("axis", 0)
+    return x.split(c.numbers("split", sizes) or -(-x.shape[axis] // c.outputs), axis)
+
+
+def slice_(c: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+    x = c.tensor(x)
+    first, last = c.numbers("starts", starts) or [], c.numbers("ends", ends) or []
+    along, strides = c.numbers("axes", axes) or range(len(first)), c.numbers("steps", steps) or [1] * len(first)
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(along, first, last, strides):
+        index[axis] = slice(*slice(start, end, step).indices(x.shape[axis]))
+    return x[tuple(index)]
+
+
+def gather(c: Call, x: Any, index: Any) -> Any:
+    x, axis = c.tensor(x), c.attrs.get("axis", 0)
+    if isinstance(index, np.ndarray) and index.ndim == 0:
+        return x.select(axis, int(index))
+    places = c.tensor(index)
+    picked = x.index_select(axis, places.flatten() % x.shape[axis])
+    return picked.unflatten(axis % x.ndim, tuple(places.shape)) if places.ndim != 1 else picked
+
+
+def reduced(name: str) -> Callable[..., Any]:
+    def run(c: Call, x: Any, axes: Any = None) -> Any:
+        x = c.tensor(x)
+        along = c.numbers("axes", axes)
+        if not along and c.attrs.get("noop_with_empty_axes"):
+            return x
+        return getattr(x, name)(dim=along or list(range(x.ndim)), keepdim=bool(c.attrs.get("keepdims", 1)))
+
+    return run
+
+
+def pad(c: Call, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+    amounts = c.numbers("pads", pads) or []
+    along = c.numbers("axes", axes) or list(range(x.ndim))
+    sides = {axis % x.ndim: (amounts[i], amounts[i + len(along)]) for i, axis in enumerate(along)}
+    used = [axis for axis in sides if any(sides[axis])]
+    flat = [side for axis in range(x.ndim - 1, min(used, default=x.ndim) - 1, -1) for side in sides.get(axis, (0, 0))]
+    filler = float(np.ravel(c.given("value", value, 0.0))[0])
+    mode = c.attrs.get("mode", "constant")
+    if not used:
+        return x
+    if mode == "constant":
+        return c.functional.pad(x, flat, value=filler)
+    return c.functional.pad(x, flat, mode={"edge": "replicate", "wrap": "circular"}.get(mode, mode))
+
+
+# -- shapes and constants -----------------------------------------------------------------------------------------------
+
+KINDS = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float32, 11: np.float32, 16: np.float32}
+
+
+def shape_of(c: Call, x: Any) -> Any:
+    return np.array(x.shape, np.int64)[c.attrs.get("start", 0) : c.attrs.get("end")]
+
+
+def cast(c: Call, x: Any, like: Any = None) -> Any:
+    if not isinstance(x, np.ndarray):
+        return x  # one precision is chosen for all that is trained
+    if like is not None:
+        return x.astype(like.dtype) if isinstance(like, np.ndarray) else x
+    return x.astype(KINDS[c.attrs["to"]])
+
+
+def constant_of_shape(c: Call, shape: Any) -> Any:
+    return np.full([int(size) for size in shape], (c.attrs.get("value") or [0.0])[0])
+
+
+def where(c: Call, condition: Any, x: Any, y: Any) -> Any:
+    return c.torch.where(c.tensor(condition), c.tensor(x), c.tensor(y))
+
+
+OPERATORS: Dict[str, Callable[..., Any]] = {
+    "Abs": unary("abs"),
+    "Add": binary(operator.add),
+    "And": binary(operator.and_),
+    "AveragePool": average_pool,
+    "BatchNormalization": batch_norm,
+    "Cast": cast,
+    "CastLike": cast,
+    "Ceil": unary("ceil"),
+    "Clip": clip,
+    "Concat": concat,
+    "ConstantOfShape": constant_of_shape,
+    "Conv": conv,
+    "Cos": unary("cos"),
+    "Div": binary(_over),
+    "Dropout": dropout,
+    "Elu": lambda c, x: c.functional.elu(x, c.attrs.get("alpha", 1.0)),
+    "Equal": binary(operator.eq),
+    "Erf": unary("erf"),
+    "Exp": unary("exp"),
+    "Expand": expand,
+    "Flatten": flatten,
+    "Floor": unary("floor"),
+    "Gather": gather,
+    "Gelu": gelu,
+    "Gemm": gemm,
+    "GlobalAveragePool": global_average_pool,
+    "GlobalMaxPool": lambda c, x: c.functional.adaptive_max_pool2d(x, 1),
+    "Greater": binary(operator.gt),
+    "HardSigmoid": hard_sigmoid,
+    "HardSwish": lambda c, x: c.functional.hardswish(x),
+    "Identity": lambda c, x: x,
+    "LayerNormalization": layer_norm,
+    "LeakyRelu": lambda c, x: c.functional.leaky_relu(x, c.attrs.get("alpha", 0.01)),
+    "Less": binary(operator.lt),
+    "Linear": linear,
+    "Log": unary("log"),
+    "LogSoftmax": lambda c, x: c.functional.log_softmax(x, c.attrs.get("axis", -1)),
+    "MatMul": matmul,
+    "MaxPool": max_pool,
+    "Mod": binary(operator.mod),
+    "Mul": binary(operator.mul),
+    "Neg": lambda c, x: c.tensor(x) * -1,
+    "Not": unary("logical_not"),
+    "PRelu": lambda c, x, slope: c.functional.prelu(x, slope.flatten()),
+    "Pad": pad,
+    "Pow": binary(operator.pow),
+    "RandomUniformLike": unary("rand_like"),
+    "Range": lambda c, first, end, step: np.arange(first, end, step),
+    "Reciprocal": unary("reciprocal"),
+    "ReduceMax": reduced("amax"),
+    "ReduceMean": reduced("mean"),
+    "ReduceMin": reduced("amin"),
+    "ReduceProd": lambda c, x, axes=None: np.prod(x, keepdims=bool(c.attrs.get("keepdims", 1))),
+    "ReduceSum": reduced("sum"),
+    "Relu": unary("relu"),
+    "Reshape": reshape,
+    "Selu": lambda c, x: c.functional.selu(x),
+    "Shape": shape_of,
+    "Sigmoid": unary("sigmoid"),
+    "Sin": unary("sin"),
+    "Size": lambda c, x: np.array(math.prod(x.shape)),
+    "Slice": slice_,
+    "Softmax": softmax,
+    "Softplus": lambda c, x: c.functional.softplus(x),
+    "Split": split,
+    "Sqrt": unary("sqrt"),
+    "Squeeze": squeeze,
+    "Sub": binary(_minus),
+    "Sum": total,
+    "Swish": swish,
+    "Tanh": unary("tanh"),
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+    "Where": where,
+}

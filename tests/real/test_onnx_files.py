@@ -1,0 +1,128 @@
+"""ONNX files through the real environments of onnx and torch: imported and proved, or refused in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+from tracing_together import Answers
+
+from framework_compare.environments import managed
+from framework_compare.errors import UsageError
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.importing.imports import resolve
+from framework_compare.importing.sources import source_of
+from framework_compare.importing.tracing import Tracer
+
+WRITER = Path(__file__).parents[1] / "plugins" / "onnx_files.py"
+REFUSED = {
+    "truncated": "is no ONNX file, or a part of one",
+    "pickle": "is no ONNX file",
+    "empty": "is no ONNX file",
+    "nothing": "is no ONNX file",
+    "folded_old": r"folded BatchNorm into Conv.*torch\.onnx\.export\(.*do_constant_folding=False\)",
+    "folded_tf": "folded BatchNorm into Conv",
+    "folded_new": "folded BatchNorm into Conv",
+    "biases": "left out biases that were zero",
+    "inputs": r"takes 2 inputs \(images, masks\)",
+    "size": "fixed to images of 8 x 8 pixels, and image_size is 16",
+    "grey": r"has shape \? x 1 x 16 x 16",
+    "outside": "not in its folder; they are not read",
+    "absolute": "not in its folder; they are not read",
+    "absent": "weights beside .* cannot be read",
+    "huge": "4.3 GB of weights beside it",
+    "unknown": r"2 of 6 kinds of layer cannot be expressed: LRN \(2 x, first at /neck/LRN1\); SpaceToDepth \(1 x",
+    "foreign": r"own\.Secret \(1 x",
+    "known": r"2 of 5 kinds of layer cannot be expressed: sin \(2 x, first at neck_Sin1\); leaky_relu \(1 x",
+}
+
+
+# Refused when the file has been read, by what makes a module of it or traces that.
+LATER = ("unknown", "foreign", "known")
+GOOD = ("residual", "gates", "channels_last", "gelu")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx")
+    (folder.parent / "secret.bin").write_bytes(bytes(4 * 4 * 27))
+    subprocess.run([str(managed.ensure("onnx").python), str(WRITER), str(folder)], check=True)
+    (folder / "pickle.onnx").write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
+    (folder / "empty.onnx").write_bytes(b"")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """Of every file: read by one process, and what was not refused there traced by another."""
+    place, made = tmp_path_factory.mktemp("traced"), Answers()
+    tasks = {name: task_of(files / f"{name}.onnx") for name in (*REFUSED, *GOOD)}
+    read = made.trace("onnx", place / "onnx", tasks)
+    assert set(read) == {*LATER, *GOOD}
+    made.trace(
+        "torch", place / "torch", {name: {**tasks[name], "program": str(place / "onnx" / name)} for name in read}
+    )
+    return made
+
+
+def task_of(path: Path) -> Dict[str, Any]:
+    source = source_of(path)
+    assert source is not None
+    return {"source": source.to_dict(), "sizes": [16]}
+
+
+def imported(files: Path, name: str, tracer: Any) -> ImportedModel:
+    _, (model,) = resolve(str(files / f"{name}.onnx"), 16, tracer=tracer)
+    assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
+    assert model.level.error < 1e-10
+    return model
+
+
+def ops(model: ImportedModel) -> Dict[str, int]:
+    names = [node.op for node in model().nodes]
+    return {name: names.count(name) for name in names}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_trained_gives_one_line(kind: str, files: Path, answers: Answers) -> None:
+    with pytest.raises(UsageError, match=REFUSED[kind]) as error:
+        resolve(str(files / f"{kind}.onnx"), 16, tracer=answers)
+    assert "\n" not in str(error.value) and not list(files.glob("opened"))
+
+
+def test_a_file_goes_through_both_environments(files: Path) -> None:
+    model = imported(files, "residual", Tracer())
+    assert model.level is not None and re.match(r"onnx \S+ \(logits\) and torch \S+ \(grad", model.level.judge)
+
+
+def test_a_residual_network_keeps_names_momentum_and_dropout(files: Path, answers: Answers) -> None:
+    model = imported(files, "residual", answers)
+    nodes = {node.name: node for node in model().nodes}
+    assert {"stem.0", "stem.1", "block.conv", "block.norm", "fc"} < set(nodes)
+    assert (nodes["stem.1"].attrs["momentum"], nodes["stem.1"].attrs["eps"]) == (0.2, 1e-3)
+    assert nodes["block.norm"].attrs["momentum"] == 0.1
+    assert {"Dropout": 1, "ReLU6": 1, "GlobalAvgPool": 1, "Add": 1}.items() <= ops(model).items()
+    flat = np.zeros(model.flat.size, np.float32)
+    model.fill(model(), 0, flat)
+    assert np.array_equal(flat, model.flat) and model(3).num_classes == 3
+
+
+def test_gates_old_opsets_and_unequal_padding(files: Path, answers: Answers) -> None:
+    model = imported(files, "gates", answers)
+    assert {"SiLU": 1, "HardSigmoid": 1, "Concat": 1, "Pad": 2, "Linear": 1}.items() <= ops(model).items()
+    assert model.notes == ("its last layer, Softmax, is left out: losses take logits",)
+    assert model(3).num_classes == 3 and model().nodes[-1].attrs["out_features"] == 5
+
+
+def test_channels_may_come_last(files: Path, answers: Answers) -> None:
+    assert set(ops(imported(files, "channels_last", answers))) >= {"Conv2d", "BatchNorm2d", "ReLU", "Linear"}
+
+
+def test_erf_is_gelu_and_a_free_array_is_trained(files: Path, answers: Answers) -> None:
+    model = imported(files, "gelu", answers)
+    assert {"GELU": 1, "LayerNorm": 1, "Parameter": 1, "Linear": 2}.items() <= ops(model).items()
+    assert model.notes == ("ONNX does not say which arrays are trained; beside those of layers position are",)

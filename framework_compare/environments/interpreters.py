@@ -17,7 +17,7 @@ from framework_compare.errors import EnvironmentUnavailable
 Minor = tuple[int, int]
 
 PYTHONS_VARIABLE = "FRAMEWORK_COMPARE_PYTHON"
-_PROBE_TIMEOUT_S = 20
+_PROBE_TIMEOUT_S = 60  # a start takes 50 ms, and half a minute where a dozen programs share two cores
 _PROBE = """
 import json, platform, sys, sysconfig
 faults = []

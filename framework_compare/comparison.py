@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
 
 from framework_compare.results import frames, gains, learned, pairing, precision, profiles, roofline, speed_verdicts
 from framework_compare.results.precision import BudgetOutcome
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from framework_compare.report.figures.plot import Plot
+    from framework_compare.report.study_table import StudyTable
 
 
 class Comparison:
@@ -151,34 +152,43 @@ class Comparison:
             self._damage.update(store.damage)
             return part
 
+    @overload
+    def table(self, kind: str = "time", style: None = None, *, verdicts: bool = True) -> "StudyTable": ...
+
+    @overload
+    def table(
+        self, kind: str, style: str, *, width: Optional[int] = None, bold: Optional[bool] = None, verdicts: bool = True
+    ) -> str: ...
+
     def table(
         self,
         kind: str = "time",
-        style: str = "terminal",
+        style: Optional[str] = None,
         *,
         width: Optional[int] = None,
         bold: Optional[bool] = None,
         verdicts: bool = True,
-    ) -> str:
-        """The results as text, in style "terminal", "markdown", "github", "latex" or "csv".
+    ) -> Any:
+        """A kind of table as a `StudyTable`: print it, or take its `to_latex()`, `to_markdown()`, `frame`, ...
 
         kind is "time", "resources", "speedup" (devices against the CPU), "devices" (several against one), "ladder"
         (precisions and executions against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has
         paid for its own), "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference"
         (latency), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with
-        profile=True). The first lines are verdicts.
+        profile=True). The first lines are verdicts; verdicts=False leaves them out.
 
-        One table for each set of settings (device, batch size, ...). width (columns) and bold (terminal codes) apply
-        to the terminal style; their defaults are those of standard output. verdicts: whether to begin with them.
-        Raises UsageError for another kind or style.
+        With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with width or bold of the terminal's,
+        it is that text. Raises UsageError for another kind or style.
         """
         from framework_compare.report import kinds
 
         def blocks() -> Any:
             return pairing.block_seconds(self.epochs)
 
-        frame = getattr(self, kinds.frame_of(kind))
-        return kinds.render(frame, kind, style, blocks, verdicts, width=width, bold=bold)
+        made = kinds.table(getattr(self, kinds.frame_of(kind)), kind, blocks, verdicts)
+        if style is None and width is None and bold is None:
+            return made
+        return made.text(style or "terminal", width=width, bold=bold)
 
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]:
         """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.
@@ -248,7 +258,7 @@ class Comparison:
         export(self.folder, folder, kind)
 
     def __str__(self) -> str:
-        return self.table()
+        return str(self.table())
 
     def _repr_html_(self) -> str:
         """Verdicts, the table of times and their figure, for Jupyter."""

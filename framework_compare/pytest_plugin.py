@@ -191,7 +191,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         from framework_compare.comparison import Comparison
 
         terminalreporter.section("framework-compare")
-        terminalreporter.write(Comparison(folder).table(width=terminalreporter._tw.fullwidth, bold=False))
+        terminalreporter.write(Comparison(folder).table().to_text(terminalreporter._tw.fullwidth, bold=False))
         terminalreporter.write_line(f"study: {folder}")
 
 

@@ -44,7 +44,7 @@ def test_a_study_gets_its_verdicts_without_being_run_again(train, capsys, monkey
     code, shown = command(capsys, monkeypatch, "verify", before.folder)
     assert code == 0 and "0-3, 5" in shown.out and shown.err.count("levels 0 to 3 and 5") == 1
     after = Comparison.load(before.folder)
-    assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in after.table()
+    assert after.frame.parity.tolist() == ["0-3, 5"] * 2 and "parity" not in str(after.table())
     assert after.frame.drop(columns=list(verdicts.COLUMNS)).equals(before.frame.drop(columns=list(verdicts.COLUMNS)))
 
     code, shown = command(capsys, monkeypatch, "verify", before.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from framework_compare.parity.verify import Where
 from framework_compare.registry import Framework
 from framework_compare.report import curves as curves_report
 from framework_compare.report import curves_picture
+from framework_compare.report.figures import look
 
 HONEST = "    name = 'honest'\n"
 NESTEROV = """
@@ -118,13 +120,18 @@ def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_p
     assert "| small |" in (tmp_path / "out" / "curves.md").read_text()
     assert "no kernel" in (tmp_path / "out" / "curves.md").read_text()
     assert len(json.loads((tmp_path / "out" / "curves.json").read_text())[0]["exact"]) == 6
-    assert (tmp_path / "out" / "curves.svg").read_text().startswith("<?xml")
+    assert (tmp_path / "out" / "curves.svg").read_text().startswith("<svg")
 
 
-def test_without_matplotlib_it_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match="pip install"):
-        curves_picture.import_matplotlib()
+def test_the_picture_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
+    losses = {"torch": [1.0, 0.9, 0.8], "jax": [1.0, float("nan"), 0.8]}
+    one = curves.Curves("alexnet", {}, [1.0, 0.9, 0.8], [1e-6] * 3, losses, {}, {})
+    curves_picture.draw([one, dataclasses.replace(one, model="vgg16")], tmp_path / "curves.svg")
+    text = (tmp_path / "curves.svg").read_text()
+    assert all(name in text for name in ("AlexNet", "VGG-16", "PyTorch", "JAX", "yardstick"))
+    colours = [look.COLOURS[look.place(name, ["torch", "jax"])] for name in ("torch", "jax")]
+    # Two panels for each of two models, and the legend.
+    assert [text.count(f'fill="{colour}"') for colour in colours] == [3 * 4 + 1, 2 * 4 + 1]
 
 
 def fairness(name: str, out: Path, pictures: Path):

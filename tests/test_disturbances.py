@@ -237,7 +237,7 @@ def test_a_damaged_repeat_leaves_every_cell_with_a_row(tmp_path):
         store._connection.execute("UPDATE run SET retry_of = 1, disturbed_share = NULL WHERE run_id = 2")
     frame = Comparison.load(tmp_path).frame
     assert frame.runs.tolist() == [1, 1] and frame.epochs_disturbed.tolist() == [0, 1]
-    assert Comparison.load(tmp_path).table()
+    assert str(Comparison.load(tmp_path).table())
 
 
 @pytest.mark.parametrize("name, value", [("disturbance_threshold", 0), ("disturbance_threshold", "10 %"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import venv
 from pathlib import Path
 
+import jsonschema
 import numpy
 import pytest
+from typer.testing import CliRunner
 
 from framework_compare import doctor, registry
 from framework_compare.cli import doctor as doctor_command
+from framework_compare.cli.root import app
 from framework_compare.environments import gpu_builds, installers, managed, venvs
 from framework_compare.registry import Framework
 from framework_compare.samplers import busy
@@ -225,3 +230,24 @@ def test_the_verdict_is_one_line(states, gpus, load, line, cache):
     checks = tuple(doctor.FrameworkCheck(f"fw{n}", state == "ready", state) for n, state in enumerate(states))
     machine = doctor.Machine(2, 10**9, cache, 10**9, gpus)
     assert doctor_command.verdict(doctor.Diagnosis(machine, checks), load) == line
+
+
+@pytest.mark.parametrize("options", [[], ["--device", "cuda:99"]], ids=["ready", "without the device"])
+def test_json_is_all_of_it_and_keeps_the_exit_code(framework, options, cache):
+    managed.ensure(framework())
+    runner, words = CliRunner(), ["doctor", "--frameworks", "tiny", *options]
+    plain, done = runner.invoke(app, words), runner.invoke(app, [*words, "--json"])
+    found = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(doctor_command.schema()).validate(found)
+    (check,) = found["frameworks"]
+    assert done.exit_code == plain.exit_code == (0 if check["usable"] else 1)
+    assert check["framework"] == "tiny" and (check["state"] == "ready") == (not options)
+    assert found["machine"]["cache"] == str(cache) and "frameworks ready on" in found["verdict"]
+
+
+def test_its_schema_is_a_schema_with_every_state():
+    schema = doctor_command.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = schema["properties"]["frameworks"]["items"]["properties"]
+    assert check["state"]["enum"] == list(doctor.STATES)
+    assert {field.name for field in dataclasses.fields(doctor.FrameworkCheck)} <= set(check)

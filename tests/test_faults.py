@@ -159,7 +159,7 @@ def test_what_was_measured_before_a_crash_is_kept(study):
 
 def test_half_of_a_surrogate_pair_hinders_neither_tables_nor_exports(study, tmp_path):
     result = study("halves-of-pairs")
-    assert "half ? of a pair" in result.table() and "half ? of a pair" in result.frame.warnings[0]
+    assert "half ? of a pair" in str(result.table()) and "half ? of a pair" in result.frame.warnings[0]
     assert list(result.phases.phase[result.phases.phase.str.startswith("half")]) == ["half ? of a pair"]
     for kind in ("csv", "json"):
         assert not export(result.folder, tmp_path / kind, kind).damage

@@ -37,7 +37,6 @@ WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 LIBRARIES = {
     "scipy": {"results"},
     "pandas": {"comparison", "report", "results", "stability_sweep"},
-    "matplotlib": {"report"},
     "altair": {"report"},
     "vl_convert": {"report"},
     "jinja2": {"report"},

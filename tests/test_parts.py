@@ -99,7 +99,7 @@ def test_a_study_in_parts_has_the_table_of_one_that_ran_here(planned, node, tiny
     by_run = ["cell", "block", "epoch"]
     for a, b in [(there.epochs, here.epochs)]:
         assert a[columns].sort_values(by_run).to_numpy().tolist() == b[columns].sort_values(by_run).to_numpy().tolist()
-    assert there.table().splitlines()[1].split()[0] == here.table().splitlines()[1].split()[0]
+    assert str(there.table()).splitlines()[1].split()[0] == str(here.table()).splitlines()[1].split()[0]
     assert sorted(set(there.runs.node_id)) == [1, 2] and list(there.runs.part_id) == [1, 2, 1, 2]
     with Store.open(folder) as store:
         nodes, machine = store.nodes(), store.machine()

@@ -42,7 +42,7 @@ def test_without_profile_there_is_none(tiny, pictures, tmp_path):
     study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "study", **SMALL)
     assert study.profile.empty and study.frame.trace_path[0] is None
     assert "profile" not in set(study.phases.phase)
-    assert study.table("profile").startswith("No cell of this study was profiled")
+    assert str(study.table("profile")).startswith("No cell of this study was profiled")
 
 
 def test_a_resumed_study_profiles_what_it_still_runs(tiny, pictures, tmp_path, profiled):

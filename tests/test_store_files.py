@@ -290,7 +290,7 @@ def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tm
     recorded(tmp_path / "study")
     change(tmp_path / "study", query)
     study = Comparison.load(tmp_path / "study")
-    assert list(study.frame.framework) == ["paddle"] and "PaddlePaddle" in study.table()
+    assert list(study.frame.framework) == ["paddle"] and "PaddlePaddle" in str(study.table())
     (sentence,) = study.damage
     assert re.search(f"is damaged: of table run .*{said}.*; `framework-compare export ", sentence), sentence
     done = export(tmp_path / "study", tmp_path / "out", "csv")
@@ -317,7 +317,7 @@ def test_a_row_of_a_run_that_is_not_as_it_was_stored_is_left_out_and_told(tmp_pa
     recorded(tmp_path)
     change(tmp_path, "INSERT INTO profile VALUES (1, 'kernel', 'gemm', 3, 0.5)", query, "DELETE FROM figures")
     study = Comparison.load(tmp_path)
-    assert len(study.frame) == 2 and study.table("profile") and len(getattr(study, table)) == left
+    assert len(study.frame) == 2 and str(study.table("profile")) and len(getattr(study, table)) == left
     assert any("of table " + table.rstrip("s") in sentence for sentence in study.damage)
 
 

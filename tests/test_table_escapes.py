@@ -11,14 +11,14 @@ import pytest
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
-from framework_compare.report import renderers, terminal
+from framework_compare.report import renderers, study_table, terminal
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
-STYLES = ("terminal", "markdown", "github", "latex", "csv")
+STYLES = tuple(study_table.STYLES)
 HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c` <b>&amp; ~^"
 HOSTILE += "\n\x1b[31mred\x1b[0m\x07\u202eend"
 

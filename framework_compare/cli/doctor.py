@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json as json_files
+from importlib import resources
 from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
+from framework_compare import __version__
 from framework_compare.cli.environments import gigabytes, titled
 from framework_compare.cli.options import takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, devices_here, examine
@@ -14,6 +18,7 @@ from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import split
 from framework_compare.samplers import busy
 
+SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
 ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
 
@@ -28,6 +33,7 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 unless all can run at once and the machine is quiet.")
     ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON document.")] = False,
 ) -> None:
     """Check which frameworks can run on this machine, how to fix those that cannot, and whether the machine is quiet.
 
@@ -38,14 +44,50 @@ def doctor(
     names = split(frameworks) if frameworks else None
     diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
     load = busy.watch()
-    print(verdict(diagnosis, load))
-    for check in diagnosis.frameworks:
-        _print_check(check)
-    _print_machine(diagnosis, load)
+    if json:
+        print(json_files.dumps(document(diagnosis, load), indent=1, allow_nan=False))
+    else:
+        _print(diagnosis, load)
     if not any(check.usable or check.made_at_first_use for check in diagnosis.frameworks):
         raise typer.Exit(1)
     if strict and not (all(check.usable for check in diagnosis.frameworks) and is_quiet(load)):
         raise typer.Exit(1)
+
+
+def _print(diagnosis: Diagnosis, load: busy.Load) -> None:
+    print(verdict(diagnosis, load))
+    for check in diagnosis.frameworks:
+        _print_check(check)
+    _print_machine(diagnosis, load)
+
+
+def document(diagnosis: Diagnosis, load: busy.Load) -> Dict[str, Any]:
+    """The same for programs, as `doctor.schema.json` beside this file describes it; what is not known is null."""
+    here = diagnosis.machine
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "framework_compare": __version__,
+        "verdict": verdict(diagnosis, load),
+        "machine": {**dataclasses.asdict(here), "cache": str(here.cache)},
+        "load": {
+            "quiet": is_quiet(load),
+            "others_share": load.others,
+            "stolen_share": load.stolen,
+            "busiest": [one._asdict() for one in load.busiest],
+        },
+        "frameworks": [_plain(check) for check in diagnosis.frameworks],
+    }
+
+
+def schema() -> Dict[str, Any]:
+    """The JSON schema of the document (draft 2020-12)."""
+    file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
+    return json_files.loads(file.read_text(encoding="utf-8"))
+
+
+def _plain(check: FrameworkCheck) -> Dict[str, Any]:
+    facts = {**dataclasses.asdict(check), "made_at_first_use": check.made_at_first_use}
+    return {**facts, "python": None if check.python is None else str(check.python)}
 
 
 def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:

@@ -39,16 +39,15 @@ def fairness(
     """Check the parity levels, then train all frameworks on the same batches and compare their losses.
 
     Exit code 1 if a level fails or the losses differ by more than float32 rounding explains. Results are cached, so a
-    stopped check continues where it ended. Needs matplotlib.
+    stopped check continues where it ended.
     """
     from framework_compare.parity import verify
     from framework_compare.parity.training import curves
     from framework_compare.report import curves as curves_report
-    from framework_compare.report import curves_picture, parity_tables
+    from framework_compare.report import parity_tables
     from framework_compare.report.renderers import markdown, terminal
     from framework_compare.results import parity
 
-    curves_picture.import_matplotlib()
     common["where"] = verify.Where(python, index, installer)
     common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
     names = frameworks, models

@@ -139,7 +139,7 @@ OPTIONS: Dict[str, Option] = {
     "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
     "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
-    "style": Option(str, "terminal, markdown, github, csv or latex.", "terminal"),
+    "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal"),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
     "on": Option(str, _ON, "here"),
     "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),

@@ -15,7 +15,7 @@ from framework_compare.report.tables import Figure, Group, Row, Table
 
 
 def write(curves: Sequence[Curves], folder: Path) -> None:
-    """Write curves.md, curves.json and curves.svg; the folder is made if absent. UsageError without matplotlib."""
+    """Write curves.md, curves.json and curves.svg; the folder is made if absent."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "curves.md").write_text(renderers.markdown(table(curves)), encoding="utf-8")
     documents = [dataclasses.asdict(one) for one in curves]

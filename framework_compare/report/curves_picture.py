@@ -1,65 +1,73 @@
-"""The plot of loss curves, drawn with matplotlib, which only this module imports."""
+"""The plot of loss curves: a column per model, losses above, their distances from float64 below."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Dict, List, Sequence
 
-from framework_compare.errors import UsageError
+import altair as alt
+
 from framework_compare.parity.training.curves import Curves
+from framework_compare.report.figures import files, look
+from framework_compare.report.figures.subject import rounded
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKERS = "os^Dv*"
 SMALLEST = 1e-9  # a distance of zero has no place on a logarithmic axis
-
-
-def import_matplotlib() -> Any:
-    """Return matplotlib; UsageError says how to install it."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError(
-            "drawing loss curves needs matplotlib, which is not installed; run: pip install 'framework-compare[plots]'"
-        ) from None
-    return matplotlib
+WIDTH, HEIGHT = 210, 190  # of a panel
+LARGEST, SMALLER = 120, 18  # marks shrink from framework to framework, as the curves lie on each other
 
 
 def draw(curves: Sequence[Curves], path: Path) -> None:
-    """One column per model: losses above, distances from float64 below; the suffix sets the format."""
-    matplotlib = import_matplotlib()
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"svg.hashsalt": "framework-compare", "font.size": 9}):
-        figure = Figure(figsize=(2.9 * len(curves) + 0.6, 5.6), layout="constrained", facecolor="white")
-        axes = figure.subplots(2, len(curves), sharex=True, squeeze=False)
-        for one, (above, below) in zip(curves, axes.T):
-            _draw_losses(above, one)
-            _draw_distances(below, one)
-        axes[0][0].set_ylabel("loss")
-        axes[1][0].set_ylabel("distance from the float64 loss")
-        legends = [axis.get_legend_handles_labels() for row in axes for axis in row]
-        handles = {label: line for legend in legends for line, label in zip(*legend)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    """Write the picture as SVG."""
+    names = look.in_order(list(dict.fromkeys(name for one in curves for name in one.losses)))
+    chart = alt.hconcat(*(_column(one, names) for one in curves)).resolve_scale(color="shared", shape="shared")
+    path.write_text(files.render(chart, files.FONT).svg, encoding="utf-8")
 
 
-def _draw_losses(axis: Any, one: Curves) -> None:
-    steps = range(1, len(one.exact) + 1)
-    axis.set_title(one.model)
-    for number, (name, losses) in enumerate(one.losses.items()):
-        # larger marks below smaller ones, as the curves lie on each other
-        axis.plot(steps, losses, MARKERS[number % 6], markersize=9 - 2 * number, color=COLOURS[number % 6], label=name)
-    axis.plot(steps, one.exact, "-", color="black", linewidth=0.8, label="float64")
-    axis.grid(alpha=0.3)
+def _column(one: Curves, names: Sequence[str]) -> Any:
+    losses = _points(_rows({name: one.losses[name] for name in names if name in one.losses}), "loss", names)
+    exact = _line(one.exact, "loss").mark_line(color="black", strokeWidth=0.9)
+    distances = {name: [max(value, SMALLEST) for value in one.off(name)] for name in names if name in one.losses}
+    apart = _points(_rows(distances), "distance", names)
+    allowed = _line(one.yardstick, "distance").mark_line(color="black", strokeWidth=1.4, strokeDash=[5, 4])
+    above = alt.layer(losses, exact).properties(title=look.title(one.model), width=WIDTH, height=HEIGHT)
+    below = alt.layer(apart, allowed).properties(width=WIDTH, height=HEIGHT)
+    return alt.vconcat(above, below)
 
 
-def _draw_distances(axis: Any, one: Curves) -> None:
-    steps = range(1, len(one.exact) + 1)
-    for number, name in enumerate(one.losses):
-        distances = [max(distance, SMALLEST) for distance in one.off(name)]
-        axis.plot(steps, distances, MARKERS[number % 6] + "-", markersize=3, linewidth=0.7, color=COLOURS[number % 6])
-    axis.plot(steps, one.yardstick, "--", color="black", linewidth=1.2, label="yardstick")
-    axis.set_yscale("log")
-    axis.set_xlabel("step")
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.grid(alpha=0.3)
+def _rows(series: Dict[str, List[float]]) -> Any:
+    """A row for each framework and step, with the size of its mark; a value that is no number will have none."""
+    import pandas as pd
+
+    steps = [
+        (look.title(name), step, value, max(LARGEST - SMALLER * number, SMALLER))
+        for number, (name, values) in enumerate(series.items())
+        for step, value in enumerate(values, 1)
+    ]
+    return rounded(pd.DataFrame(steps, columns=["who", "step", "value", "size"]))
+
+
+def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
+    who, places = [look.title(name) for name in names], [look.place(name, names) for name in names]
+    colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
+    return (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_point(filled=True, opacity=1)
+        .encode(
+            x=alt.X("step:Q", axis=alt.Axis(tickMinStep=1, format="d")),
+            y=_axis(of),
+            color=alt.Color("who:N", title=None, scale=alt.Scale(domain=who, range=colours), legend=alt.Legend()),
+            shape=alt.Shape("who:N", title=None, scale=alt.Scale(domain=who, range=shapes), legend=alt.Legend()),
+            size=alt.Size("size:Q", scale=None, legend=None),
+        )
+    )
+
+
+def _line(values: Sequence[float], of: str) -> Any:
+    return alt.Chart(alt.InlineData(values=_rows({"": list(values)}))).encode(x="step:Q", y=_axis(of))
+
+
+def _axis(of: str) -> alt.Y:
+    if of == "loss":
+        return alt.Y("value:Q", title="loss (line: float64)", scale=alt.Scale(zero=False))
+    title = "distance from float64 (dashed: yardstick)"
+    return alt.Y("value:Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~e", tickCount=6))

@@ -1,4 +1,4 @@
-"""Which rows, columns and notes each kind of table has. It reads the cell frame; `renderers` draw its tables."""
+"""Which rows, columns and notes each kind of table has. It reads the cell frame; `StudyTable` gives the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
-from framework_compare.report import cost_tables, headlines, ratio_tables, renderers, shared_notes, task_tables
+from framework_compare.report import cost_tables, headlines, ratio_tables, shared_notes, task_tables
 from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
@@ -25,6 +25,7 @@ from framework_compare.report.parts import (
 from framework_compare.report.profile_table import profile_table
 from framework_compare.report.roofline_table import roofline_table
 from framework_compare.report.startup_table import STARTUP, startup_table
+from framework_compare.report.study_table import StudyTable
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.report.time_table import time_table
 from framework_compare.results import precision, profiles, ratios, roofline, speed_verdicts
@@ -245,28 +246,13 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     return [table for table in tables if table.rows]
 
 
-def render(
-    frame: "pd.DataFrame",
-    kind: str,
-    style: str,
-    blocks: Callable[[], BlockTimes] = BlockTimes,
-    verdicts: bool = True,
-    **terminal: Any,
-) -> str:
-    """The tables of a study as text, with their verdicts or without; `terminal` (width, bold) is for that style only."""
-    if style == "csv" and kind in KINDS:
-        return renderers.csv(_long(frame, KINDS[kind], blocks))
-    tables = build(frame, kind, blocks)
+def table(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes, verdicts: bool = True) -> StudyTable:
+    """The tables of a study with all that they hold; verdicts: whether these stand above."""
+    parts = build(frame, kind, blocks)
     if not verdicts:
-        tables = [dataclasses.replace(table, verdicts=()) for table in tables]
-    if style not in renderers.RENDERERS:
-        raise UnknownNameError("style", style, [*renderers.RENDERERS, "csv"])
-    if not tables:
-        return "".join(("% " if style == "latex" else "") + line + "\n" for line in _absence(frame, kind))
-    if style == "latex":
-        return "\n".join(renderers.latex(table, f"tab:{kind}{n if n > 1 else ''}") for n, table in enumerate(tables, 1))
-    options = terminal if style == "terminal" else {}
-    return "\n".join(renderers.RENDERERS[style](table, **options) for table in tables)
+        parts = [dataclasses.replace(part, verdicts=()) for part in parts]
+    absence = () if parts else _absence(frame, kind)
+    return StudyTable(kind, parts, absence, lambda: _long(frame, KINDS[kind], blocks))
 
 
 def present(study: Any) -> List[str]:

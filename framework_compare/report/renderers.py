@@ -1,4 +1,4 @@
-"""A table as text: terminal, Markdown; `latex` has a module of its own; a frame as CSV.
+"""A table as text: Markdown; `terminal`, `latex` and `html` have modules of their own; a frame as CSV.
 
 Each escapes what its readers would run or misread.
 """
@@ -6,11 +6,13 @@ Each escapes what its readers would run or misread.
 from __future__ import annotations
 
 import csv as csv_files
+import html as markup
 import io
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
 from framework_compare.report import terminal as terminal_renderer
+from framework_compare.report.html import html
 from framework_compare.report.latex import escape_latex, latex
 from framework_compare.report.tables import Figure, Table, clean
 
@@ -19,13 +21,11 @@ if TYPE_CHECKING:
 
 DIGITS = 9  # of numbers in CSV and JSON: more than any clock or counter is good for, and all that a float32 has
 _MARKDOWN = re.compile(r"([\\`*\[\]|~$#])|((?<![^\W_])_|_(?![^\W_]))")
-_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def escape_markdown(text: object) -> str:
     """Text as GitHub's Markdown shows it, also within a table."""
-    line = "".join(_HTML.get(c, c) for c in clean(text))
-    return _MARKDOWN.sub(r"\\\g<0>", line)
+    return _MARKDOWN.sub(r"\\\g<0>", markup.escape(clean(text), quote=False))
 
 
 def markdown(table: Table) -> str:
@@ -36,10 +36,10 @@ def markdown(table: Table) -> str:
 
 
 def _pipe_table(table: Table) -> str:
-    heads = [" / ".join(filter(None, (group.title, heading))) for group in table.groups for heading in group.headings]
+    names, columns = len(table.headings), table.columns
     lines = [
-        _pipes([escape_markdown(text) for text in (*table.headings, *heads)]),
-        _pipes([":---"] * len(table.headings) + ["---:"] * len(heads)),
+        _pipes(list(map(escape_markdown, columns))),
+        _pipes([":---"] * names + ["---:"] * (len(columns) - names)),
         *(_pipes([*map(escape_markdown, row.names), *map(_markdown_figure, row.figures)]) for row in table.rows),
     ]
     return "\n".join(lines)
@@ -88,10 +88,11 @@ def terminal(table: Table, *, width: Optional[int] = None, bold: Optional[bool] 
     return terminal_renderer.render(table, width=width, bold=bold)
 
 
-__all__ = ["RENDERERS", "csv", "escape_latex", "escape_markdown", "github", "latex", "markdown", "terminal"]
+__all__ = ["RENDERERS", "csv", "escape_latex", "escape_markdown", "github", "html", "latex", "markdown", "terminal"]
 RENDERERS: Dict[str, Callable[[Table], str]] = {
     "terminal": terminal,
     "markdown": markdown,
     "github": github,
+    "html": html,
     "latex": latex,
 }

@@ -56,6 +56,20 @@ class Table:
     verdicts: Tuple[str, ...] = ()
     sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
 
+    @property
+    def columns(self) -> Tuple[str, ...]:
+        """The heading of each column, with the title of its group before it."""
+        heads = (" / ".join(filter(None, (one.title, heading))) for one in self.groups for heading in one.headings)
+        return (*self.headings, *heads)
+
+    def without_notes(self) -> "Table":
+        """The same with nothing above or below, and no number of a note at a figure."""
+        rows = (
+            dataclasses.replace(row, figures=tuple(dataclasses.replace(figure, note=0) for figure in row.figures))
+            for row in self.rows
+        )
+        return dataclasses.replace(self, rows=tuple(rows), notes=(), remarks=(), verdicts=())
+
     def below(self) -> List[str]:
         """Notes, numbered as the figures refer to them, then remarks."""
         numbered = [f"({number}) {note}" for number, note in enumerate(self.notes, 1)]

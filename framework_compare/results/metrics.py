@@ -84,6 +84,11 @@ class Metric:
     whole: bool = False  # a count
     words: Optional[Callable[[int], str]] = None  # what a mask means
 
+    @property
+    def si_unit(self) -> str:
+        """The unit of the stored value: shares have none, memory is in bytes."""
+        return self.unit if self.scale == 1 else {"GiB": "B"}.get(self.unit, "")
+
     def show(self, value: Optional[float]) -> str:
         """The stored value in `unit`, three significant digits or all whole ones; "-" for a missing one."""
         if value is None or math.isnan(value):

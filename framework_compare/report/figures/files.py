@@ -41,10 +41,11 @@ def draw(subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = F
     """The parts of a figure by title, empty where the study has no data for it; about `width` points wide."""
     columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
     parts = FIGURES[name].draw(subject, width, columns)
-    return {title: _drawn(chart, font) for title, chart in parts.items()}
+    return {title: render(chart, font) for title, chart in parts.items()}
 
 
-def _drawn(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
+def render(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
+    """A chart of Altair's, drawn with the looks that all figures share."""
     import vl_convert
 
     spec = chart.configure(**look.config(font, legend_columns)).to_dict()
@@ -111,7 +112,7 @@ def fitted(subject: Subject, name: str, target: float) -> Drawn:
         if not parts:
             raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
         charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
-        drawn = _drawn(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT, max(1, int(target / 75)))
+        drawn = render(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT, max(1, int(target / 75)))
         if abs(drawn.width - target) < 0.02 * target:
             break
         width = max(40.0, width + target - drawn.width)

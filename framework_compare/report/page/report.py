@@ -15,6 +15,7 @@ from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, Figure
 from framework_compare.report.figures.look import title as named
 from framework_compare.report.figures.subject import Study, Subject
+from framework_compare.report.html import environment
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
 from framework_compare.report.tables import Table, clean
@@ -71,21 +72,6 @@ def write(study: Study, path: Union[str, Path]) -> Path:
 def render(study: Study) -> str:
     """The report as text."""
     return environment().get_template("report.html").render(**_content(study))
-
-
-def environment() -> Any:
-    """Where templates are looked up; what they print is escaped."""
-    import jinja2
-
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["clean"] = clean
-    return made
 
 
 def _content(study: Study) -> Dict[str, Any]:

@@ -1,0 +1,115 @@
+"""The tables of one kind of a study as an object: what they hold, and their text in every style."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import html as markup
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.report import renderers
+from framework_compare.report.tables import Table, clean
+from framework_compare.results.metrics import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class StudyTable:
+    """One `Table` for each set of settings that the cells of a study share, in `parts`.
+
+    Each part has a caption, columns, rows, notes and the verdicts above it. A study without figures of this kind has no
+    parts, and `absence` says why. Printed, it is text for the terminal; Jupyter shows it as HTML.
+    """
+
+    def __init__(
+        self, kind: str, parts: Sequence[Table], absence: Sequence[str], figures: Callable[[], "pd.DataFrame"]
+    ) -> None:
+        self.kind = kind
+        self.parts: Tuple[Table, ...] = tuple(parts)
+        self.absence: Tuple[str, ...] = tuple(absence)
+        self._figures = figures
+
+    @functools.cached_property
+    def frame(self) -> "pd.DataFrame":
+        """The figures as numbers, one row per cell, failed cells included; a missing one is NaN."""
+        return self._figures()
+
+    @property
+    def units(self) -> Dict[str, str]:
+        """The unit of each figure in `frame`: SI, "" for shares, ratios and counts."""
+        return {name: METRICS[name].si_unit if name in METRICS else "" for name in self.frame if _is_figure(name)}
+
+    def to_text(self, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
+        """For the terminal, `width` columns wide; bold: with terminal codes. Defaults: those of standard output."""
+        return self._joined(functools.partial(renderers.terminal, width=width, bold=bold))
+
+    def to_markdown(self) -> str:
+        """Pipe tables, as any Markdown shows them."""
+        return self._joined(renderers.markdown, renderers.escape_markdown)
+
+    def to_github(self) -> str:
+        """Markdown for summaries, issues and comments on GitHub: notes are folded away."""
+        return self._joined(renderers.github, renderers.escape_markdown)
+
+    def to_html(self) -> str:
+        """A fragment of HTML without scripts or styles."""
+        return self._joined(renderers.html, lambda sentence: f"<p>{markup.escape(clean(sentence))}</p>")
+
+    def to_latex(self, label: Optional[str] = None, caption: Optional[str] = None, notes: bool = True) -> str:
+        r"""Tables for booktabs and siunitx 3, to paste.
+
+        label: what `\ref` names, "tab:" and the kind by default; parts after the first have a number behind it.
+        caption: in place of the caption with the settings, which becomes the first note. notes: whether verdicts and
+        notes are printed below.
+        """
+        name = f"tab:{self.kind}" if label is None else label
+        made = [_changed(part, caption, notes) for part in self.parts]
+        texts = [renderers.latex(part, f"{name}{n if n > 1 else ''}") for n, part in enumerate(made, 1)]
+        return "\n".join(texts) if texts else self._sentences(lambda sentence: f"% {clean(sentence)}")
+
+    def to_csv(self) -> str:
+        """`frame` as CSV: SI units, 9 significant digits, a missing figure as an empty field."""
+        return renderers.csv(self.frame)
+
+    def text(self, style: str = "terminal", **terminal: Any) -> str:
+        """In a style of STYLES, for choices made by name; terminal: `width` and `bold`. UnknownNameError for another."""
+        if style not in STYLES:
+            raise UnknownNameError("style", style, STYLES)
+        return STYLES[style](self, **(terminal if style == "terminal" else {}))
+
+    def _joined(self, render: Callable[[Table], str], escape: Callable[[str], str] = clean) -> str:
+        return "\n".join(map(render, self.parts)) if self.parts else self._sentences(escape)
+
+    def _sentences(self, escape: Callable[[str], str]) -> str:
+        return "".join(f"{escape(sentence)}\n" for sentence in self.absence)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __repr__(self) -> str:
+        return f"StudyTable({self.kind!r}, {len(self.parts)} parts)"
+
+
+def _is_figure(column: str) -> bool:
+    return column in METRICS or column.startswith("ratio")
+
+
+def _changed(part: Table, caption: Optional[str], notes: bool) -> Table:
+    if caption is not None:
+        part = dataclasses.replace(part, caption=caption, remarks=(part.caption, *part.remarks))
+    return part if notes else part.without_notes()
+
+
+STYLES: Dict[str, Callable[..., str]] = {
+    "terminal": StudyTable.to_text,
+    "markdown": StudyTable.to_markdown,
+    "github": StudyTable.to_github,
+    "html": StudyTable.to_html,
+    "latex": StudyTable.to_latex,
+    "csv": StudyTable.to_csv,
+}

@@ -246,7 +246,9 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     return [table for table in tables if table.rows]
 
 
-def table(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes, verdicts: bool = True) -> StudyTable:
+def table(
+    frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes, verdicts: bool = True
+) -> StudyTable:
     """The tables of a study with all that they hold; verdicts: whether these stand above."""
     parts = build(frame, kind, blocks)
     if not verdicts:

@@ -1,4 +1,5 @@
-"""What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""
+"""What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""from framework_compare.results.block_times import BlockTimes
+
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
     parity = Parity("singa", "3.0.0.dev1", "alexnet", "default", PASSED)
     tables = (
         side_by_side.table(study.beside(study), (study.folder, study.folder), (count, count)),
-        reproduction_tables.ratios(published["cpu"], frame, {}, "caption"),
+        reproduction_tables.ratios(published["cpu"], frame, BlockTimes(), "caption"),
         reproduction_tables.sizes(published["batches"], frame.assign(**{name: None for name in SIZES}), "caption"),
         parity_tables.table([parity]),
     )

@@ -1,5 +1,4 @@
-"""What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""from framework_compare.results.block_times import BlockTimes
-
+"""What needs no SINGA: which wheel its adapter refuses, its label wherever it is named, its setting."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.report import parity_tables, reproduction_tables, side_by_side
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.parity import PASSED, Parity
 
 LABEL = "SINGA 3.0.0.dev1 (2020), repaired at run time"

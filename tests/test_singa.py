@@ -16,6 +16,7 @@ from framework_compare.errors import Unsupported
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.report import parity_tables, reproduction_tables, side_by_side
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.parity import PASSED, Parity
 
 LABEL = "SINGA 3.0.0.dev1 (2020), repaired at run time"
@@ -90,7 +91,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
     parity = Parity("singa", "3.0.0.dev1", "alexnet", "default", PASSED)
     tables = (
         side_by_side.table(study.beside(study), (study.folder, study.folder), (count, count)),
-        reproduction_tables.ratios(published["cpu"], frame, {}, "caption"),
+        reproduction_tables.ratios(published["cpu"], frame, BlockTimes(), "caption"),
         reproduction_tables.sizes(published["batches"], frame.assign(**{name: None for name in SIZES}), "caption"),
         parity_tables.table([parity]),
     )

@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
+from stored_study import PADDLE, RUN, create, rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
-from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import Run, Sample
 from framework_compare.report.exports import export
 from framework_compare.results import runs
-from framework_compare.results.runs import store_figures
 from framework_compare.samplers.sampler import Column
 from framework_compare.samplers.samplers import COLUMNS
-from framework_compare.store import open_readonly, schema
+from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK
 from framework_compare.store.rows import CHILDREN
 from framework_compare.store.study_file import Store
-
-TORCH = Cell("torch", "alexnet", "small", "cpu", TrainConfig(learning_rate=0.1 + 0.2))
-PADDLE = Cell("paddle", "alexnet", "small", "cpu", TrainConfig())
-SECOND = 1_000_000_000
-RUN = Run(
-    "ok",
-    started_at="2024-01-01T00:00:00+00:00",
-    wall_s=3.5,
-    exit_code=0,
-    log_path="logs/1.log",
-    framework_version="2.1",
-    interpreter="python",
-    settings={"layout": "NHWC", "threads": [1, 2]},
-    parameters=57_016_131,
-    peak_rss_bytes=2**40,
-    warnings=("first", "second"),
-    phases=(Phase("build", 0, SECOND), Phase("epochs", SECOND, 3 * SECOND, 5)),
-    epochs=(Epoch(1, SECOND, 3 * SECOND, 0.5, 791, 50, 1.1, 0.04, 0.03, 0.05, 0.1, 1.5),),
-    samples=(Sample(SECOND), Sample(2 * SECOND, 99.5, 1, 2, 3, 50.0, 20.0, 1.0, 4, 120.5, 3, 61.0, 1980.0, 36)),
-    energy=(Energy("gpu", SECOND, 10.5, "counter"), Energy("host-package-0", SECOND, 7.25, "counter")),
-    gauges={"gpu": "NVIDIA H200"},
-)
-
-
-def create(folder, cells=(TORCH, PADDLE), repeats=1, **fields):
-    given = {"settings": {}, "machine": {}, **fields}
-    return Store.create(folder, cells=cells, repeats=repeats, **given)
-
-
-def rows(store, table):
-    return store.select(f"SELECT * FROM {table}")[1]
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
@@ -221,169 +187,6 @@ def test_a_killed_study_without_its_journal_is_shown_as_it_was_before(tmp_path, 
     (tmp_path / "copy").mkdir()
     shutil.copy(tmp_path / "killed" / FILE, tmp_path / "copy")
     assert list(Comparison.load(read_only(tmp_path / "copy")).frame.status) == ["planned", "planned"]
-
-
-def recorded(folder):
-    """A study of which pages can be damaged: many samples, and the figures kept of them."""
-    with create(folder) as store:
-        run = dataclasses.replace(RUN, samples=RUN.samples * 2000)
-        store.record(1, run)
-        store_figures(store, 1, run)
-    return bytearray((folder / FILE).read_bytes())
-
-
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
-@pytest.mark.parametrize("how", ["page", "cut", "odd"])
-def test_a_damaged_study_is_not_shown_and_its_recovery_is_named(tmp_path, monkeypatch, how, large):
-    content = recorded(tmp_path)
-    place = content.rindex(b"epoch_s_median") // 4096 * 4096
-    cut = {"page": content[:place] + os.urandom(4096) + content[place + 4096 :], "cut": content[:-8192]}
-    (tmp_path / FILE).write_bytes(cut.get(how, content[:-1000]))
-    monkeypatch.setattr(open_readonly, "CHECKED_WHOLE_BYTES", 0 if large else 1 << 30)
-    with pytest.raises(StudyError, match="damaged.*not changed; `sqlite3 .* \\.recover` prints"):
-        Comparison.load(tmp_path)
-
-
-def test_a_study_cut_within_its_last_page_is_not_written_to(tmp_path):
-    content = recorded(tmp_path)[:-1000]
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match=f"cut short to {len(content)} bytes"):
-        Store.open(tmp_path, readonly=False)
-    assert (tmp_path / FILE).read_bytes() == content
-
-
-def test_damage_among_the_samples_of_a_small_study_is_told(tmp_path):
-    content = recorded(tmp_path)
-    middle = len(content) // 2 // 4096 * 4096
-    content[middle : middle + 4096] = b"\xff" * 4096
-    (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match="damaged"):
-        Comparison.load(tmp_path)
-
-
-def change(folder, *queries):
-    """What damage, or another program, may have made of a study that SQLite finds whole."""
-    with contextlib.closing(sqlite3.connect(folder / FILE)) as connection:
-        for query in queries:
-            connection.execute(query)
-        connection.commit()
-
-
-# query -> what is said of it; the other run, of another cell, is shown
-UNSOUND_RUNS = {
-    "UPDATE run SET status = 'bogus' WHERE run_id = 1": "1 row is left out .its status is 'bogus'",
-    "UPDATE run SET gauges = '3' WHERE run_id = 1": "its gauges is 3",
-    "UPDATE run SET gauges = '{' WHERE run_id = 1": "its gauges is no JSON",
-    "UPDATE run SET warnings = '[1]' WHERE run_id = 1": "its warnings are not text",
-    "UPDATE run SET wall_s = 'x' WHERE run_id = 1": "its wall_s is 'x'",
-    "UPDATE run SET wall_s = 9e999 WHERE run_id = 1": "its wall_s is inf",
-    "UPDATE run SET reason = x'ff' WHERE run_id = 1": "its reason is b'.xff'",
-    "UPDATE cell SET config = '{' WHERE cell_id = 1": "its config is no JSON",
-    "UPDATE cell SET config = '[]' WHERE cell_id = 1": "its config is \\[\\]",
-    """UPDATE cell SET config = '{"batch_size": "x"}' WHERE cell_id = 1""": "its batch_size is 'x'",
-    """UPDATE cell SET config = '{"batch_sise": 4}' WHERE cell_id = 1""": "its config has no batch_size but 'batch_sise'",
-}
-
-
-@pytest.mark.parametrize(("query", "said"), UNSOUND_RUNS.items())
-def test_a_run_that_is_not_as_it_was_stored_is_left_out_and_told_and_exported(tmp_path, query, said):
-    recorded(tmp_path / "study")
-    change(tmp_path / "study", query)
-    study = Comparison.load(tmp_path / "study")
-    assert list(study.frame.framework) == ["paddle"] and "PaddlePaddle" in str(study.table())
-    (sentence,) = study.damage
-    assert re.search(f"is damaged: of table run .*{said}.*; `framework-compare export ", sentence), sentence
-    done = export(tmp_path / "study", tmp_path / "out", "csv")
-    assert done.damage == (sentence,) and "runs.csv" in [path.name for path in done.files]
-    with Store.open(tmp_path / "study", readonly=False) as store, contextlib.suppress(StudyError):
-        store.plan(["ok"])
-
-
-@pytest.mark.parametrize(
-    ("query", "table", "left"),
-    [
-        ("UPDATE epoch SET loss = 'x'", "epochs", 0),
-        ("UPDATE epoch SET end_ns = start_ns", "epochs", 0),
-        ("UPDATE epoch SET step_s_median = 9e999", "epochs", 0),
-        ("UPDATE phase SET name = x'ff' WHERE name = 'build'", "phases", 1),
-        ("UPDATE phase SET end_ns = -1 WHERE name = 'build'", "phases", 1),
-        ("UPDATE sample SET rss_bytes = 'x' WHERE rowid = 1", "samples", 3999),
-        ("UPDATE energy SET energy_j = 'x' WHERE rowid = 1", "energy", 1),
-        ("UPDATE profile SET self_s = 'x'", "profile", 0),
-        ("UPDATE profile SET kind = 'bogus'", "profile", 0),
-    ],
-)
-def test_a_row_of_a_run_that_is_not_as_it_was_stored_is_left_out_and_told(tmp_path, query, table, left):
-    recorded(tmp_path)
-    change(tmp_path, "INSERT INTO profile VALUES (1, 'kernel', 'gemm', 3, 0.5)", query, "DELETE FROM figures")
-    study = Comparison.load(tmp_path)
-    assert len(study.frame) == 2 and str(study.table("profile")) and len(getattr(study, table)) == left
-    assert any("of table " + table.rstrip("s") in sentence for sentence in study.damage)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DROP TABLE figures",
-        "UPDATE figures SET document = ''",
-        "UPDATE figures SET document = '[1]'",
-        """UPDATE figures SET document = '{"epoch_s": 1}'""",
-        "ALTER TABLE figures RENAME COLUMN document TO x",
-    ],
-)
-def test_figures_that_are_lost_are_computed_again(tmp_path, query):
-    recorded(tmp_path)
-    change(tmp_path, query)
-    study = Comparison.load(tmp_path)
-    assert study.frame.epoch_s[0] == 2.0 and not study.damage
-    assert not export(tmp_path, tmp_path / "out", "csv").damage
-
-
-def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
-    recorded(tmp_path)
-    change(tmp_path, "DROP TABLE figures")
-    with Store.open(tmp_path, readonly=False) as store:
-        store.record(2, RUN)
-        store_figures(store, 2, RUN)
-        assert len(rows(store, "figures")) == 1
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DROP TABLE epoch",
-        "ALTER TABLE epoch RENAME TO epocg",
-        "ALTER TABLE run RENAME COLUMN died_in TO died_io",
-        "UPDATE meta SET value = '[]' WHERE key = 'settings'",
-        """UPDATE meta SET value = '{"datasets": [1]}' WHERE key = 'settings'""",
-        "UPDATE meta SET value = 'x' WHERE key = 'schema_version'",
-        "UPDATE environment SET document = '3'",
-    ],
-)
-def test_a_study_that_cannot_be_shown_says_so_and_is_left_alone(tmp_path, query):
-    recorded(tmp_path / "study")
-    with Store.open(tmp_path / "study", readonly=False) as store:
-        store.environment("torch", {})
-    change(tmp_path / "study", query)
-    content = (tmp_path / "study" / FILE).read_bytes()
-    try:
-        assert export(tmp_path / "study", tmp_path / "out", "csv").damage
-    except StudyError as error:
-        assert re.search("damaged|schema", str(error))
-    study = Comparison(tmp_path / "study")
-    for part in ("frame", "epochs", "settings", "environments"):
-        with contextlib.suppress(StudyError):  # and nothing else
-            getattr(study, part)
-    assert (tmp_path / "study" / FILE).read_bytes() == content
-
-
-def test_a_schema_that_is_no_text_any_more_is_told(tmp_path):
-    content = recorded(tmp_path / "study")
-    place = content.index(b"CREATE TABLE energy") + 8
-    content[place] ^= 0x80
-    (tmp_path / "study" / FILE).write_bytes(content)
-    with pytest.raises(StudyError, match="is damaged"):
-        Comparison.load(tmp_path / "study")
 
 
 def test_a_study_of_the_third_schema_is_read_and_resumed(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 import numpy as np
 
 from framework_compare.adapters.common.onnx_program import OnnxProgram, decimal
+from framework_compare.adapters.common.user_file import one_line
 
 IMAGES = 3
 SEED = 0
@@ -34,8 +35,7 @@ def reference(model: Any, nodes: Sequence[Any], program: OnnxProgram, size: int)
             for first in range(0, IMAGES, step)
         ]
     except Exception as error:  # what it lacks may be what no operator is for, which is said for all layers at once
-        words = " ".join(str(error).split())[:300]
-        return {"failure": np.array(f"onnx cannot run it at {size} x {size} pixels: {type(error).__name__}: {words}")}
+        return {"failure": np.array(f"onnx cannot run it at {size} x {size} pixels: {one_line(error)}")}
     logits = np.concatenate(parts)[:IMAGES]
     return {"images": images, "logits": logits, **{f"start:{name}": array for name, array in start.items()}}
 

@@ -14,6 +14,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 import numpy as np
 
 from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram, decimal
+from framework_compare.adapters.common.user_file import one_line
 from framework_compare.adapters.onnx.evaluation import reference
 from framework_compare.errors import UsageError
 from framework_compare.protocol import Job
@@ -57,7 +58,7 @@ def load(path: str) -> Any:
         onnx.checker.check_model(model)
         return onnx.inliner.inline_local_functions(model) if model.functions else model
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise UsageError(f"{path} is no valid ONNX file: {_line(error)}") from None
+        raise UsageError(f"{path} is no valid ONNX file: {one_line(error)}") from None
 
 
 def _load_beside(onnx: Any, model: Any, path: str) -> None:
@@ -77,15 +78,11 @@ def _load_beside(onnx: Any, model: Any, path: str) -> None:
     try:
         external_data_helper.load_external_data_for_model(model, folder)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise UsageError(f"weights beside {path} cannot be read: {_line(error)}") from None
+        raise UsageError(f"weights beside {path} cannot be read: {one_line(error)}") from None
 
 
 def _bytes_of(onnx: Any, tensor: Any) -> int:
     return int(np.prod(tensor.dims, dtype=object)) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def read(model: Any, sizes: Sequence[int]) -> OnnxProgram:

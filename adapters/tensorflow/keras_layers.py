@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
+from framework_compare.graph import window
 from framework_compare.graph.reader import GraphReader
 from framework_compare.graph.views import BATCH, NotExpressible, Value, View, moved, plain, reshaped, whole
 
@@ -88,20 +89,7 @@ def _pads(layer: Any, size: Sequence[int], kernel: Sequence[int], dilation: Sequ
         return [0, 0, 0, 0]
     if layer.padding != "same":
         raise NotExpressible(f"padding {layer.padding!r}")
-    pads = []
-    for pixels, k, stride, d in zip(size, kernel, layer.strides, dilation):
-        total = max(0, (-(-pixels // stride) - 1) * stride + (k - 1) * d + 1 - pixels)
-        pads += [total // 2, total - total // 2]
-    return pads
-
-
-def _short(numbers: Sequence[int]) -> Any:
-    """One number where all are equal, two where four are symmetric."""
-    numbers = [int(one) for one in numbers]
-    if len(set(numbers)) == 1:
-        return numbers[0]
-    symmetric = len(numbers) == 4 and numbers[0] == numbers[1] and numbers[2] == numbers[3]
-    return [numbers[0], numbers[2]] if symmetric else numbers
+    return [side for axis in zip(size, kernel, layer.strides, dilation) for side in window.same_padding(*axis)]
 
 
 def _convolved(
@@ -113,15 +101,15 @@ def _convolved(
     attrs = {
         "in_channels": into,
         "out_channels": out,
-        "kernel": _short(layer.kernel_size),
-        "stride": _short(layer.strides),
-        "padding": _short(_pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)),
+        "kernel": window.plain(layer.kernel_size),
+        "stride": window.plain(layer.strides),
+        "padding": window.plain(_pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)),
         "groups": groups,
         "bias": bias is not None,
         "init": CONV_INIT,
     }
     if set(dilation) != {1}:
-        attrs["dilation"] = _short(dilation)
+        attrs["dilation"] = window.plain(dilation)
     arrays = {"weight": (kernel, form), **({} if bias is None else {"bias": (bias, None)})}
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
@@ -190,7 +178,8 @@ def _pooled(reading: Any, layer: Any, x: Value, op: str, more: Dict[str, Any]) -
         if op != "MaxPool2d" or not _signless(reader, source):
             raise NotExpressible(f"{op} with unequal padding")
         source, pads = reading.node(f"{layer.name}.pad", "Pad", [source], {"padding": pads}), [0, 0, 0, 0]
-    attrs = {"kernel": _short(layer.pool_size), "stride": _short(layer.strides), "padding": _short(pads), **more}
+    numbers = {"kernel": layer.pool_size, "stride": layer.strides, "padding": pads}
+    attrs = {**{name: window.plain(value) for name, value in numbers.items()}, **more}
     return as_keras(reader, reading.node(layer.name, op, [source], attrs))
 
 

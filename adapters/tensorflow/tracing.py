@@ -1,12 +1,13 @@
 """A user's Keras model as a layer graph: loaded, read layer by layer, judged in float64.
 
-A job of kind "trace" has one task: {"source": where the model is, "sizes": image sizes}. It writes ANSWER, the weights
-and what the model computes in float64, into the run's folder.
+A job of kind "trace" has one task: {"source": where the model is, "sizes": image sizes}. It writes a TraceAnswer
+into the run's folder.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
@@ -15,9 +16,9 @@ import numpy as np
 from framework_compare.adapters.common.user_file import made_by, one_line
 from framework_compare.adapters.tensorflow.keras_reading import Reading
 from framework_compare.errors import UsageError
+from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.protocol import Job
 
-ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
 BATCH = 2  # images of the reading; the judging has another number
 JUDGED = 3
 SEED = 0
@@ -35,12 +36,9 @@ def trace(job: Job) -> None:
     readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
     size = task["sizes"][0]
     first = readings[size]
-    np.savez(WEIGHTS, **first.arrays)
-    np.savez(EXACT, **judge(keras, model, first, size))
+    graphs = {size: reading.graph for size, reading in readings.items()}
     notes = [*first.notes, *_notes(model, first)]
-    graphs = {size: reading.graph.to_dict() for size, reading in readings.items()}
-    with open(ANSWER, "w", encoding="utf-8") as file:
-        json.dump({"graphs": graphs, "notes": notes, "version": keras.__version__}, file)
+    TraceAnswer(graphs, first.arrays, judge(keras, model, first, size), notes, keras.__version__).write(os.getcwd())
 
 
 def load(source: Mapping[str, str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -121,20 +121,20 @@ def _check_known(nodes: Sequence[OnnxNode]) -> None:
         raise UsageError(f"{len(unknown)} of {kinds} kinds of layer cannot be expressed: {words}")
 
 
-def _constants(nodes: Sequence[OnnxNode], program: OnnxProgram) -> Dict[str, str]:
-    """Values that depend on nothing but shapes, and the nodes that give them."""
+def _constants(nodes: Sequence[OnnxNode], program: OnnxProgram) -> Set[str]:
+    """Values that depend on nothing but shapes."""
     plain = set(program.arrays) - program.trained - program.statistics | {""}
-    found: Dict[str, str] = {}
+    computed: Set[str] = set()
     for node in nodes:
         if node.op in ("Shape", "Size") or (plain.issuperset(node.inputs) and not node.op.startswith("Random")):
             plain.update(node.outputs)
-            found.update(dict.fromkeys(node.outputs, node.name))
-    return found
+            computed.update(node.outputs)
+    return computed
 
 
-def _signless(nodes: Sequence[OnnxNode]) -> "set[str]":
+def _signless(nodes: Sequence[OnnxNode]) -> Set[str]:
     """Values that are never below zero."""
-    names: "set[str]" = set()
+    names: Set[str] = set()
     for node in nodes:
         low = node.attrs.get("min", 0) if node.op == "Clip" and len(node.inputs) < 2 else -1
         if node.op in UNSIGNED or low >= 0 or (node.op in KEEPS_SIGN and node.inputs[0] in names):

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from framework_compare.errors import UsageError
+from framework_compare.graph.window import same_padding
 
 # What arrays are called in the layers that have them, by their position among the inputs.
 _WEIGHT = {1: "weight", 2: "bias"}
@@ -90,14 +91,9 @@ def _pads(c: Call, x: Any, kernel: Sequence[int]) -> List[Tuple[int, int]]:
     if auto == "NOTSET":
         pads = c.numbers("pads") or [0] * 2 * len(kernel)
         return list(zip(pads[: len(kernel)], pads[len(kernel) :]))
-    pairs = []
-    for size, k, stride, dilation in zip(
-        x.shape[2:], kernel, _pair(c, "strides", kernel), _pair(c, "dilations", kernel)
-    ):
-        total = max(0, (-(-size // stride) - 1) * stride + (k - 1) * dilation + 1 - size)
-        pair = (total // 2, total - total // 2)
-        pairs.append(pair if auto == "SAME_UPPER" else pair[::-1])
-    return pairs
+    axes = zip(x.shape[2:], kernel, _pair(c, "strides", kernel), _pair(c, "dilations", kernel))
+    pairs = [same_padding(*axis) for axis in axes]
+    return pairs if auto == "SAME_UPPER" else [(behind, before) for before, behind in pairs]
 
 
 def max_pool(c: Call, x: Any) -> Any:

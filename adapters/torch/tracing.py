@@ -1,7 +1,7 @@
 """A user's nn.Module as a layer graph: loaded, exported by torch.export in training mode, judged in float64.
 
-A job of kind "trace" has one task: {"source": where the module is, "sizes": image sizes}. It writes ANSWER, the
-weights and what the module computes in float64, into the run's folder. A module in hand is read in its own process.
+A job of kind "trace" has one task: {"source": where the module is, "sizes": image sizes}. It writes a TraceAnswer into
+the run's folder. A module in hand is read in its own process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import copy
 import importlib
 import inspect
-import json
+import os
 import sys
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -23,9 +23,9 @@ from framework_compare.adapters.torch.onnx_module import module_of
 from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph
+from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.protocol import Job
 
-ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
 BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
 JUDGED = 3
 SEED = 0
@@ -39,16 +39,6 @@ class Known(NamedTuple):
     logits: np.ndarray
 
 
-class Traced(NamedTuple):
-    """A module's graphs by image size, its arrays by their names there, what it computes in float64, and remarks."""
-
-    graphs: Dict[int, Graph]
-    arrays: Dict[str, np.ndarray]
-    exact: Dict[str, np.ndarray]
-    notes: Tuple[str, ...]
-    version: str
-
-
 def trace(job: Job) -> None:
     """Answer a job of kind "trace"; UsageError, in one line, where the module cannot be imported."""
     (task,) = job.tasks
@@ -59,11 +49,7 @@ def trace(job: Job) -> None:
         traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
     else:
         traced = trace_module(load(task["source"]), task["sizes"])
-    np.savez(WEIGHTS, **traced.arrays)
-    np.savez(EXACT, **traced.exact)
-    graphs = {size: graph.to_dict() for size, graph in traced.graphs.items()}
-    with open(ANSWER, "w", encoding="utf-8") as file:
-        json.dump({"graphs": graphs, "notes": traced.notes, "version": traced.version}, file)
+    traced.write(os.getcwd())
 
 
 def load(source: Mapping[str, str]) -> Any:
@@ -100,7 +86,7 @@ def _from_zoo(source: Mapping[str, str]) -> Any:
     return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
 
 
-def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> Traced:
+def trace_onnx(program: OnnxProgram, sizes: Sequence[int]) -> TraceAnswer:
     """The same of an ONNX file, whose logits another program has computed."""
     module = module_of(program)
     exact = program.reference
@@ -120,7 +106,7 @@ def _guesses(graph: Graph) -> Tuple[str, ...]:
     return (words,) if free else ()
 
 
-def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = None) -> Traced:
+def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = None) -> TraceAnswer:
     """Read a module at each image size; its own mode, weights and statistics stay as they are."""
     import torch
 
@@ -133,7 +119,7 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
         readings[size] = Reading(_export(torch, module, images), BATCH)
     first = readings[sizes[0]]
     exact = judge(torch, module, first, sizes[0], known)
-    return Traced(
+    return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
     )
 

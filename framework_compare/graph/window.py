@@ -81,6 +81,12 @@ class Window:
         return max(0, reach - pixels - sum(self.pads[axis]))
 
 
+def same_padding(pixels: int, kernel: int, stride: int, dilation: int) -> Pair:
+    """Pixels before and behind an axis so that there are ceil(pixels / stride) windows; an odd one stands behind."""
+    total = max(0, (-(-pixels // stride) - 1) * stride + (kernel - 1) * dilation + 1 - pixels)
+    return total // 2, total - total // 2
+
+
 def plain(value: Numbers) -> Union[int, List[int]]:
     """The shortest form of a node's numbers: one where all are the same, two where four are symmetric."""
     if isinstance(value, int):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import numpy as np
 import psutil
@@ -16,6 +15,7 @@ from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph
+from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -25,7 +25,6 @@ from framework_compare.samplers.host import available_cores
 
 TIMEOUT_S = 900.0
 MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
-ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
 FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
 
@@ -90,12 +89,8 @@ class Tracer:
 
 def read_answer(folder: Path, judge: str) -> Traced:
     """What a worker wrote into its folder; judge: what it computed the exact answers with."""
-    document: Dict[str, Any] = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
-    graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
-    arrays, exact = (
-        {name: array for name, array in np.load(folder / file, allow_pickle=False).items()} for file in (WEIGHTS, EXACT)
-    )
-    return Traced(graphs, arrays, exact, document["notes"], judge)
+    answer = TraceAnswer.read(str(folder))
+    return Traced(answer.graphs, answer.arrays, answer.exact, answer.notes, judge)
 
 
 def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:

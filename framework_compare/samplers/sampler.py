@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import ClassVar, Mapping, NamedTuple, Optional, Union
 
 from framework_compare.samplers.disturbance import Cores, Counters
@@ -34,7 +35,7 @@ class Watched:
         self.counters: Optional[Counters] = None
 
 
-class Sampler:
+class Sampler(abc.ABC):
     """Reads the columns it names, at each tick, in the parent; one object per run. Listed in `samplers.SAMPLERS`.
 
     What `read` leaves out or gives as None is stored as missing, never as 0; so is all of a reading that raises OSError
@@ -46,9 +47,9 @@ class Sampler:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
 
+    @abc.abstractmethod
     def read(self) -> Readings:
         """Values by column, in the units that the columns' names end in."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing open
         """The run has ended."""

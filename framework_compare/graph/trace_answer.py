@@ -1,0 +1,41 @@
+"""What a worker that traced a model leaves in its folder for the parent: graphs, arrays, and exact values to check them by."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from framework_compare.graph.network import Graph
+
+ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
+
+
+class TraceAnswer(NamedTuple):
+    """Graphs by image size, float32 arrays by their names there, what the model computes in float64, and remarks.
+
+    exact: images, labels, start:<array>, evaluation, training, gradient:<array>, after:<statistic>.
+    """
+
+    graphs: Mapping[int, Graph]
+    arrays: Mapping[str, np.ndarray]
+    exact: Mapping[str, np.ndarray]
+    notes: Sequence[str]
+    version: str  # of the framework that traced
+
+    def write(self, folder: str) -> None:
+        for name, arrays in ((ARRAYS, self.arrays), (EXACT, self.exact)):
+            np.savez(os.path.join(folder, name), **arrays)  # type: ignore[arg-type]  # beside names, an option of numpy's
+        graphs = {size: graph.to_dict() for size, graph in self.graphs.items()}
+        with open(os.path.join(folder, ANSWER), "w", encoding="utf-8") as file:
+            json.dump({"graphs": graphs, "notes": list(self.notes), "version": self.version}, file)
+
+    @classmethod
+    def read(cls, folder: str) -> "TraceAnswer":
+        with open(os.path.join(folder, ANSWER), encoding="utf-8") as file:
+            document: Dict[str, Any] = json.load(file)
+        graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
+        arrays, exact = (dict(np.load(os.path.join(folder, name), allow_pickle=False)) for name in (ARRAYS, EXACT))
+        return cls(graphs, arrays, exact, document["notes"], document["version"])

@@ -171,11 +171,11 @@ class Comparison:
     ) -> Any:
         """A kind of table as a `StudyTable`: print it, or take its `to_latex()`, `to_markdown()`, `frame`, ...
 
-        kind is "time", "resources", "speedup" (devices against the CPU), "devices" (several against one), "ladder"
-        (precisions and executions against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has
+        kind is "time", "resources", "speedup" (devices against the CPU), "devices" (several against one),
+        "precision" (and execution, against fp32 eager), "scaling" (by batch size), "startup" (and when an execution has
         paid for its own), "energy", "quality" (metrics of workloads), "gains" (rungs of a ladder), "inference"
         (latency), "roofline" (beside what the machine can do) or "profile" (shares of time, for studies with
-        profile=True). The first lines are verdicts; verdicts=False leaves them out.
+        profile=True). The first lines are verdicts, the last ones warnings; verdicts=False leaves both out.
 
         With a style ("terminal", "markdown", "github", "html", "latex", "csv"), or with width or bold of the terminal's,
         it is that text. Raises UsageError for another kind or style.
@@ -185,7 +185,8 @@ class Comparison:
         def blocks() -> Any:
             return pairing.block_seconds(self.epochs)
 
-        made = kinds.table(getattr(self, kinds.frame_of(kind)), kind, blocks, verdicts)
+        name = kinds.find(kind)
+        made = kinds.table(getattr(self, kinds.KINDS[name].frame), name, blocks, verdicts)
         if style is None and width is None and bold is None:
             return made
         return made.text(style or "terminal", width=width, bold=bold)
@@ -251,8 +252,8 @@ class Comparison:
         """One row per cell that this study and another have, with the ratio of the median epoch times."""
         return pairing.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
-    def export(self, folder: Union[str, Path], kind: str = "parquet") -> None:
-        """Write all tables into a folder, as "parquet" (needs pyarrow), "csv" or "json"."""
+    def export(self, folder: Union[str, Path], kind: str = "csv") -> None:
+        """Write all tables into a folder, as "csv", "json" or "parquet" (needs pyarrow)."""
         from framework_compare.report.exports import export
 
         export(self.folder, folder, kind)

@@ -53,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fc-out", metavar="FOLDER", help="the study of this session; default: a new one in the cache folder"
     )
+    group.addoption("--fc-report", metavar="FILE", help="write the report of this session's study, one HTML file")
     group.addoption(
         "--fc-index", metavar="FRAMEWORK=URL", action="append", help="an extra package index for an environment"
     )
@@ -187,12 +188,18 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    for folder in _studies(config):
+    report = config.getoption("--fc-report")
+    for number, folder in enumerate(_studies(config)):
         from framework_compare.comparison import Comparison
 
+        study = Comparison(folder)
         terminalreporter.section("framework-compare")
-        terminalreporter.write(Comparison(folder).table().to_text(terminalreporter._tw.fullwidth, bold=False))
+        terminalreporter.write(study.table().to_text(terminalreporter._tw.fullwidth, bold=False))
         terminalreporter.write_line(f"study: {folder}")
+        if report:
+            path = Path(report)  # processes of pytest-xdist have a study each
+            written = study.report(path.with_stem(f"{path.stem}-{number}") if number else path)
+            terminalreporter.write_line(f"report: {written}")
 
 
 @pytest.fixture(scope="session")

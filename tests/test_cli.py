@@ -8,8 +8,8 @@ import pytest
 from command_line import run, start
 
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell
-from framework_compare.store.study_file import Store
+from framework_compare.records import Cell, Run
+from framework_compare.store.study_file import FILE, Store
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -85,7 +85,7 @@ def test_a_picture_that_does_not_decode_is_named_or_skipped(pictures, tmp_path, 
 
 def test_show_prints_a_study_in_every_style(tmp_path):
     Store.create(tmp_path / "empty", settings={}, machine={}, cells=[], repeats=1).close()
-    for style in ("terminal", "markdown", "github", "csv", "latex"):
+    for style in ("terminal", "markdown", "github", "html", "csv", "latex"):
         run("show", tmp_path / "empty", "--style", style)
     assert "no study" in run("show", tmp_path, check=2).stderr
 
@@ -118,3 +118,24 @@ def test_doctor_exits_with_1_where_no_framework_can_run_and_where_strict_finds_l
 def test_env_remove_needs_a_known_name(own_cache):
     assert "unknown framework 'caffe'" in run("env", "remove", "caffe", check=2).stderr
     assert "there is no environment" in run("env", "remove", "torch").stdout
+
+
+def test_list_says_of_each_study_what_it_holds(own_cache):
+    cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
+    with Store.create(own_cache / "studies" / "mine", settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, Run("ok", started_at="2026-11-22T10:00:00+00:00"))
+    (own_cache / "studies" / "broken").mkdir()
+    (own_cache / "studies" / "broken" / FILE).write_text("no study")
+    lines = run("list").stdout.splitlines()
+    line = next(line for line in lines if line.startswith("  mine "))
+    assert re.sub(" +", " ", line) == (
+        " mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet"
+    )
+    assert any(line.startswith("  broken ") for line in lines)
+
+
+def test_markdown_and_latex_name_the_machine(tmp_path):
+    Store.create(tmp_path / "study", settings={}, machine={"cpu": "A_processor"}, cells=[], repeats=1).close()
+    assert run("show", tmp_path / "study", "--style", "latex").stdout.startswith("% Measured on A_processor")
+    assert run("show", tmp_path / "study", "--style", "markdown").stdout.startswith("A_processor")
+    assert "A_processor" not in run("show", tmp_path / "study", "--style", "csv").stdout

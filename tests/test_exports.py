@@ -98,7 +98,7 @@ def test_text_of_a_worker_does_not_become_a_formula(study, tmp_path):
 def test_parquet_without_pyarrow_says_what_to_do(study, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'framework-compare\[parquet\]', or choose csv or json"):
-        export(study, tmp_path / "out")
+        export(study, tmp_path / "out", "parquet")
     assert not (tmp_path / "out").exists()
 
 

@@ -137,7 +137,7 @@ def comparison(tmp_path_factory) -> Comparison:
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_captions_use_the_words_of_the_glossary(comparison, kind):
-    frame = getattr(comparison, kinds.frame_of(kind))
+    frame = getattr(comparison, kinds.KINDS[kind].frame)
     tables = kinds.build(frame, kind)
     assert tables
     for table in tables:

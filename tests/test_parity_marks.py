@@ -105,7 +105,7 @@ def test_the_csv_of_every_table_has_the_verdict(tmp_path, kind):
 def test_a_rung_says_that_what_it_is_held_against_is_not_proved(tmp_path):
     steps = (("fp32", FAILED), ("bf16", PROVED))
     outcomes = [("torch", {"execution": "eager", "precision": p}, ok(2, 2.1, 2.2), found) for p, found in steps]
-    text = study(tmp_path, outcomes).table("ladder", "markdown")
+    text = study(tmp_path, outcomes).table("precision", "markdown")
     ((_, _, _, base, rung),) = rows(text)
     assert base == "1 (1)" and rung.endswith("(2)")
     assert f"(2) its baseline has parity {FAILED}" in text

@@ -67,8 +67,9 @@ def test_once_more(cell, run_cell):
 
 def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, pictures, own_cache):
     pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
-    result = pytester.runpytest_subprocess("--fc-out", "study")
+    result = pytester.runpytest_subprocess("--fc-out", "study", "--fc-report", "report.html")
     result.assert_outcomes(passed=3)
+    assert "tiny" in (pytester.path / "report.html").read_text() and "report: " in result.stdout.str()
     frame = Comparison.load(pytester.path / "study").frame
     assert frame.batch_size.tolist() == [2, 4] and (frame.status == "ok").all()
     shown = result.stdout.str().partition("framework-compare")[2]

@@ -17,7 +17,7 @@ from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 STYLES = tuple(study_table.STYLES)
-NEW = ("speedup", "ladder", "scaling", "energy")
+NEW = ("speedup", "precision", "scaling", "energy")
 OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 
@@ -184,7 +184,7 @@ def test_ladder_has_fp32_eager_as_one(tmp_path):
         ("torch", {**gpu, "execution": "graph", "precision": "bf16"}, OOM),
         ("jax", {**gpu, "execution": "graph"}, ok(1, 1, 1)),
     ]
-    text = study(tmp_path, outcomes, repeats=2).table("ladder", "markdown")
+    text = study(tmp_path, outcomes, repeats=2).table("precision", "markdown")
     assert "| framework | model | batch_size | fp32 / eager | fp32 / graph | bf16 / eager | bf16 / graph |" in text
     assert rows(text) == [
         ["PyTorch", "AlexNet", "64", "1", "2.00 ±0.00", "4.00 ±0.00", "out-of-memory (1)"],
@@ -198,7 +198,7 @@ def test_ladder_says_where_its_foot_failed(tmp_path):
         ("torch", {"execution": "eager"}, Run("crashed", "SIGSEGV")),
         ("torch", {"execution": "graph"}, ok(1, 1, 1)),
     ]
-    text = study(tmp_path, outcomes).table("ladder", "markdown")
+    text = study(tmp_path, outcomes).table("precision", "markdown")
     assert rows(text)[0][3:] == ["crashed (1)", "- (2)"]
     assert "its baseline, fp32 eager, is crashed" in text
 
@@ -368,3 +368,10 @@ def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
         ("out-of-memory", "", ""),
     ]
     assert float(read[1]["ratio_ci_low"]) == pytest.approx(4)
+
+
+def test_a_former_name_of_a_kind_works_and_says_so(tmp_path):
+    comparison = study(tmp_path, [("torch", {}, ok(1)), ("torch", {"precision": "bf16"}, ok(2))])
+    with pytest.warns(FutureWarning, match="'ladder' is called 'precision' now"):
+        former = comparison.table("ladder", "markdown")
+    assert former == comparison.table("precision", "markdown")

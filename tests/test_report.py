@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from framework_compare.cli.root import app
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
+from framework_compare.report.html import code
 from framework_compare.report.page import report
 from framework_compare.report.page.lights import lights
 from framework_compare.results.metrics import METRICS
@@ -161,3 +162,17 @@ def test_a_notebook_shows_verdicts_table_and_figure(comparison):
     assert found.all("table") and found.all("img")
     assert not found.all("script")
     assert re.search(r"PyTorch is \d\.\d+x \[", found.text)
+
+
+def test_warnings_stand_once_with_their_cells(tmp_path):
+    warning = "12 MiB were read from swap during the epochs"
+    made = study(tmp_path / "study", failing=[("jax", "vgg16")], failure=Run("failed", "x", warnings=(warning,)))
+    page = Page(made.report(tmp_path / "report.html").read_text())
+    assert page.text.count(warning) == 1 and f"JAX VGG-16: {warning}" in page.text
+    assert warning in str(made.table()) and warning not in made.table(verdicts=False).to_text()
+
+
+def test_commands_in_captions_and_notes_are_code(comparison):
+    text = comparison.report(comparison.folder.parent / "code.html").read_text()
+    assert "<code>framework-compare figure resources --models NAME</code>" in text
+    assert code("`<b>` and `") == "<code>&lt;b&gt;</code> and `"

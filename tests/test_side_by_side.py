@@ -45,10 +45,10 @@ def test_the_ratio_is_of_medians_and_only_a_clear_one_is_claimed(tmp_path):
     b = study(tmp_path / "b", {cell("torch"): half, cell("mxnet"): steady, cell("paddle"): [3, 1, 2.1] * 2 + [1]})
     rows = {row["framework"]: row for row in a.beside(b).to_dict("records")}
     assert rows["torch"]["ratio"] == pytest.approx(0.5, rel=1e-6) and rows["torch"]["verdict"] == "faster"
-    assert rows["mxnet"]["ratio"] == pytest.approx(1) and rows["mxnet"]["verdict"] == "even"
-    assert rows["paddle"]["verdict"] == "even"
+    assert rows["mxnet"]["ratio"] == pytest.approx(1) and rows["mxnet"]["verdict"] == "not_shown"
+    assert rows["paddle"]["verdict"] == "not_shown"
     assert rows["torch"]["ratio_ci_low"] < 0.5 < rows["torch"]["ratio_ci_high"] < 1
-    assert {row["verdict"] for row in b.beside(a).to_dict("records")} == {"slower", "even"}
+    assert {row["verdict"] for row in b.beside(a).to_dict("records")} == {"slower", "not_shown"}
 
 
 def test_only_cells_with_the_same_settings_meet(tmp_path):
@@ -77,3 +77,15 @@ def test_one_run_a_study_gives_a_ratio_and_no_verdict(tmp_path):
     row = a.beside(b).iloc[0]
     assert row.ratio == pytest.approx(2) and np.isnan(row.ratio_ci_low) and row.verdict == ""
     assert "no verdict without 2 runs in both" in terminal(beside(a, b), width=160)
+
+
+def test_the_first_line_counts_what_changed(tmp_path):
+    steady = [1.0, 1.01, 0.99, 1.0]
+    a = study(tmp_path / "a", {cell(name): steady for name in ("torch", "mxnet", "paddle", "jax")})
+    times = {"torch": [s * 2 for s in steady], "mxnet": [s / 2 for s in steady], "paddle": steady, "jax": None}
+    b = study(tmp_path / "b", {cell(name): seconds for name, seconds in times.items()})
+    lines = terminal(beside(a, b), width=200).splitlines()
+    assert lines[0] == (
+        "1 cells slower in B, 1 faster, 1 without a difference shown, 1 failed in A or B; "
+        "geometric mean of B / A 1.000."
+    )

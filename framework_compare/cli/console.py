@@ -37,20 +37,19 @@ def watcher() -> Watcher:
 
 def print_tables(result: Any, style: str, *kinds: str) -> None:
     """Print tables of these kinds, by default those of times and resources; style github for a job's summary, too."""
-    from framework_compare.report import provenance, renderers, terminal
+    from framework_compare.report import provenance
 
     width = shutil.get_terminal_size().columns if style == "terminal" else None
-    if width:
-        print("\n".join(terminal.wrap(f"Measured on {provenance.line(result)}", width)) + "\n")
+    above = provenance.text(result, style, width)
     options = {"width": width} if width else {}
     tables = [
         result.table(kind, style=style, verdicts=not place, **options)
         for place, kind in enumerate(kinds or ("time", "resources"))
     ]
+    texts = [above, *tables] if above else tables
     if style == "github":
-        tables.insert(0, f"{renderers.escape_markdown(provenance.line(result))}\n")
-        _summarise("\n".join(tables))
-    for text in tables:
+        _summarise("\n".join(texts))
+    for text in texts:
         print(text)
     print_damage(result)
 

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Iterable, List, Optional
 
 import typer
 
 from framework_compare.cli import console
 from framework_compare.plan.values import split
 
-STUDY = typer.Argument(help="A study: a folder, the name of one in the cache folder, or latest.")
+
+def _studies(incomplete: str) -> List[str]:
+    from framework_compare.study import names
+
+    return starting([names.LATEST, *(folder.name for folder in names.in_cache())], incomplete)
+
+
+def _figures(incomplete: str) -> List[str]:
+    from framework_compare.report.figures.catalogue import FIGURES
+
+    return starting([*FIGURES, *(figure.number for figure in FIGURES.values())], incomplete)
+
+
+def starting(names: Iterable[str], incomplete: str) -> List[str]:
+    """What the shell offers to complete a value with."""
+    return [name for name in names if name.startswith(incomplete)]
+
+
+STUDY = typer.Argument(
+    help="A study: a folder, the name of one in the cache folder, or latest.", autocompletion=_studies
+)
 _ONLY = "Only these, comma-separated."
 
 
@@ -31,7 +51,10 @@ def report(
 
 
 def figure(
-    name: Annotated[str, typer.Argument(help="The figure: overview, epoch-time, ... or its number, F1 to F13.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="The figure: overview, epoch-time, ... or its number, F1 to F13.", autocompletion=_figures),
+    ],
     study: Annotated[str, STUDY] = "latest",
     out: Annotated[Path, typer.Option(help="The file; its suffix is .svg, .pdf or .png.")] = Path("figure.pdf"),
     width: Annotated[str, typer.Option(help="Width with its unit: mm, cm, in, pt or px.")] = "84mm",

@@ -29,19 +29,21 @@ app = typer.Typer(
     "Start with `framework-compare quickstart`; `framework-compare doctor` checks this machine.",
 )
 
-# Small enough for five runs of each framework in minutes: what a run takes is mostly to import the framework.
+# Small enough for five runs of each framework in minutes: most of a run is to import the framework and to compile. A run
+# has two epochs so that one is left where the other is disturbed; intervals are over runs.
 QUICK: Dict[str, Any] = {
     "models": ["alexnet"],
     "dataset": "fire-smoke-tiny",
-    "limit": 24,
+    "limit": 16,
     "image_size": 64,
     "batch_size": 8,
-    "epochs": 3,
+    "epochs": 2,
     "repeats": 5,
     "retries_when_disturbed": 0,
 }
 QUICK_FRAMEWORKS = "torch,tensorflow,jax"
 NEXT = "framework-compare run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100"
+LISTED = 20  # studies that `list` shows, the latest
 
 
 def main() -> None:
@@ -194,8 +196,8 @@ def ladder(
 def quickstart(**request: Any) -> None:
     """Find the fastest of three frameworks on a small task, and write the report.
 
-    Each trains AlexNet five times on 24 rendered images of 64 x 64 pixels: minutes, after 3.3 GB of environments are
-    installed the first time. The verdict holds for that alone: your models and images give another.
+    Each trains AlexNet five times, for two epochs on 16 rendered images of 64 x 64 pixels: minutes, after 3.3 GB of
+    environments are installed the first time. The verdict holds for that alone: your models and images give another.
     """
     from framework_compare.report import headlines
 
@@ -233,6 +235,12 @@ def _run_and_show(
     return result
 
 
+def _tables(incomplete: str) -> List[str]:
+    from framework_compare.report.kinds import KINDS
+
+    return report.starting(["kinds", *KINDS], incomplete)
+
+
 @takes("style")
 def show(
     style: str,
@@ -240,7 +248,10 @@ def show(
     other: Annotated[Optional[str], typer.Argument(help="Another study, to compare side by side.")] = None,
     table: Annotated[
         Optional[str],
-        typer.Option(help="Kind of table: time, resources, profile, ...; `kinds` lists those that the study has."),
+        typer.Option(
+            help="Kind of table: time, resources, precision, ...; `kinds` lists those that the study has.",
+            autocompletion=_tables,
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
@@ -277,7 +288,6 @@ def list_names() -> None:
     from framework_compare import registry
     from framework_compare.plan.planning import build_graph
     from framework_compare.protocol import TrainConfig
-    from framework_compare.study.opening import studies_dir
 
     print("frameworks:", ", ".join(registry.FRAMEWORKS))
     for sentence in registry.labels(registry.FRAMEWORKS):
@@ -294,10 +304,27 @@ def list_names() -> None:
             f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e6:6.2f} M MACs per {workload.unit}"
         )
     print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
-    folders = sorted(path for path in studies_dir().glob("*") if path.is_dir())
-    print("studies:" if folders else "studies: none yet")
-    for path in folders:
-        print(f"  {path}")
+    _list_studies()
+
+
+def _list_studies() -> None:
+    from framework_compare.report.figures.look import title
+    from framework_compare.report.tables import clean
+    from framework_compare.study import names
+    from framework_compare.study.opening import studies_dir
+
+    folders = names.in_cache()
+    print(f"studies in {studies_dir()}:" if folders else "studies: none yet")
+    if len(folders) > LISTED:
+        print(f"  ({len(folders) - LISTED} older ones)")
+    for folder in folders[-LISTED:]:
+        try:
+            one = names.listed(folder)
+        except FrameworkCompareError as error:
+            print(f"  {folder.name:21} {error}")
+            continue
+        what = "; ".join(", ".join(map(title, some)) for some in (one.frameworks, one.models))
+        print(f"  {one.name:21} {one.started_at:16} {f'{one.ok} of {one.cells} cells ok':19} {clean(what)}")
 
 
 def _help(command: Callable[..., Any]) -> str:

@@ -15,11 +15,13 @@ from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
 
+FORMATS = "Format of the files: csv, json, parquet (needs pyarrow) or pytest-benchmark."
+
 
 @takes("retry", "index", *LIMITS, "verify", "strict", "on", "slurm", verify=None)
 def resume(
-    study: Annotated[str, STUDY],
     strict: bool,
+    study: Annotated[str, STUDY] = "latest",
     on: str = "here",
     slurm: Optional[Dict[str, str]] = None,
     **request: Any,
@@ -125,7 +127,7 @@ def reproduce(
 def export(
     study: Annotated[str, STUDY],
     out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
-    kind: Annotated[str, typer.Option("--format", help="Format of the files: parquet, csv or json.")] = "parquet",
+    kind: Annotated[str, typer.Option("--format", help=FORMATS)] = "csv",
 ) -> None:
     """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1."""
     from framework_compare.report.exports import export as write
@@ -156,6 +158,7 @@ def show_two(first: Path, second: Path, style: str) -> None:
     """Print two studies side by side."""
     from framework_compare.comparison import Comparison
     from framework_compare.report import renderers, side_by_side
+    from framework_compare.study import names
 
     a, b = Comparison.load(first), Comparison.load(second)
     if style == "csv":
@@ -163,7 +166,7 @@ def show_two(first: Path, second: Path, style: str) -> None:
     elif style in renderers.RENDERERS:
         print(
             renderers.RENDERERS[style](
-                side_by_side.table(a.beside(b), (a.folder, b.folder), (len(a.frame), len(b.frame)))
+                side_by_side.table(a.beside(b), (names.shown(a.folder), names.shown(b.folder)), (len(a.frame), len(b.frame)))
             )
         )
     else:

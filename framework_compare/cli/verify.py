@@ -25,7 +25,8 @@ def verify(
     index: Dict[str, str],
     installer: str,
     study: Annotated[
-        Optional[Path], typer.Argument(help="A study that has run: check its cells and keep the verdicts with it.")
+        Optional[str],
+        typer.Argument(help="A study that has run (folder, name, latest): check its cells, keep the verdicts with it."),
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
@@ -41,8 +42,10 @@ def verify(
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
     if study is not None:
+        from framework_compare.study import names
+
         _check_unasked({"python": python, "installer": installer, "keep": keep, **request})
-        _verify_study(study, index, fresh, style)
+        _verify_study(names.find(study), index, fresh, style)
         return
     from framework_compare.importing.imports import resolve
     from framework_compare.importing.tracing import Tracer

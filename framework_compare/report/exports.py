@@ -1,4 +1,4 @@
-"""A study as files for other tools: Parquet, CSV or JSON, one per table, and study.json with what goes with them."""
+"""A study as files for other tools: CSV, JSON or Parquet, one per table, and study.json with what goes with them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Export:
     damage: Tuple[str, ...] = ()
 
 
-def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "parquet") -> Export:
+def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "csv") -> Export:
     """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
-    kind: "parquet", "csv", "json", or "pytest-benchmark": one file in the format of pytest-benchmark.
+    kind: "csv", "json", "parquet", or "pytest-benchmark": one file in the format of pytest-benchmark.
 
     Rows that are not sound are left out, and `damage` says how many. UsageError for an unknown kind, files that are
     there already, or Parquet without pyarrow; DamagedStudy where the file cannot be read.

@@ -45,6 +45,11 @@ def titled(verdict: Verdict) -> Verdict:
 
 
 def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
+    """The answers, and what their intervals are; none where nothing competes."""
+    return [*answers(cells, verdicts), *remarks(verdicts)]
+
+
+def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     """One line per model and condition, then a line per geometric mean; none where nothing competes."""
     if not verdicts:
         return [_ONE_RUN] if _compete(cells) else []
@@ -57,7 +62,7 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     if len(texts) > MAX_LINES:
         left = len(texts) - MAX_LINES
         texts[MAX_LINES:] = [f"{left} more: `Comparison.verdicts()` has all."]
-    return [*texts, _correction(verdicts)]
+    return texts
 
 
 def _compete(cells: Sequence[Record]) -> bool:
@@ -98,9 +103,12 @@ def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
     return ", ".join(f"{rank} {' = '.join(by_rank[rank])}" for rank in sorted(by_rank))
 
 
-def _correction(verdicts: Sequence[Verdict]) -> str:
+def remarks(verdicts: Sequence[Verdict]) -> List[str]:
+    """What the intervals are of, and for how many comparisons the verdicts are corrected."""
+    if not verdicts:
+        return []
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
     if not counts:
-        return "Intervals are of 95 % over paired runs."
+        return ["Intervals are of 95 % over paired runs."]
     words = " and ".join(map(str, counts))
-    return f"Intervals are of 95 % each, over paired runs; what is shown is corrected for {words} comparisons (Holm)."
+    return [f"Intervals are of 95 % each, over paired runs; what is shown is corrected for {words} comparisons (Holm)."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from framework_compare.report.tables import Table, clean
@@ -19,7 +20,15 @@ def environment() -> Any:
         lstrip_blocks=True,
     )
     made.filters["clean"] = clean
+    made.filters["code"] = code
     return made
+
+
+def code(text: str) -> Any:
+    """Escaped text in which what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
 
 
 def html(table: Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
@@ -42,7 +43,7 @@ _NO_CELLS = "No cells in this study."
 _NOTHING = {
     "speedup": "No model was trained on the CPU and on another device with the same settings.",
     "devices": "No model was trained on one device and on several of its kind; give devices=[1, 2] (--devices 1,2).",
-    "ladder": "All cells of this study have the same precision and execution; run it with several.",
+    "precision": "All cells of this study have the same precision and execution; run it with several.",
     "scaling": "All cells of this study have the same batch size; run it with several.",
     "energy": cost_tables.NO_ENERGY,
     "quality": "No model of this study was measured on a validation split.",
@@ -153,8 +154,8 @@ KINDS: Dict[str, Kind] = {
     ),
     "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
     "devices": Kind(ratio_tables.devices_table, ("images_per_s",), ("device", "batch_size"), ratios.devices),
-    "ladder": Kind(
-        ratio_tables.ladder_table,
+    "precision": Kind(
+        ratio_tables.precision_table,
         ("images_per_s",),
         ("precision", "execution", "batch_size"),
         ratios.ladder,
@@ -191,11 +192,17 @@ KINDS: Dict[str, Kind] = {
 OF_TASKS = ("quality", "gains", "inference")  # of workloads, ladders and inference; other studies have none of them
 
 
-def frame_of(kind: str) -> str:
-    """The name of the Comparison's frame that a kind of table reads."""
-    if kind not in KINDS:
+FORMER = {"ladder": "precision"}  # names until version 0.1
+
+
+def find(kind: str) -> str:
+    """The name of a kind, which may be given by a former one; UnknownNameError for another."""
+    if kind in FORMER:
+        warnings.warn(f"the table {kind!r} is called {FORMER[kind]!r} now", FutureWarning, stacklevel=3)
+    known = FORMER.get(kind, kind)
+    if known not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
-    return KINDS[kind].frame
+    return known
 
 
 def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes) -> List[Table]:
@@ -203,9 +210,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
 
     `blocks` is called for ratios and verdicts only.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("table", kind, KINDS)
-    made, varied = KINDS[kind], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
+    made, varied = KINDS[find(kind)], [name for name in SHARED if frame[name].nunique(dropna=False) > 1]
     fixed = [name for name in SHARED if name not in made.across]
     shared = operator.attrgetter(*fixed) if fixed else lambda cell: None
     # Records once for all tables: making those of a slice of a frame takes longer than its table does.
@@ -237,9 +242,9 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                     *estimated(table),
                     *(precision.sentences(cells) if made.judged else ()),
                     *warming(cells),
-                    *warned(cells),
                     *said,
                 ),
+                warnings=tuple(warned(cells)),
                 verdicts=tuple(above),
             )
         )
@@ -249,10 +254,10 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
 def table(
     frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes, verdicts: bool = True
 ) -> StudyTable:
-    """The tables of a study with all that they hold; verdicts: whether these stand above."""
+    """The tables of a study with all that they hold; verdicts: whether verdicts and warnings are among it."""
     parts = build(frame, kind, blocks)
     if not verdicts:
-        parts = [dataclasses.replace(part, verdicts=()) for part in parts]
+        parts = [part.bare() for part in parts]
     absence = () if parts else _absence(frame, kind)
     return StudyTable(kind, parts, absence, lambda: _long(frame, KINDS[kind], blocks))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.plan.planning import BY_ARRAYS
@@ -210,12 +210,18 @@ def texts_of(cells: Sequence[Record], name: str) -> List[str]:
 
 
 def warned(cells: Sequence[Record]) -> List[str]:
-    """What may have disturbed the runs: each sentence once, with its cells."""
+    """What may have disturbed the runs, in lines below a table."""
+    return [f"Warning, {', '.join(names)}: {shorten(text)}" for text, names in warnings_of(cells).items()]
+
+
+def warnings_of(cells: Iterable[Record]) -> Dict[str, List[str]]:
+    """What may have disturbed the runs: each text with its cells."""
     cells_of: Dict[str, List[str]] = {}
     for cell in cells:
         if isinstance(cell.warnings, str) and cell.warnings:
-            cells_of.setdefault(shorten(tables.clean(cell.warnings)), []).append(who(cell))
-    return [f"Warning, {', '.join(dict.fromkeys(names))}: {text}" for text, names in cells_of.items()]
+            names = cells_of.setdefault(tables.clean(cell.warnings), [])
+            names += [who(cell)] if who(cell) not in names else []
+    return cells_of
 
 
 def warming(cells: Sequence[Record]) -> List[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+import html as markup
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from framework_compare.report import renderers, terminal
 from framework_compare.report.figures.look import title as named
 from framework_compare.report.figures.subject import Study
 from framework_compare.report.tables import clean
@@ -14,6 +16,19 @@ def line(study: Study) -> str:
     parts = dict(facts(study))
     words = [parts.get(name, "") for name in ("Machine", "System", "Frameworks", "Measured", "Version")]
     return " · ".join(filter(None, words))
+
+
+def text(study: Study, style: str, width: Optional[int] = None) -> str:
+    """The line as it stands above tables of a style; "" for csv, which has no place for it. width: of a terminal."""
+    words = line(study)
+    forms: Dict[str, Callable[[], str]] = {
+        "terminal": lambda: "\n".join(terminal.wrap(f"Measured on {words}", width or 80)),
+        "markdown": lambda: renderers.escape_markdown(words),
+        "github": lambda: renderers.escape_markdown(words),
+        "html": lambda: f"<p>{markup.escape(words)}</p>",
+        "latex": lambda: f"% Measured on {words}",
+    }
+    return forms[style]() + "\n" if style in forms else ""
 
 
 def facts(study: Study) -> List[Tuple[str, str]]:

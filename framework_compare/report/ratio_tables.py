@@ -100,7 +100,7 @@ def _is_whole(one: Record, cell: Record, count: int) -> bool:
     return alike and kinds and whole and one.status == "ok"
 
 
-def ladder_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
+def precision_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
     """One row per framework, model and batch size, one column per precision and execution: images/s over fp32 eager."""
     headings = (*row_names(cells), "batch_size")
     steps = _steps(cells)

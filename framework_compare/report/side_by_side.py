@@ -15,7 +15,8 @@ from framework_compare.results.metrics import digits
 if TYPE_CHECKING:
     import pandas as pd
 
-VERDICTS = {"faster": "B is faster", "slower": "B is slower", "even": "no difference shown", "": ""}
+VERDICTS = {"faster": "faster", "slower": "slower", "not_shown": "~", "": ""}
+COUNTED = {"slower": "cells slower in B", "faster": "faster", "not_shown": "without a difference shown", "": "not judged"}
 
 
 def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int]) -> Table:
@@ -23,25 +24,37 @@ def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int
     varying = [name for name in SETTINGS if frame[name].nunique() > 1]
     notes = Notes()
     rows = tuple(_table_row(row, varying, notes) for row in frame.to_dict("records"))
-    remarks = [f"A: {folders[0]}", f"B: {folders[1]}"]
+    remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no difference shown."]
     if frame["ratio"].notna().any():
         remarks += ["There is no verdict without 2 runs in both. Verdicts are not corrected for their number."]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
     remarks += registry.labels(frame["framework"])
     return Table(
-        "Median epoch time in seconds, and the ratio B / A with its 95 % interval over runs.",
+        "Median epoch time in seconds, B over A with its 95 % interval over runs, and what is shown of B.",
         (*NAMES, *varying),
-        (Group("", ("A", "B", "B / A", "95 % interval", "verdict")),),
+        (Group("", ("A", "B", "B / A", "95 % interval", "B is")),),
         rows,
         tuple(notes.texts),
         tuple(remarks),
+        verdicts=(summary(frame),) if len(frame) else (),
     )
+
+
+def summary(frame: "pd.DataFrame") -> str:
+    """How many cells became slower or faster, and by how much all did together."""
+    worked = (frame["status_a"] == "ok") & (frame["status_b"] == "ok")
+    verdicts = frame["verdict"][worked]
+    counts = [f"{(verdicts == one).sum()} {words}" for one, words in COUNTED.items() if one or (verdicts == one).any()]
+    failed = [] if worked.all() else [f"{(~worked).sum()} failed in A or B"]
+    ratios = frame["ratio"].dropna()
+    mean = f"; geometric mean of B / A {np.exp(np.log(ratios).mean()):.3f}" if len(ratios) > 1 else ""
+    return ", ".join([*counts, *failed]) + f"{mean}."
 
 
 def _table_row(row: Dict[str, Any], varying: List[str], notes: Notes) -> Row:
     medians = [_median(row, side, notes) for side in "ab"]
     ratio = "-" if np.isnan(row["ratio"]) else f"{row['ratio']:.3f}"
-    interval = "-" if np.isnan(row["ratio_ci_low"]) else f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}"
+    interval = "-" if np.isnan(row["ratio_ci_low"]) else f"[{row['ratio_ci_low']:.3f}, {row['ratio_ci_high']:.3f}]"
     texts = (ratio, interval, VERDICTS[row["verdict"]])
     return Row(tuple(row_name(name, row[name]) for name in (*NAMES, *varying)), (*medians, *map(Figure, texts)))
 

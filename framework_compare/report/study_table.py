@@ -88,6 +88,9 @@ class StudyTable:
     def __str__(self) -> str:
         return self.to_text()
 
+    def __contains__(self, text: str) -> bool:
+        return text in str(self)
+
     def _repr_html_(self) -> str:
         return self.to_html()
 

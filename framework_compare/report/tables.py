@@ -42,9 +42,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows named under `headings`, figures under `groups`; numbered notes and plain remarks stand below.
+    """Rows named under `headings`, figures under `groups`; numbered notes, plain remarks and warnings stand below.
 
-    The verdicts stand above all.
+    The verdicts stand above all. They and the warnings are of the cells, whatever the table shows of them.
     """
 
     caption: str
@@ -53,6 +53,7 @@ class Table:
     rows: Tuple[Row, ...]
     notes: Tuple[str, ...] = ()
     remarks: Tuple[str, ...] = ()
+    warnings: Tuple[str, ...] = ()
     verdicts: Tuple[str, ...] = ()
     sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
 
@@ -62,18 +63,22 @@ class Table:
         heads = (" / ".join(filter(None, (one.title, heading))) for one in self.groups for heading in one.headings)
         return (*self.headings, *heads)
 
+    def bare(self) -> "Table":
+        """The same without what is of the cells: verdicts and warnings."""
+        return dataclasses.replace(self, warnings=(), verdicts=())
+
     def without_notes(self) -> "Table":
         """The same with nothing above or below, and no number of a note at a figure."""
         rows = (
             dataclasses.replace(row, figures=tuple(dataclasses.replace(figure, note=0) for figure in row.figures))
             for row in self.rows
         )
-        return dataclasses.replace(self, rows=tuple(rows), notes=(), remarks=(), verdicts=())
+        return dataclasses.replace(self, rows=tuple(rows), notes=(), remarks=()).bare()
 
     def below(self) -> List[str]:
-        """Notes, numbered as the figures refer to them, then remarks."""
+        """Notes, numbered as the figures refer to them, then remarks and warnings."""
         numbered = [f"({number}) {note}" for number, note in enumerate(self.notes, 1)]
-        return [clean(line) for line in (*numbered, *self.remarks)]
+        return [clean(line) for line in (*numbered, *self.remarks, *self.warnings)]
 
 
 def clean(text: object) -> str:

@@ -125,7 +125,7 @@ METRICS: Dict[str, Metric] = {
     ),
     "interval_arm": Metric("longer arm of the interval", "%", "lower", lambda p: _arm(p.epoch_s), 100),
     "images_per_s": Metric(
-        "images/s", "1/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
+        "throughput", "images/s", "higher", lambda p: _ratio(p.epochs("images").sum(), p.all_seconds().sum())
     ),
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
     "step_s_p95": Metric("95th percentile of steps", "ms", "lower", lambda p: _median(p.epochs("step_s_p95")), 1e3),

@@ -36,8 +36,8 @@ def side_by_side(a: Sides, b: Sides) -> "pd.DataFrame":
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
     ratio is the median epoch time of B over that of A, with Welch's 95 % interval where both have 2 runs or more, as
-    runs of two studies share no block; verdict is "faster" or "slower" (B) where that excludes 1, "even" where it does
-    not, "" where there is none. Verdicts are not corrected for their number.
+    runs of two studies share no block; verdict is "faster" or "slower" (B) where that excludes 1, "not_shown" where it
+    does not, "" where there is none. Verdicts are not corrected for their number.
     """
     import pandas as pd
 
@@ -117,4 +117,4 @@ def _throughout(cell: Mapping[str, Any]) -> bool:
 def _verdict(low: Optional[float], high: Optional[float]) -> str:
     if low is None or high is None:
         return ""
-    return "faster" if high < 1 else "slower" if low > 1 else "even"
+    return "faster" if high < 1 else "slower" if low > 1 else "not_shown"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
+from typing import List, NamedTuple, Tuple
 
 from framework_compare.errors import StudyError
 from framework_compare.store.folder import FILE
+from framework_compare.store.study_file import Store
 from framework_compare.study.opening import studies_dir
 
 LATEST = "latest"
@@ -34,3 +35,29 @@ def find(name: str = LATEST) -> Path:
 def in_cache() -> List[Path]:
     """The folders of studies in the cache, by name."""
     return sorted(file.parent for file in studies_dir().glob(f"*/{FILE}"))
+
+
+def shown(folder: Path) -> str:
+    """What a reader calls a study by: the name of one in the cache, else its path."""
+    return folder.name if folder.absolute().parent == studies_dir() else str(folder)
+
+
+class Listed(NamedTuple):
+    """A study in one line: when its first run began ("" before that), cells that are ok and all, what it compares."""
+
+    name: str
+    started_at: str
+    ok: int
+    cells: int
+    frameworks: Tuple[str, ...]
+    models: Tuple[str, ...]
+
+
+def listed(folder: Path) -> Listed:
+    """What `list` shows of a study; StudyError where it cannot be read."""
+    with Store.open(folder) as store:
+        outcomes = store.outcomes()
+        ((first,),) = store.select("SELECT MIN(started_at) FROM run WHERE started_at != ''")[1]
+    ok = sum(set(statuses) == {"ok"} for statuses in outcomes.values())
+    frameworks, models = (tuple(dict.fromkeys(getattr(cell, of) for cell in outcomes)) for of in ("framework", "model"))
+    return Listed(folder.name, str(first or "")[:16].replace("T", " "), ok, len(outcomes), frameworks, models)

@@ -115,7 +115,7 @@ FIGURES: Dict[str, Figure] = {
     ),
     "machine": Figure(
         "F12",
-        "The machine meanwhile",
+        "Drift and disturbances",
         times.machine,
         "One mark per epoch, in the order of time: its seconds over the median of its cell. A drift shows heat or other "
         "programs. Red triangle: disturbed. Bars: CPU time that others took, 100 % being one core.",
@@ -126,7 +126,7 @@ FIGURES: Dict[str, Figure] = {
         "Published ratios",
         learning.published,
         "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here. On the dashed line both are equal.",
-        "the study has not PyTorch and another framework on a data set of the published study",
+        "the study does not have PyTorch and another framework on a data set of the published study",
     ),
 }
 

@@ -37,7 +37,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
         return {}
     rows = rows.assign(front=_undominated(rows))
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True)),
+        x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
         y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])

@@ -197,7 +197,12 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         subset="minute"
     )
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("minute:Q", title="minutes since the first of these runs began", scale=alt.Scale(domainMin=0))
+        x=alt.X(
+            "minute:Q",
+            title="minutes since the first of these runs began",
+            scale=alt.Scale(domainMin=0),
+            axis=alt.Axis(tickCount=10),
+        )
     )
     points = base.mark_point(size=35, filled=True).encode(
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),

@@ -35,7 +35,7 @@ def _repeated(cells: Any) -> Light:
     least = int(ok["runs_ok"].min()) if len(ok) else 0
     state = GOOD if least > MIN_RUNS else WARN if least >= MIN_RUNS else BAD
     few = f"; verdicts need {MIN_RUNS}" if least < MIN_RUNS else ""
-    return Light(state, "Runs", f"{least} {'run' if least == 1 else 'runs'} per cell at least{few}")
+    return Light(state, "Runs", f"at least {least} {'run' if least == 1 else 'runs'} per cell{few}")
 
 
 def _quiet(cells: Any) -> Light:
@@ -58,7 +58,7 @@ def _equal(cells: Any) -> Light:
             BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"
         )
     if unknown or not verdicts:
-        return Light(WARN, "Same function", f"not checked of {unknown} of {len(verdicts)} cells")
+        return Light(WARN, "Same function", f"not checked for {unknown} of {len(verdicts)} cells")
     return Light(GOOD, "Same function", "checked: all frameworks train the same function")
 
 

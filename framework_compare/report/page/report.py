@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import shlex
 from pathlib import Path
@@ -18,10 +19,10 @@ from framework_compare.report.figures.subject import Study, Subject
 from framework_compare.report.html import environment
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
+from framework_compare.report.parts import warnings_of
 from framework_compare.report.tables import Table, clean
 from framework_compare.results import pairing
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.store import schema
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def _content(study: Study) -> Dict[str, Any]:
         "title": clean(Path(study.folder).name),
         "facts": provenance.facts(study),
         "lights": lights(cells),
-        "verdicts": _sentences(cells, verdicts),
+        "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
+        "verdict_remarks": headlines.remarks(verdicts),
         "judged": verdicts[:MAX_VERDICTS],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
         "sections": sections,
@@ -95,7 +97,7 @@ def _content(study: Study) -> Dict[str, Any]:
         "cells": _cells(subject),
         "more_cells": max(0, len(cells) - MAX_ROWS),
         "failures": _failures(study),
-        "warnings": sorted({clean(text) for text in cells["warnings"] if text}),
+        "warnings": warnings_of(cells.itertuples()),
         "settings": _settings(cells),
         "environments": _packages(study),
         "command": command(study),
@@ -116,7 +118,8 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
         return [], [FIGURES[name] for name in ORDER], left
     drawn = {name: files.draw(subject, name) for name in ORDER}
     sections = [Section(name, FIGURES[name], [_part(*one) for one in parts.items()]) for name, parts in drawn.items()]
-    return [one for one in sections if one.parts], [one.figure for one in sections if not one.parts], left
+    absent = sorted((one.figure for one in sections if not one.parts), key=lambda figure: int(figure.number[1:]))
+    return [one for one in sections if one.parts], absent, left
 
 
 def _part(title: str, drawn: files.Drawn) -> Part:
@@ -126,10 +129,6 @@ def _part(title: str, drawn: files.Drawn) -> Part:
 def uri_of(svg: str) -> str:
     """A picture within a page: it runs nothing and shares no name with it."""
     return "data:image/svg+xml," + quote(svg, safe=" =:/;,'()!*@&+$[]{}|^`\n")
-
-
-def _sentences(cells: "pd.DataFrame", verdicts: Sequence[Verdict]) -> List[str]:
-    return headlines.lines(list(cells.itertuples()), verdicts)
 
 
 class Shown(NamedTuple):
@@ -151,7 +150,8 @@ def _tables(study: Study) -> List[Shown]:
 
     shown = []
     for kind in ("time", "resources", "speedup"):
-        for table in kinds.build(study.frame, kind, blocks)[:12]:
+        for part in kinds.build(study.frame, kind, blocks)[:12]:
+            table = dataclasses.replace(part, warnings=())  # they have a section of their own
             shown.append(Shown(kind, table, renderers.markdown(table), renderers.latex(table)))
     return shown
 
@@ -159,7 +159,7 @@ def _tables(study: Study) -> List[Shown]:
 def _cells(subject: Subject) -> Dict[str, Any]:
     """The table of cells: headings with units, and rows of names and of (shown, stored) figures."""
     names = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
-    headings = [f"{METRICS[name].label}{', ' + METRICS[name].unit if METRICS[name].unit else ''}" for name in names]
+    headings = [", ".join(filter(None, (METRICS[name].label, METRICS[name].unit))) for name in names]
     rows = []
     for cell in subject.cells.head(MAX_ROWS).itertuples():
         figures = [(name, METRICS[name].show(getattr(cell, name)), getattr(cell, name)) for name in names]

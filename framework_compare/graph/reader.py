@@ -184,11 +184,9 @@ class GraphReader:
         self._check_missing(nodes)
         if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
             raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        self._check_shared(nodes)
         renamed = _clear_names(nodes)
-        nodes = [
-            dataclasses.replace(node, name=renamed[node.name], inputs=tuple(renamed.get(i, i) for i in node.inputs))
-            for node in nodes
-        ]
+        nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
         graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
@@ -197,6 +195,15 @@ class GraphReader:
         self.arrays = _renamed(self.arrays, renamed, kept)
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
+
+    def _check_shared(self, nodes: Sequence[Node]) -> None:
+        """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
+        ranks = {node.arrays: len(self.shapes[node.inputs[0]]) for node in nodes if node.inputs}
+        for node in nodes:
+            if node.inputs and len(self.shapes[node.inputs[0]]) != ranks[node.arrays]:
+                raise UsageError(
+                    f"{node.op} {node.arrays} is called with values of {self.shapes[node.inputs[0]]} and others"
+                )
 
     def _check_missing(self, nodes: Sequence[Node]) -> None:
         places: Dict[str, List[str]] = {}
@@ -214,6 +221,13 @@ KEEPS_RANK = (
     *("Linear", "ReLU", "ReLU6", "Sigmoid", "Tanh", "SiLU", "GELU", "HardSigmoid", "HardSwish"),
     *("Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul"),
 )
+
+
+def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
+    attrs = {**node.attrs, "arrays": names[node.arrays]} if node.arrays != node.name else node.attrs
+    return dataclasses.replace(
+        node, name=names[node.name], inputs=tuple(names.get(name, name) for name in node.inputs), attrs=attrs
+    )
 
 
 def _renamed(table: Mapping[str, Any], names: Mapping[str, str], kept: Set[str]) -> Dict[str, Any]:
@@ -245,7 +259,7 @@ def _clear_names(nodes: Sequence[Node]) -> Dict[str, str]:
 
     torch.fx keeps layers in modules of their names; Paddle writes "_" for a dot.
     """
-    names = [node.name for node in nodes]
+    names = list(dict.fromkeys(name for node in nodes for name in (node.name, node.arrays)))
     inner = {name[:i] for name in names for i, letter in enumerate(name) if letter == "."}
     taken: Set[str] = set()
     renamed = {}

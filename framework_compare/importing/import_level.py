@@ -30,12 +30,13 @@ def judge(graph: Graph, exact: Arrays, judge_name: str) -> ImportLevel:
     found = _answers(bare, start, images, labels)
     errors = _errors(found, lambda name: exact.get(name))
     where = max(errors, key=lambda name: errors[name])
-    passed = errors[where] <= TOLERANCE
+    passed, rounding = errors[where] <= TOLERANCE, 0.0
     if not passed:
         nearby = _answers(bare, start, np.nextafter(images, np.inf), labels)
         noise = _errors(nearby, lambda name: found[name])
+        rounding = noise[where]
         passed = all(error <= max(TOLERANCE, AMPLIFIED * noise[name]) for name, error in errors.items())
-    return ImportLevel(bool(passed), where, float(errors[where]), judge_name)
+    return ImportLevel(bool(passed), where, float(errors[where]), judge_name, float(rounding))
 
 
 def _answers(graph: Graph, start: Arrays, images: np.ndarray, labels: np.ndarray) -> Dict[str, np.ndarray]:

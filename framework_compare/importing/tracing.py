@@ -22,7 +22,7 @@ from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
-TIMEOUT_S = 900.0
+TIMEOUT_S = 900.0  # the largest classifiers of torchvision take two minutes
 ANSWER, WEIGHTS, EXACT = "trace.json", "weights.npz", "exact.npz"
 FRAMEWORK = "torch"
 
@@ -46,6 +46,7 @@ class Tracer:
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installer: str = "pip"
     say: Callable[[str], None] = lambda message: None
+    timeout_s: float = TIMEOUT_S
 
     def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
         """UsageError, in one line, where the model cannot be imported."""
@@ -64,9 +65,11 @@ class Tracer:
         job = Job(config, kind="trace", tasks=({"source": source.to_dict(), "sizes": list(sizes)},))
         with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
             folder = Path(place) / "trace"
-            run = run_job(registry.framework(FRAMEWORK), environment, job, folder, limits=Limits(timeout_s=TIMEOUT_S))
+            run = run_job(
+                registry.framework(FRAMEWORK), environment, job, folder, limits=Limits(timeout_s=self.timeout_s)
+            )
             if run.status != "ok":
-                raise UsageError(f"{source.text}: {run.reason}")
+                raise UsageError(f"{source.text}: {' '.join(run.reason.split())}")
             return _read(folder, f"{FRAMEWORK} {environment.version}")
 
 

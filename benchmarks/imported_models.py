@@ -104,8 +104,8 @@ def outcome(zoo: str, name: str, known: Dict[str, Any], tracer: Trace) -> Dict[s
     for size in known["sizes"]:
         try:
             traced = tracer(Source(name=name, kind=zoo, text=f"{zoo}:{name}", stem=name), [size])
-        except UsageError as error:
-            reason = str(error)
+        except Exception as error:  # whatever a model does, the others follow
+            reason = str(error) if isinstance(error, UsageError) else f"{name}: {type(error).__name__}: {error}"
             if any(words in reason for words in TOO_SMALL):
                 continue
             break

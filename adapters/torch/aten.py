@@ -183,7 +183,7 @@ class Reading:
         if first and op == "Parameter":
             return first
         if first:
-            return self.reader.add(self.stem(node), op, sources, {**attrs, "arrays": first})
+            return self.reader.add(first, op, sources, {**attrs, "arrays": first})
         stem = _owner(next(iter(own.values())).target) if own else self.stem(node)
         pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
         made = self.reader.add(stem, op, sources, attrs, pairs)
@@ -332,7 +332,7 @@ class Reading:
 
     def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
         """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
-        tensor = other if isinstance(other, Learned) else Learned("", self.torch.as_tensor(other))
+        tensor = other if isinstance(other, Learned) else Learned("", self.torch.as_tensor(other, dtype=None if isinstance(other, self.torch.Tensor) else self.torch.float64))
         if not tensor.target:
             tensor = self._without_batch(tensor, value)
         shape = _filled(tensor.shape, len(value.view), 1)
@@ -371,7 +371,7 @@ class Reading:
         attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
             made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
-            self.reader.arrays[f"{made}.value"] = squeezed.tensor.float().numpy().copy()
+            self.reader.arrays[f"{made}.value"] = squeezed.tensor.double().numpy().copy()
             return made
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 

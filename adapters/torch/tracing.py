@@ -212,6 +212,7 @@ def judge(torch: Any, module: Any, reading: Reading, size: int) -> Dict[str, np.
     images = torch.randn(count, 3, size, size, generator=generator, dtype=torch.float64)
     labels = torch.arange(count) % reading.graph.num_classes
     exact = {"images": images.numpy(), "labels": labels.numpy()}
+    exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
     exact["evaluation"] = _logits(module.eval()(images)).detach().numpy()
     with exact_derivatives(torch):

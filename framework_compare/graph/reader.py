@@ -61,6 +61,9 @@ class GraphReader:
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
         self._where[node.name] = where
+        if shape and shape[0] == self.batch:
+            self.shapes[node.name] = tuple(shape[1:])
+            return self.plain(node.name)
         folded = bool(shape) and shape[0] % self.batch == 0
         inner = (shape[0] // self.batch, *shape[1:]) if folded else tuple(shape)
         self.shapes[node.name] = inner

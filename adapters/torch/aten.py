@@ -116,7 +116,9 @@ class Reading:
         except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
-            result = self._missing(node, words, [value.node for value in operands if isinstance(value, Value)])
+            sources = [value.node for value in attention.values_of(operands)]
+            unknown = words != kind and self.reader.is_behind_missing(sources)
+            result = self._missing(node, "" if unknown else words, sources)
         if name.endswith("_"):  # later readers of what it changed see the result
             self.values[node.args[0].name] = result
         return result
@@ -332,7 +334,14 @@ class Reading:
 
     def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
         """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
-        tensor = other if isinstance(other, Learned) else Learned("", self.torch.as_tensor(other, dtype=None if isinstance(other, self.torch.Tensor) else self.torch.float64))
+        tensor = (
+            other
+            if isinstance(other, Learned)
+            else Learned(
+                "",
+                self.torch.as_tensor(other, dtype=None if isinstance(other, self.torch.Tensor) else self.torch.float64),
+            )
+        )
         if not tensor.target:
             tensor = self._without_batch(tensor, value)
         shape = _filled(tensor.shape, len(value.view), 1)

@@ -28,6 +28,7 @@ class GraphReader:
         self.nodes: Dict[str, Node] = {}
         self.shapes: Dict[str, Shape] = {INPUT: image_shape}
         self._where: Dict[str, str] = {}  # of missing layers
+        self._behind: Set[str] = set()  # missing layers, and what reads them
         self.input = self.plain(INPUT)
 
     def plain(self, name: str) -> Value:
@@ -54,12 +55,22 @@ class GraphReader:
             self.origin[name] = own
         self.nodes[node.name] = node
         self.shapes[node.name] = shape
+        if self.is_behind_missing(sources):
+            self._behind.add(node.name)
         return node.name
 
+    def is_behind_missing(self, names: Sequence[str]) -> bool:
+        """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
+        return not self._behind.isdisjoint(names)
+
     def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
-        """A place for what cannot be expressed, so that all that is missing is known at the end."""
+        """A place for what cannot be expressed, so that all that is missing is known at the end.
+
+        kind: "" for what could be, were it not for another that is missing in front of it.
+        """
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
+        self._behind.add(node.name)
         self._where[node.name] = where
         if shape and shape[0] == self.batch:
             self.shapes[node.name] = tuple(shape[1:])
@@ -211,10 +222,10 @@ class GraphReader:
     def _check_missing(self, nodes: Sequence[Node]) -> None:
         places: Dict[str, List[str]] = {}
         for node in nodes:
-            if node.op.startswith(MISSING):
+            if node.op.startswith(MISSING) and node.op != MISSING:
                 places.setdefault(node.op[len(MISSING) :], []).append(self._where[node.name])
         if places:
-            kinds = len({node.op for node in nodes})
+            kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
 

@@ -1,64 +1,177 @@
-"""Import every classifier of torchvision at its least size: imported or refused with its reason, and how exact.
+"""Import the classifiers of torchvision, or models of timm that a seed draws: what became of each, and how exact.
 
-python benchmarks/imported_models.py [NAME ...] > imported.md
+python benchmarks/imported_models.py torchvision                        # benchmarks/results/imported_torchvision.json
+python benchmarks/imported_models.py timm --draw 50 --python PYTHON     # PYTHON has torch, torchvision and timm
+python benchmarks/imported_models.py torchvision resnet18 vgg11         # these alone, asked again
+python benchmarks/imported_models.py torchvision --here                 # traced in this process, which must have torch
+python benchmarks/imported_models.py timm --table                       # the file as Markdown
+
+Each is imported at the least size that it takes. Small ones come first. Models in the file are not asked again, but for
+those that need more memory than there was.
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
+import importlib
+import json
+import re
+import subprocess
 import sys
-from typing import List, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence
 
+from framework_compare import registry
+from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.importing import import_level
 from framework_compare.importing.sources import Source
-from framework_compare.importing.tracing import Tracer
+from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand
+from framework_compare.launch import staging
 
-# Sizes to try in turn; the first that a model takes is its least one here.
-SIZES = (32, 64, 75, 96, 224)
-FAMILIES = (
-    *("alexnet", "convnext_base", "convnext_large", "convnext_small", "convnext_tiny"),
-    *("densenet121", "densenet161", "densenet169", "densenet201"),
-    *(f"efficientnet_b{number}" for number in range(8)),
-    *("efficientnet_v2_l", "efficientnet_v2_m", "efficientnet_v2_s", "googlenet", "inception_v3", "maxvit_t"),
-    *("mnasnet0_5", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3"),
-    *("mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small"),
-    *(f"regnet_x_{size}" for size in ("16gf", "1_6gf", "32gf", "3_2gf", "400mf", "800mf", "8gf")),
-    *(f"regnet_y_{size}" for size in ("128gf", "16gf", "1_6gf", "32gf", "3_2gf", "400mf", "800mf", "8gf")),
-    *("resnet101", "resnet152", "resnet18", "resnet34", "resnet50"),
-    *("resnext101_32x8d", "resnext101_64x4d", "resnext50_32x4d"),
-    *(f"shufflenet_v2_x{width}" for width in ("0_5", "1_0", "1_5", "2_0")),
-    *("squeezenet1_0", "squeezenet1_1", "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t"),
-    *(f"vgg{depth}{norm}" for depth in (11, 13, 16, 19) for norm in ("", "_bn")),
-    *("vit_b_16", "vit_b_32", "vit_h_14", "vit_l_16", "vit_l_32", "wide_resnet101_2", "wide_resnet50_2"),
-)
+Trace = Callable[[Source, Sequence[int]], Traced]
+RESULTS = Path(__file__).parent / "results"
+SEED = 20261123
+SMALL = 64  # pixels to try first of a model of timm that takes several sizes
+TOO_SMALL = ("forward fails", "torch.export", "cannot be expressed")  # another size may do
+
+# Asked in the interpreter that traces: names, trained parameters of the module itself, sizes to try.
+CATALOGUE = """
+import json
+import random
+import sys
+import torch
+from framework_compare.adapters.torch.pipeline import import_torchvision
+models = import_torchvision(torch).models
+zoo, names = sys.argv[1], sys.argv[2:]
+
+def trained(make, name):
+    try:
+        with torch.device("meta"):
+            module = make(name)
+    except Exception:
+        module = make(name)
+    return sum(array.numel() for array in module.parameters() if array.requires_grad)
+
+found = {}
+if zoo == "torchvision":
+    for name in names or models.list_models(module=models):
+        meta = models.get_model_weights(name).DEFAULT.meta
+        found[name] = {
+            "published": meta["num_params"],
+            "module": trained(lambda name: models.get_model(name, weights=None), name),
+            "sizes": sorted({max(32, *meta["min_size"]), 64, 224}),
+        }
+else:
+    import timm
+    draw, seed = int(names.pop(0)), int(names.pop(0))
+    for name in names or random.Random(seed).sample(sorted(timm.list_models()), draw):
+        settings = timm.get_pretrained_cfg(name)
+        native = max(settings.input_size[1:]) if settings else 224
+        fixed = settings is not None and settings.fixed_input_size
+        small = [] if fixed or native < SMALL else [SMALL]
+        found[name] = {"module": trained(timm.create_model, name), "sizes": sorted({*small, native})}
+print(json.dumps(found))
+""".replace("SMALL", str(SMALL))
 
 
-def row(name: str, tracer: Tracer) -> Tuple[str, ...]:
-    """Name, size, parameters, worst error of the level "import" and where, or why it is refused."""
+def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
+    """Models by name, small ones first."""
+    framework = registry.framework("torch")
+    environment = managed.ensure("torch", python=sys.executable if arguments.here else arguments.python)
+    drawn = [str(arguments.draw), str(SEED)] if arguments.zoo == "timm" else []
+    answer = subprocess.run(
+        [str(environment.python), "-c", CATALOGUE, arguments.zoo, *drawn, *arguments.names],
+        cwd=staging.stage(framework),  # what workers import
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    listed = json.loads(answer.stdout.splitlines()[-1])
+    return dict(sorted(listed.items(), key=lambda item: (item[1]["module"], item[0])))
+
+
+def here(source: Source, sizes: Sequence[int]) -> Traced:
+    """As a module in hand: without a worker for each, which costs three times as much as the rest of a small model."""
+    tracing = importlib.import_module("framework_compare.adapters.torch.tracing")
+    return trace_in_hand(tracing.load(source.to_dict()), sizes)
+
+
+def outcome(zoo: str, name: str, known: Dict[str, Any], tracer: Trace) -> Dict[str, Any]:
+    """What became of a model, ready for the file."""
     reason = ""
-    for size in SIZES:
+    for size in known["sizes"]:
         try:
-            traced = tracer(Source(name=name, kind="torchvision", text=f"torchvision:{name}", stem=name), [size])
-        except UsageError as error:
-            reason = str(error)
-            if "forward fails" in reason or "torch.export" in reason:
+            traced = tracer(Source(name=name, kind=zoo, text=f"{zoo}:{name}", stem=name), [size])
+        except Exception as error:  # whatever a model does, the others follow
+            reason = str(error) if isinstance(error, UsageError) else f"{name}: {type(error).__name__}: {error}"
+            if any(words in reason for words in TOO_SMALL):
                 continue
             break
-        graph, exact = traced.graphs[size], traced.exact
-        assert exact is not None
-        level = import_level.judge(graph, exact, traced.judge)
-        verdict = "holds" if level.passed else "fails"
-        notes = "; ".join(traced.notes)
-        return name, str(size), f"{graph.parameter_count():,}", f"{level.error:.1e} {verdict} ({level.where})", notes
-    return name, "", "", "refused", reason
+        assert traced.exact is not None
+        graph, level = traced.graphs[size], import_level.judge(traced.graphs[size], traced.exact, traced.judge)
+        return {
+            **known,
+            "status": "imported" if level.passed else "refused",
+            "size": size,
+            "layers": len(graph.nodes),
+            "ops": sorted({node.op for node in graph.nodes}),
+            "parameters": graph.parameter_count(),
+            "left_out": sum(int(words.replace(",", "")) for note in traced.notes for words in LEFT_OUT.findall(note)),
+            "error": level.error,
+            "where": level.where,
+            "rounding": level.rounding,
+            "judge": level.judge,
+            "reason": "" if level.passed else "not the same function",
+        }
+    status = "not judged" if "GiB of memory" in reason else "refused"
+    return {**known, "status": status, "reason": reason.partition(": ")[2]}
 
 
-def main(names: List[str]) -> None:
-    tracer = Tracer()
-    print("| model | size | parameters | level import | remarks |\n|---|---|---|---|---|", flush=True)
-    for name in names or FAMILIES:
-        print("|", " | ".join(row(name, tracer)), "|", flush=True)
+LEFT_OUT = re.compile(r"([\d,]+) parameters are left out")
+
+
+def table(entries: Dict[str, Dict[str, Any]]) -> List[str]:
+    """One line for each model, in the alphabet's order."""
+    lines = ["| model | size | parameters | level import | remarks |", "|---|---|---|---|---|"]
+    for name, entry in sorted(entries.items()):
+        cells = [name, "", f"{entry['module']:,}", entry["status"], entry.get("reason", "")]
+        if entry["status"] == "imported":
+            exact = entry["parameters"] + entry["left_out"] == entry["module"]
+            remarks = [f"{entry['left_out']:,} left out"] if entry["left_out"] else []
+            if entry["error"] > import_level.TOLERANCE:
+                remarks.append(f"allowed, as one unit in the last place gives {entry['rounding']:.1e} there")
+            size, count = str(entry["size"]), f"{entry['parameters']:,}"
+            error = f"{entry['error']:.0e}"
+            cells = [name, size, count if exact else f"{count} of {entry['module']:,}", error, "; ".join(remarks)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zoo", choices=("torchvision", "timm"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--draw", type=int, default=50)
+    parser.add_argument("--python")
+    parser.add_argument("--here", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    path = RESULTS / f"imported_{arguments.zoo}.json"
+    entries: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if arguments.table:
+        print("\n".join(table(entries)))
+        return
+    tracer: Trace = here if arguments.here else Tracer({"torch": arguments.python} if arguments.python else {})
+    for name, known in catalogue(arguments).items():
+        if name not in arguments.names and entries.get(name, {}).get("status") in ("imported", "refused"):
+            continue
+        entries[name] = outcome(arguments.zoo, name, known, tracer)
+        path.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        gc.collect()
+        print("\n".join(table({name: entries[name]})[2:]), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -405,6 +405,32 @@ def test_a_frozen_part_runs_in_evaluation_mode_and_stays_as_it_is():
     assert set(whole) == {"base.conv.weight", "base.bn.weight", "base.bn.bias", "fc.weight", "fc.bias"}
 
 
+def twice(shared):
+    g = GraphBuilder("twice", num_classes=3, image_size=4)
+    g.conv("first", 3, 3, padding=1, bias=True)
+    g.tanh("between")
+    if shared:
+        g.again("second", "first")
+    else:
+        g.conv("second", 3, 3, padding=1, bias=True)
+    g.flatten("flatten")
+    g.linear("fc", 3)
+    return g.build()
+
+
+def test_gradients_of_a_layer_that_is_called_twice_add():
+    rng, shared, apart = RNG(0), twice(True), twice(False)
+    weights = {p.name: rng.standard_normal(p.shape) for p in shared.parameters()}
+    same = {p.name: weights[p.name.replace("second", "first")] for p in apart.parameters()}
+    assert set(weights) == {"first.weight", "first.bias", "fc.weight", "fc.bias"}
+    images, labels = rng.standard_normal((2, 3, 4, 4)), np.arange(2)
+    _, logits, gradients, _ = Oracle(shared, weights).gradients(images, labels)
+    _, expected, parts, _ = Oracle(apart, same).gradients(images, labels)
+    assert np.array_equal(logits, expected) and np.array_equal(gradients["fc.weight"], parts["fc.weight"])
+    for name in ("weight", "bias"):
+        assert np.allclose(gradients[f"first.{name}"], parts[f"first.{name}"] + parts[f"second.{name}"], rtol=1e-14)
+
+
 @pytest.mark.parametrize(
     "one, shapes, message",
     [

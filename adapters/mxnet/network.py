@@ -42,9 +42,9 @@ def make_network(mx: Any, graph: Graph) -> Any:
             super().__init__(prefix="")
             self.layers = {}
             for node in graph.nodes:
-                if node.op in LAYERS:
-                    self.layers[node.name] = LAYERS[node.op](mx.gluon, attrs[node.name])
-                    self.register_child(self.layers[node.name], node.name)
+                if node.op in LAYERS and node.arrays not in self.layers:
+                    self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
+                    self.register_child(self.layers[node.arrays], node.arrays)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
@@ -52,9 +52,9 @@ def make_network(mx: Any, graph: Graph) -> Any:
                     inputs = (_padded(F, node.attrs, *inputs),)
                 if node.op == "Concat" and shared.intersection(node.inputs):
                     inputs = tuple(_repeated(F, node, shared, inputs))
-                if node.name not in self.layers:
+                if node.op not in LAYERS:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
-                value = self.layers[node.name](*(inputs or (x,)))
+                value = self.layers[node.arrays](*(inputs or (x,)))
                 return _cut(F, attrs[node.name], value) if node.op in POOLS else value
 
             return evaluate(graph, apply, x)

@@ -21,11 +21,11 @@ GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 def make_layers(paddle: Any, graph: Graph) -> Dict[str, Any]:
     shapes, layers = graph.shapes(), {}
     for node in graph.nodes:
-        if node.op in LAYERS:
+        if node.op in LAYERS and node.arrays not in layers:
             shape = shapes[node.inputs[0]] if node.inputs else ()
             layer = LAYERS[node.op](paddle.nn, {**node.attrs, "input": shape})
             by_place = node.op in ("Linear", "LayerNorm") and len(shape) == IMAGE
-            layers[node.name] = attention.by_place(paddle.nn, layer) if by_place else layer
+            layers[node.arrays] = attention.by_place(paddle.nn, layer) if by_place else layer
     return layers
 
 
@@ -41,9 +41,9 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
         def forward(self, images: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
                 if node.op in RECURRENT:
-                    return layers[node.name](*inputs)[0]  # the states of all steps
+                    return layers[node.arrays](*inputs)[0]  # the states of all steps
                 if node.op in LAYERS:
-                    return layers[node.name](*inputs)
+                    return layers[node.arrays](*inputs)
                 if node.op == "Concat":
                     inputs = _repeated(paddle, node, shared, inputs)
                 return FUNCTIONS[node.op](paddle, node.attrs, *inputs)

@@ -109,7 +109,7 @@ class PaddleTrainer(TrainerDefaults):
         config, paddle = self.config, self.paddle
         layers = make_layers(paddle, graph)
         self._arrays = arrays_of(layers)
-        self._transposed = {f"{node.name}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
+        self._transposed = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
         untrained = second_biases(layers)
         for parameter in graph.parameters():
             if not parameter.trainable:

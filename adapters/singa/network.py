@@ -88,6 +88,8 @@ def _refuse_other_forms(graph: Graph) -> None:
             raise Unsupported(f"layer {node.name}: SINGA adds values of one shape only, gets {read[0]} and {read[1]}")
         if node.op == "GlobalAvgPool" and (len(read[0]) != IMAGE or read[0][1] != read[0][2]):
             raise Unsupported(f"layer {node.name}: SINGA averages square images only, gets {read[0]}")
+        if node.arrays != node.name:
+            raise Unsupported(f"layer {node.name}: SINGA has no layer that shares its arrays, here with {node.arrays}")
 
 
 def as_stored(array: np.ndarray) -> np.ndarray:

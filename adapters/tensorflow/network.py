@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Network:
         self._of_numbers = graph.task.inputs[0].dtype == "float32"
         self.fused = fused and dtype == "float32"
         self._nodes = {p.name: node for node in graph.nodes for p in GRAPH_OPS[node.op].parameters(node)}
-        shapes = graph.shapes()
+        shapes, uses = graph.shapes(), Counter(node.arrays for node in graph.nodes)
         self.shared = graph.shared_values()
         # a Linear behind a Flatten reads (C, H, W) order; NHWC flattens to (H, W, C)
         self._flattened: Dict[str, Any] = {}
@@ -69,7 +70,7 @@ class Network:
         for flatten in graph.nodes:
             if flatten.op == "Flatten" and len(shapes[flatten.inputs[0]]) == IMAGE:
                 readers = _readers(graph, flatten.name)
-                if readers and all(node.op == "Linear" for node in readers):
+                if readers and all(node.op == "Linear" and uses[node.arrays] == 1 for node in readers):
                     self._flattened.update((node.name, shapes[flatten.inputs[0]]) for node in readers)
                 else:
                     self._turned.add(flatten.name)
@@ -137,7 +138,7 @@ class Network:
         return self.tf.cast(evaluate(self.graph, apply, images), "float32")
 
     def _of(self, node: Node, parameter: str) -> Any:
-        return self.variables[f"{node.name}.{parameter}"]
+        return self.variables[f"{node.arrays}.{parameter}"]
 
     def cast(self, node: Node, parameter: str) -> Any:
         return self.tf.cast(self._of(node, parameter), self.dtype)

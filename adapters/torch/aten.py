@@ -116,7 +116,9 @@ class Reading:
         except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
-            result = self._missing(node, words, [value.node for value in operands if isinstance(value, Value)])
+            sources = [value.node for value in attention.values_of(operands)]
+            unknown = words != kind and self.reader.is_behind_missing(sources)
+            result = self._missing(node, "" if unknown else words, sources)
         if name.endswith("_"):  # later readers of what it changed see the result
             self.values[node.args[0].name] = result
         return result
@@ -169,11 +171,9 @@ class Reading:
         return f"{path}.{node.name}" if inner else path
 
     def own(self, op: str, part: str, array: Any) -> Learned:
-        """An array that a layer has for itself; NotExpressible for one that is computed or another's."""
+        """An array of the module's; NotExpressible for one that is computed."""
         if not isinstance(array, Learned):
             raise NotExpressible(f"{op} with a computed {part}")
-        if array.target in self.reader.origin.values():
-            raise NotExpressible(f"{op} that shares its {part} with another layer")
         return array
 
     def node(
@@ -181,11 +181,35 @@ class Reading:
     ) -> str:
         """A node of the graph, named after its arrays where it has any; an array that is None is left out."""
         own = {part: self.own(op, part, array) for part, array in arrays.items() if array is not None}
+        first = self._first_with(op, sources, attrs, own)
+        if first and op == "Parameter":
+            return first
+        if first:
+            return self.reader.add(first, op, sources, {**attrs, "arrays": first})
         stem = _owner(next(iter(own.values())).target) if own else self.stem(node)
         pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
         made = self.reader.add(stem, op, sources, attrs, pairs)
         self.forms.update({array.target: array.form for array in own.values()})
         return made
+
+    def _first_with(self, op: str, sources: Sequence[str], attrs: Mapping[str, Any], own: Mapping[str, Learned]) -> str:
+        """The layer that has these arrays already: a module is called again; "" where none has.
+
+        NotExpressible where it is another layer, or one whose running statistics two calls would move.
+        """
+        names = {target: name for name, target in self.reader.origin.items()}
+        taken = {part: names[array.target] for part, array in own.items() if array.target in names}
+        if not taken:
+            return ""
+        first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
+        alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
+        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != _form(own[part]) for part in own):
+            raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
+        return first.name
+
+    def _form_of(self, name: str) -> bytes:
+        """The numbers of an array of the graph, whose order says how it was reshaped."""
+        return self.reader.arrays[name].tobytes()
 
     def layer(
         self, node: Any, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Optional[Learned]
@@ -310,7 +334,14 @@ class Reading:
 
     def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
         """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
-        tensor = other if isinstance(other, Learned) else Learned("", self.torch.as_tensor(other))
+        tensor = (
+            other
+            if isinstance(other, Learned)
+            else Learned(
+                "",
+                self.torch.as_tensor(other, dtype=None if isinstance(other, self.torch.Tensor) else self.torch.float64),
+            )
+        )
         if not tensor.target:
             tensor = self._without_batch(tensor, value)
         shape = _filled(tensor.shape, len(value.view), 1)
@@ -349,7 +380,7 @@ class Reading:
         attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
             made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
-            self.reader.arrays[f"{made}.value"] = squeezed.tensor.float().numpy().copy()
+            self.reader.arrays[f"{made}.value"] = squeezed.tensor.double().numpy().copy()
             return made
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
@@ -384,6 +415,10 @@ class Reading:
 
 
 OPERANDS = (Value, Mask, Learned, attention.Scores)
+
+
+def _form(array: Learned) -> bytes:
+    return bytes(array.tensor.cpu().numpy().tobytes())
 
 
 def _but(view: Sequence[Any], axis: int) -> List[Any]:

@@ -6,7 +6,7 @@ One node keeps each framework's fused kernel; what stands between the two produc
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
 from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, whole
 
@@ -21,6 +21,15 @@ class Scores(NamedTuple):
     scale: float
     shape: Tuple[int, ...]
     normal: bool = False  # behind the softmax
+
+
+def values_of(operands: Iterable[Any]) -> Iterator[Value]:
+    """The values among the operands of an operator, those that scores are made of included."""
+    for one in operands:
+        if isinstance(one, Scores):
+            yield from (one.queries, one.keys)
+        elif isinstance(one, Value):
+            yield one
 
 
 def heads_of(reading: Any, value: Value) -> Tuple[Value, int]:

@@ -28,9 +28,9 @@ def make_network(torch: Any, graph: Graph) -> Any:
     shapes, spare, shared = graph.shapes(), _spare_values(graph), graph.shared_values()
     modules = {}
     for node in graph.nodes:
-        if node.op in LAYERS:
+        if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
-            modules[node.name] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
+            modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
     code = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
     values = {INPUT: torch.fx.Proxy(code.placeholder("images"), tracer)}
@@ -67,7 +67,7 @@ def _emit(torch: Any, tracer: Any, node: Node, rank: int, *inputs: Any) -> Any:
         inputs = (_padded(torch, inputs[0], node.attrs["padding"]),)
     if node.op == "GlobalAvgPool" and rank != IMAGE:
         return inputs[0].mean(1)
-    value = torch.fx.Proxy(tracer.graph.call_module(node.name, tuple(one.node for one in inputs)), tracer)
+    value = torch.fx.Proxy(tracer.graph.call_module(node.arrays, tuple(one.node for one in inputs)), tracer)
     if by_place:
         value = value.permute(0, 3, 1, 2)
     return torch.flatten(value, 1) if node.op == "GlobalAvgPool" else value
@@ -113,7 +113,7 @@ def _from_windows(x: Any, down: int, across: int) -> Any:
 
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Arrays of a network's state by their names in the graph; what the graph has not is left out."""
-    ops = {node.name: node.op for node in graph.nodes}
+    ops = {node.arrays: node.op for node in graph.nodes}
     named = {}
     for name, array in arrays.items():
         layer, _, own = name.rpartition(".")

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import importlib
 import inspect
+import math
 import os
 import sys
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -27,8 +28,12 @@ from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.protocol import Job
 
 BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
-JUDGED = 3
+JUDGED = 3  # at least
+VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, it amplifies rounding beyond the level
 SEED = 0
+# Of memory for each parameter: the module and its copy in float32, the copy in float64 with its gradients, both to be
+# written.
+BYTES_A_PARAMETER = 40
 
 
 class Known(NamedTuple):
@@ -111,6 +116,7 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
     import torch
 
     _check_inputs(module)
+    _check_numbers(module)
     module = copy.deepcopy(module).cpu().float()
     readings: Dict[int, Reading] = {}
     for size in sizes:
@@ -135,6 +141,28 @@ def _check_inputs(module: Any) -> None:
         raise UsageError(f"forward takes {len(needed)} inputs ({', '.join(needed)}); allowed: one, a batch of images")
 
 
+def _check_numbers(module: Any) -> None:
+    """UsageError for weights that are not there, and for more than can be proved in this machine's memory."""
+    arrays = list(module.parameters())
+    if any(array.is_meta for array in arrays):
+        raise UsageError("its weights are on the device 'meta', which has no numbers; give it weights first")
+    count, available = sum(array.numel() for array in arrays), _available_bytes()
+    needed = count * BYTES_A_PARAMETER
+    if available is not None and needed > available:
+        raise UsageError(
+            f"it has {count:,} parameters; reading and proving it takes about {needed / 2**30:.0f} GiB of memory, and"
+            f" {available / 2**30:.0f} GiB are free; use a machine with more"
+        )
+
+
+def _available_bytes() -> Optional[int]:
+    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
 def _check_runs(torch: Any, module: Any, images: Any) -> None:
     try:
         with torch.no_grad():
@@ -156,10 +184,12 @@ def _export(torch: Any, module: Any, images: Any) -> Any:
 def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[Known] = None) -> Dict[str, np.ndarray]:
     """What the module as its author wrote it computes in float64, by names of the graph; dropout is off.
 
+    module: a copy, which is changed.
+
     images, labels, start:<array> (where it starts: biases, scales and statistics moved from their neutral values, so
     that one left out or taken for another shows), evaluation, training, gradient:<array>, after:<statistic>.
     """
-    module = copy.deepcopy(module).double()
+    module = module.double()
     generator = torch.Generator().manual_seed(SEED)
     arrays = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     with torch.no_grad():
@@ -169,13 +199,13 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
             else:
                 arrays[name].copy_(torch.from_numpy(known.start[name]))
     if known is None:
-        images = torch.randn(JUDGED, 3, size, size, generator=generator, dtype=torch.float64)
+        images = torch.randn(_judged(reading.graph), 3, size, size, generator=generator, dtype=torch.float64)
     else:
         images = torch.from_numpy(known.images)
-    labels = torch.arange(JUDGED) % reading.graph.num_classes
+    labels = torch.arange(len(images)) % reading.graph.num_classes
     exact = {"images": images.numpy(), "labels": labels.numpy()}
-    exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
+    exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
     exact["evaluation"] = _logits(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
         logits = _logits(module.train()(images))
@@ -188,6 +218,13 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
         elif not isinstance(array, torch.nn.Parameter):
             exact[f"after:{ours}"] = reading.as_graph(ours, array)
     return exact
+
+
+def _judged(graph: Graph) -> int:
+    """How many images a model is judged by."""
+    shapes = graph.shapes()
+    places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
+    return max(JUDGED, -(-VALUES // min(places, default=VALUES)))
 
 
 def _move(torch: Any, array: Any, name: str, generator: Any) -> None:

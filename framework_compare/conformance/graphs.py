@@ -94,13 +94,13 @@ def gated(num_classes: int = 3, image_size: int = 32) -> Graph:
 
 
 def joined(num_classes: int = 3, image_size: int = 32) -> Graph:
-    """Branches that are joined, cut and shuffled; pooling that rounds up; flattened values that no Linear reads."""
+    """Branches joined, cut and shuffled, a layer called twice, pooling that rounds up, flattened values no Linear reads."""
     g = GraphBuilder(NAMES[3], num_classes=num_classes, image_size=image_size)
     g.conv("stem", 8, 3, stride=2, padding=1)
     g.maxpool("stem_pool", 3, stride=2, ceil_mode=True)
     g.batchnorm("stem_bn")
     stem = g.relu("stem_relu")
-    g.conv("left", 4, 1, bias=True)
+    g.conv("left", 4, 1, bias=True)  # another value is read by it below
     left = g.relu("left_relu")
     g.conv("right", 8, 3, padding=1, bias=True, source=stem)
     right = g.relu("right_relu")
@@ -111,7 +111,8 @@ def joined(num_classes: int = 3, image_size: int = 32) -> Graph:
     first = g.split("first", 0, [8, 12], 0)
     second = g.split("second", 0, [8, 12], 1, source="joined_relu")
     g.conv("second_conv", 8, 3, padding=1, groups=4, source=second)
-    g.concat("again", first, "second_conv")
+    g.again("left_again", "left", "second_conv")
+    g.concat("again", first, "second_conv", "left_again")
     shuffled = g.channel_shuffle("shuffle", 2)
     g.avgpool("average", 2, stride=2, ceil_mode=True)
     g.conv("to_vector", 6, 1)
@@ -146,7 +147,8 @@ def attention(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.layernorm("norm1")
     g.linear("qkv", 36, init="kaiming_normal_fan_in")
     g.attention("attention", 3)
-    attended = g.linear("out", 12, init="kaiming_normal_fan_in", bias=False)
+    g.linear("out", 12, init="kaiming_normal_fan_in", bias=False)
+    attended = g.again("out_again", "out")
     middle = g.add("residual1", start, attended)
     g.layernorm("norm2")
     g.linear("fc1", 24, init="kaiming_normal_fan_in")

@@ -44,7 +44,7 @@ def relative_bias_shape(node: Node) -> Shape:
 def relative_bias_parameters(node: Node) -> List[Parameter]:
     down, across = node.attrs["window"]
     shape = ((2 * down - 1) * (2 * across - 1), node.attrs["heads"])
-    return [Parameter(f"{node.name}.weight", shape, node.attrs["init"])]
+    return [Parameter(f"{node.arrays}.weight", shape, node.attrs["init"])]
 
 
 def relative_index(window: Sequence[int]) -> np.ndarray:

@@ -62,6 +62,11 @@ class GraphBuilder:
             return f"{self._graph.name}: {error}"
         return f"{self._graph.name} does not allow image_size {self._graph.image_size}: {error}; use a larger one"
 
+    def again(self, name: str, layer: str, source: str = "") -> str:
+        """A layer of this network once more, with the same arrays, on another value."""
+        node = next(node for node in self._nodes if node.name == layer)
+        return self._add(name, node.op, source, **{**node.attrs, "arrays": layer})
+
     def shape(self, name: str = "") -> Shape:
         return self._shapes[name or self.last]
 

@@ -20,7 +20,8 @@ def head_of(graph: Graph) -> Optional[Node]:
     node = graph.nodes[-1]
     while node.op in BEHIND and node.inputs[0] in nodes:
         node = nodes[node.inputs[0]]
-    return node if node.op in WIDTHS and node.attrs[WIDTHS[node.op]] == graph.num_classes else None
+    alone = sum(other.arrays == node.arrays for other in graph.nodes) == 1
+    return node if alone and node.op in WIDTHS and node.attrs[WIDTHS[node.op]] == graph.num_classes else None
 
 
 def with_head(graph: Graph, classes: int) -> Graph:

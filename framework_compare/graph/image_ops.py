@@ -47,8 +47,8 @@ def pool2d_shape(node: Node, shape: Shape) -> Shape:
 def conv2d_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
     shape = (a["out_channels"], a["in_channels"] // a["groups"], *Window.of(a).kernel)
-    bias = [Parameter(f"{node.name}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
-    return [Parameter(f"{node.name}.weight", shape, a["init"]), *bias]
+    bias = [Parameter(f"{node.arrays}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
+    return [Parameter(f"{node.arrays}.weight", shape, a["init"]), *bias]
 
 
 def adaptive_size(attrs: Mapping[str, Any]) -> Tuple[int, int]:
@@ -107,7 +107,7 @@ def quanv2d_shape(node: Node, shape: Shape) -> Shape:
 
 def quanv2d_parameters(node: Node) -> List[Parameter]:
     angles = sum(name != "CNOT" for name, _, _ in node.attrs["gates"])
-    return [Parameter(f"{node.name}.angles", (angles,), "uniform_circle")] if node.attrs["trained"] else []
+    return [Parameter(f"{node.arrays}.angles", (angles,), "uniform_circle")] if node.attrs["trained"] else []
 
 
 def window_macs(node: Node, out: Shape) -> int:

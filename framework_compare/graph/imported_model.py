@@ -33,6 +33,7 @@ class ImportLevel:
     where: str
     error: float
     judge: str = ""  # what computed the model as the user wrote it: "torch 2.13.0"
+    rounding: float = 0.0  # what a unit in the last place of the images does to the reference there; 0: not asked
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,11 +67,11 @@ class Graph:
         return dataclasses.replace(self, frozen_prefixes=(*self.frozen_prefixes, *prefixes))
 
     def is_frozen(self, node: Node) -> bool:
-        return node.name.startswith(self.frozen_prefixes)
+        return node.arrays.startswith(self.frozen_prefixes)
 
     def parameters(self) -> List[Parameter]:
-        """Every array the network has, running statistics and frozen ones included, in graph order."""
-        return [parameter for node in self.nodes for parameter in self.parameters_of(node)]
+        """Every array the network has, running statistics and frozen ones included, in graph order; shared ones once."""
+        return list(dict.fromkeys(parameter for node in self.nodes for parameter in self.parameters_of(node)))
 
     def parameters_of(self, node: Node) -> List[Parameter]:
         parameters = OPS[node.op].parameters(node)

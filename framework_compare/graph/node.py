@@ -41,12 +41,21 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """One layer: its torch.nn name in the network, its op, the nodes it reads, its attributes."""
+    """One layer: its torch.nn name in the network, its op, the nodes it reads, its attributes.
+
+    The attribute "arrays" names another layer of the same op and the same attributes whose arrays it has, too: a module
+    that is called twice. Their gradients add.
+    """
 
     name: str
     op: str
     inputs: Tuple[str, ...]
     attrs: Mapping[str, Any]
+
+    @property
+    def arrays(self) -> str:
+        """The name in front of those of its arrays."""
+        return str(self.attrs.get("arrays", self.name))
 
 
 def feature_axis(shape: Shape) -> int:

@@ -21,15 +21,17 @@ def _conv1d_shape(node: Node, shape: Shape) -> Shape:
 
 def _conv1d_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    weight = Parameter(f"{node.name}.weight", (a["out_channels"], a["in_channels"], a["kernel"]), a["init"])
-    bias = [Parameter(f"{node.name}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
+    weight = Parameter(f"{node.arrays}.weight", (a["out_channels"], a["in_channels"], a["kernel"]), a["init"])
+    bias = [Parameter(f"{node.arrays}.bias", (a["out_channels"],), "zeros")] if a["bias"] else []
     return [weight, *bias]
 
 
 def _linear_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    weight = Parameter(f"{node.name}.weight", (a["out_features"], a["in_features"]), a["init"])
-    return [weight, Parameter(f"{node.name}.bias", (a["out_features"],), "zeros")] if a.get("bias", True) else [weight]
+    weight = Parameter(f"{node.arrays}.weight", (a["out_features"], a["in_features"]), a["init"])
+    return (
+        [weight, Parameter(f"{node.arrays}.bias", (a["out_features"],), "zeros")] if a.get("bias", True) else [weight]
+    )
 
 
 def _features(node: Node, shape: Shape, features: int) -> Shape:
@@ -46,10 +48,10 @@ def _linear_shape(node: Node, shape: Shape) -> Shape:
 def _batchnorm_parameters(node: Node) -> List[Parameter]:
     shape = (node.attrs["channels"],)
     return [
-        Parameter(f"{node.name}.weight", shape, "ones"),
-        Parameter(f"{node.name}.bias", shape, "zeros"),
-        Parameter(f"{node.name}.running_mean", shape, "zeros", trainable=False),
-        Parameter(f"{node.name}.running_var", shape, "ones", trainable=False),
+        Parameter(f"{node.arrays}.weight", shape, "ones"),
+        Parameter(f"{node.arrays}.bias", shape, "zeros"),
+        Parameter(f"{node.arrays}.running_mean", shape, "zeros", trainable=False),
+        Parameter(f"{node.arrays}.running_var", shape, "ones", trainable=False),
     ]
 
 
@@ -59,7 +61,7 @@ def _layernorm_shape(node: Node, shape: Shape) -> Shape:
 
 def _layernorm_parameters(node: Node) -> List[Parameter]:
     shape = (node.attrs["features"],)
-    return [Parameter(f"{node.name}.weight", shape, "ones"), Parameter(f"{node.name}.bias", shape, "zeros")]
+    return [Parameter(f"{node.arrays}.weight", shape, "ones"), Parameter(f"{node.arrays}.bias", shape, "zeros")]
 
 
 def _maxout_shape(node: Node, shape: Shape) -> Shape:
@@ -124,7 +126,7 @@ def _embedding_shape(node: Node, shape: Shape) -> Shape:
 
 def _embedding_parameters(node: Node) -> List[Parameter]:
     a = node.attrs
-    return [Parameter(f"{node.name}.weight", (a["num_embeddings"], a["embedding_dim"]), a["init"])]
+    return [Parameter(f"{node.arrays}.weight", (a["num_embeddings"], a["embedding_dim"]), a["init"])]
 
 
 def _recurrent_shape(node: Node, shape: Shape) -> Shape:
@@ -134,19 +136,19 @@ def _recurrent_shape(node: Node, shape: Shape) -> Shape:
 def _lstm_parameters(node: Node) -> List[Parameter]:
     inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
     return [
-        Parameter(f"{node.name}.weight_ih", (4 * hidden, inputs), "glorot_uniform"),
-        Parameter(f"{node.name}.weight_hh", (4 * hidden, hidden), "orthogonal"),
-        Parameter(f"{node.name}.bias", (4 * hidden,), "forget_ones"),
+        Parameter(f"{node.arrays}.weight_ih", (4 * hidden, inputs), "glorot_uniform"),
+        Parameter(f"{node.arrays}.weight_hh", (4 * hidden, hidden), "orthogonal"),
+        Parameter(f"{node.arrays}.bias", (4 * hidden,), "forget_ones"),
     ]
 
 
 def _gru_parameters(node: Node) -> List[Parameter]:
     inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
     return [
-        Parameter(f"{node.name}.weight_ih", (3 * hidden, inputs), "glorot_uniform"),
-        Parameter(f"{node.name}.weight_hh", (3 * hidden, hidden), "orthogonal"),
-        Parameter(f"{node.name}.bias_ih", (3 * hidden,), "zeros"),
-        Parameter(f"{node.name}.bias_hh", (3 * hidden,), "zeros"),
+        Parameter(f"{node.arrays}.weight_ih", (3 * hidden, inputs), "glorot_uniform"),
+        Parameter(f"{node.arrays}.weight_hh", (3 * hidden, hidden), "orthogonal"),
+        Parameter(f"{node.arrays}.bias_ih", (3 * hidden,), "zeros"),
+        Parameter(f"{node.arrays}.bias_hh", (3 * hidden,), "zeros"),
     ]
 
 
@@ -170,7 +172,7 @@ def _reverse_shape(node: Node, shape: Shape) -> Shape:
 def _free_parameters(node: Node) -> List[Parameter]:
     trained = node.attrs.get("trained", True)
     shape = tuple(node.attrs["shape"])
-    return [Parameter(f"{node.name}.value", shape, node.attrs["init"], trainable=trained, frozen=not trained)]
+    return [Parameter(f"{node.arrays}.value", shape, node.attrs["init"], trainable=trained, frozen=not trained)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ class GraphReader:
         self.nodes: Dict[str, Node] = {}
         self.shapes: Dict[str, Shape] = {INPUT: image_shape}
         self._where: Dict[str, str] = {}  # of missing layers
+        self._behind: Set[str] = set()  # missing layers, and what reads them
         self.input = self.plain(INPUT)
 
     def plain(self, name: str) -> Value:
@@ -54,12 +55,22 @@ class GraphReader:
             self.origin[name] = own
         self.nodes[node.name] = node
         self.shapes[node.name] = shape
+        if self.is_behind_missing(sources):
+            self._behind.add(node.name)
         return node.name
 
+    def is_behind_missing(self, names: Sequence[str]) -> bool:
+        """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
+        return not self._behind.isdisjoint(names)
+
     def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
-        """A place for what cannot be expressed, so that all that is missing is known at the end."""
+        """A place for what cannot be expressed, so that all that is missing is known at the end.
+
+        kind: "" for what could be, were it not for another that is missing in front of it.
+        """
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
+        self._behind.add(node.name)
         self._where[node.name] = where
         if len(shape) > 1 and shape[0] == self.batch:
             self.shapes[node.name] = tuple(shape[1:])
@@ -187,11 +198,9 @@ class GraphReader:
         self._check_missing(nodes)
         if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
             raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
+        self._check_shared(nodes)
         renamed = _clear_names(nodes)
-        nodes = [
-            dataclasses.replace(node, name=renamed[node.name], inputs=tuple(renamed.get(i, i) for i in node.inputs))
-            for node in nodes
-        ]
+        nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
         graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
@@ -201,13 +210,22 @@ class GraphReader:
         self.origin = _renamed(self.origin, renamed, kept)
         return graph
 
+    def _check_shared(self, nodes: Sequence[Node]) -> None:
+        """UsageError where layers with the same arrays read values of several ranks: no framework has one layer for both."""
+        ranks = {node.arrays: len(self.shapes[node.inputs[0]]) for node in nodes if node.inputs}
+        for node in nodes:
+            if node.inputs and len(self.shapes[node.inputs[0]]) != ranks[node.arrays]:
+                raise UsageError(
+                    f"{node.op} {node.arrays} is called with values of {self.shapes[node.inputs[0]]} and others"
+                )
+
     def _check_missing(self, nodes: Sequence[Node]) -> None:
         places: Dict[str, List[str]] = {}
         for node in nodes:
-            if node.op.startswith(MISSING):
+            if node.op.startswith(MISSING) and node.op != MISSING:
                 places.setdefault(node.op[len(MISSING) :], []).append(self._where[node.name])
         if places:
-            kinds = len({node.op for node in nodes})
+            kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
 
@@ -217,6 +235,13 @@ KEEPS_RANK = (
     *("Linear", "ReLU", "ReLU6", "Sigmoid", "Tanh", "SiLU", "GELU", "HardSigmoid", "HardSwish"),
     *("Dropout", "StochasticDepth", "LayerNorm", "Add", "Mul"),
 )
+
+
+def _renamed_node(node: Node, names: Mapping[str, str]) -> Node:
+    attrs = {**node.attrs, "arrays": names[node.arrays]} if node.arrays != node.name else node.attrs
+    return dataclasses.replace(
+        node, name=names[node.name], inputs=tuple(names.get(name, name) for name in node.inputs), attrs=attrs
+    )
 
 
 def _renamed(table: Mapping[str, Any], names: Mapping[str, str], kept: Set[str]) -> Dict[str, Any]:
@@ -248,7 +273,7 @@ def _clear_names(nodes: Sequence[Node]) -> Dict[str, str]:
 
     torch.fx keeps layers in modules of their names; Paddle writes "_" for a dot.
     """
-    names = [node.name for node in nodes]
+    names = list(dict.fromkeys(name for node in nodes for name in (node.name, node.arrays)))
     inner = {name[:i] for name in names for i, letter in enumerate(name) if letter == "."}
     taken: Set[str] = set()
     renamed = {}

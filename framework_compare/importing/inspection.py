@@ -15,9 +15,11 @@ def layer_lines(graph: Graph) -> List[str]:
     shapes = graph.shapes()
     rows = [("layer", "op", "output", "parameters", "MACs")]
     for node in graph.nodes:
-        trained = sum(parameter.size for parameter in graph.parameters_of(node) if parameter.trainable)
+        own = graph.parameters_of(node) if node.arrays == node.name else []
+        trained = sum(parameter.size for parameter in own if parameter.trainable)
         macs, output = OPS[node.op].macs(node, shapes[node.name]), " x ".join(map(str, shapes[node.name]))
-        rows.append((node.name, node.op, output, f"{trained:,}" if trained else "", f"{macs:,}" if macs else ""))
+        count = f"{trained:,}" if trained else "" if node.arrays == node.name else f"of {node.arrays}"
+        rows.append((node.name, node.op, output, count, f"{macs:,}" if macs else ""))
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         f"{name:{widths[0]}}  {op:{widths[1]}}  {shape:{widths[2]}}  {count:>{widths[3]}}  {macs:>{widths[4]}}".rstrip()

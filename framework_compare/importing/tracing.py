@@ -23,7 +23,7 @@ from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
 
-TIMEOUT_S = 900.0
+TIMEOUT_S = 900.0  # the largest classifiers of torchvision take two minutes
 MEMORY_SHARE = 0.8  # of what is free: a file that needs more ends its worker and nothing else
 FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
@@ -47,6 +47,7 @@ class Tracer:
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installer: str = "pip"
     say: Callable[[str], None] = lambda message: None
+    timeout_s: float = TIMEOUT_S
 
     def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
         """UsageError, in one line, where the model cannot be imported."""
@@ -80,10 +81,10 @@ class Tracer:
         if isinstance(environment, Run):
             raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
         job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))
-        limits = Limits(timeout_s=TIMEOUT_S, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available))
+        limits = Limits(timeout_s=self.timeout_s, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available))
         run = run_job(registry.framework(name), environment, job, folder, limits=limits)
         if run.status != "ok":
-            raise UsageError(f"{text}: {run.reason}")
+            raise UsageError(f"{text}: {' '.join(run.reason.split())}")
         return f"{name} {environment.version}"
 
 

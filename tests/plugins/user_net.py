@@ -1,4 +1,4 @@
-"""A network as a user writes it: residuals, a gate, functional activations, a head that is not used."""
+"""A network as a user writes it: residuals, a gate, functional activations, a layer used twice, a head never used."""
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,7 @@ class Net(nn.Module):
     def forward(self, x):
         x = F.max_pool2d(self.stem(x), 2)
         x = self.block(x)
-        both = torch.cat([self.mix(x), F.avg_pool2d(x, 3, 1, 1)], dim=1)
+        both = torch.cat([self.mix(x), self.mix(F.avg_pool2d(x, 3, 1, 1))], dim=1)
         both = F.dropout(both, 0.1, self.training)
         return self.head(both.mean(dim=(-2, -1))), self.other_head(x.mean((2, 3)))
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from framework_compare.environments import managed
 from framework_compare.errors import UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.importing.imports import resolve
+from framework_compare.importing.tracing import Tracer
 
 NET = Path(__file__).parents[1] / "plugins" / "user_net.py"
 FORWARD = """
@@ -30,8 +35,16 @@ REFUSED = {
     "control flow": ("x", "return self.fc(x.mean((2, 3))[:, :1] if x.sum() > 0 else x)", "return Net()", "cannot"),
     "no op": ("x", "return self.fc(torch.cumsum(self.conv(x), 2).mean((2, 3)))", "return Net()", "cumsum"),
     "all kinds": ("x", "return self.fc(torch.erf(torch.cumsum(self.conv(x), 2)).mean((2, 3)))", "return Net()", "erf"),
-    "shared": ("x", "return self.fc((self.conv(x) + self.conv(2 * x)).mean((2, 3)))", "return Net()", "shares its weight"),
+    "shared": ("x", "return self.fc((self.conv(x) + torch.conv2d(x, self.conv.weight)).mean((2, 3)))", "return Net()", "shares"),
     "no module": ("x", "return x", "return 3", "gives a int"),
+    "syntax error": ("x", "return (x", "return Net()", "cannot be imported: SyntaxError"),
+    "too large": (
+        "x",
+        "return self.fc(x)",
+        "net = Net(); net.more = nn.Parameter(torch.zeros(1).expand(10**12)); return net",
+        "proving it takes about .* GiB of memory",
+    ),
+    "no numbers": ("x", "return self.conv(x).mean((2, 3))", "return Net().to('meta')", "on the device 'meta'"),
     "raises": ("x", "return x", "raise SystemExit('away')", r"build\(\) of .* fails: SystemExit: away"),
 }  # fmt: skip
 
@@ -49,7 +62,61 @@ def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> No
     (tmp_path / "net.py").write_text(FORWARD.format(inputs=inputs, body=body, build=build))
     with pytest.raises(UsageError, match=words) as error:
         resolve(f"{tmp_path / 'net.py'}:build", 16)
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and str(error.value).startswith(f"{tmp_path / 'net.py'}:build: ")
+
+
+def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("def build():\n    while True:\n        pass\n")
+    with pytest.raises(UsageError, match=r"net.py:build: .*\b20 s"):
+        resolve(f"{tmp_path / 'net.py'}:build", 16, tracer=Tracer(timeout_s=20))
+
+
+def test_of_a_file_only_what_is_asked_for_runs(tmp_path: Path) -> None:
+    source = NET.read_text(encoding="utf-8")
+    more = "def other():\n    open('other', 'w')\nif __name__ == '__main__':\n    open('main', 'w')\n"
+    (tmp_path / "net.py").write_text(source + more)
+    before = set(tmp_path.iterdir())
+    resolve(f"{tmp_path / 'net.py'}:build", 32)
+    assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == before
+
+
+IN_HAND = """
+import json, sys
+sys.path[1:1] = [{tests!r}]
+sys.path.append({packages!r})
+import torch
+from user_net import build
+from framework_compare.importing.imports import resolve
+torch.set_num_threads(1)
+module = build().eval()
+before = {{name: array.clone() for name, array in module.state_dict().items()}}
+_, (model,) = resolve(module, 32)
+same = all(torch.equal(array, before[name]) for name, array in module.state_dict().items())
+print(json.dumps([model.name, model.level.passed, model.seeded, model().parameter_count(), same, module.training]))
+"""
+
+
+def test_a_module_in_hand_is_read_and_stays_as_it_is() -> None:
+    """In a process that has torch beside the comparison, as that of a user who imports both."""
+    python = managed.ensure("torch").python
+    where = "import sys, sysconfig; print(*sys.version_info[:2]); print(sysconfig.get_path('purelib'))"
+    version, packages = subprocess.check_output([python, "-c", where], text=True).splitlines()
+    if version != "{} {}".format(*sys.version_info[:2]):
+        pytest.skip(f"torch's environment has Python {version}; run the tests with that version")
+    code = IN_HAND.format(tests=str(NET.parent), packages=packages)
+    answer = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    name, passed, seeded, count, same, training = json.loads(answer.stdout)
+    assert name.startswith("net-") and (passed, seeded, count, same, training) == (True, False, 1031, True, False)
+
+
+def test_an_interpreter_of_the_users_own_traces(tmp_path: Path) -> None:
+    """Packages that only it has are there for the user's file."""
+    python = managed.ensure("torch").python
+    (tmp_path / "python").write_text(f'#!/bin/sh\nOWN_PACKAGE=yes exec {python} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    (tmp_path / "net.py").write_text("import os\nassert os.environ['OWN_PACKAGE']\n" + NET.read_text(encoding="utf-8"))
+    _, (model,) = resolve(f"{tmp_path / 'net.py'}:build", 32, tracer=Tracer({"torch": str(tmp_path / "python")}))
+    assert model.level is not None and model.level.passed
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5"])

@@ -78,7 +78,7 @@ def _channel_axis(value: Array) -> int:
 
 
 def _run(graph: Graph, node: Node, views: Dict[str, Array], values: Dict[str, Array], replicas: int = 1) -> Array:
-    weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.name}
+    weights = {name.rpartition(".")[2]: a for name, a in views.items() if name.rpartition(".")[0] == node.arrays}
     mode = Mode(not graph.is_frozen(node))
     inputs = [values[name] for name in node.inputs]
     if replicas == 1 or all(len(value) == 1 for value in inputs):  # parameters have one value for all samples
@@ -115,7 +115,10 @@ def _nearly_tied(value: Array, pool: Node) -> Array:
 
 
 def _bias_of(node: Node, nodes: Dict[str, Node], views: Dict[str, Array]) -> Any:
-    """Name of the bias that moves a node's output: its own, or that of the branch an Add adds."""
+    """Name of the bias that moves a node's output: its own, or that of the branch an Add adds.
+
+    None for a layer that has another's: moved, it would move the other again.
+    """
     owner = nodes.get(node.inputs[0]) if node.op == "Add" else node
     name = f"{owner.name}.bias" if owner is not None else ""
     return name if name in views else None

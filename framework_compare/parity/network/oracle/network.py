@@ -38,7 +38,7 @@ class Oracle:
         self.rounding = rounding
         self.dtype = np.dtype(dtype)
         self.weights = {name: np.array(array, dtype=dtype) for name, array in weights.items()}
-        self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.name] for n in graph.nodes}
+        self._by_node = {n.name: [k for k in self.weights if k.rpartition(".")[0] == n.arrays] for n in graph.nodes}
         self.steps = 0  # taken so far
         self.slots: Dict[str, Slots] = {}  # the optimiser's state, by parameter
 
@@ -163,11 +163,14 @@ def _backward(tape: List[Tuple[Node, Backward]], waiting: Dict[str, Array], roun
     def add(first: Array, second: Array) -> Array:
         return rounding.gradient(first + second) if rounding else first + second
 
-    gradients, names = {}, {node.name for node, _ in tape}
+    gradients: Dict[str, Array] = {}
+    names = {node.name for node, _ in tape}
     while tape:
         node, backward = tape.pop()
         inputs, parameters = backward(waiting.pop(node.name))
-        gradients.update({f"{node.name}.{name}": gradient for name, gradient in parameters.items()})
+        for name, gradient in parameters.items():
+            shared = gradients.get(f"{node.arrays}.{name}")
+            gradients[f"{node.arrays}.{name}"] = gradient if shared is None else add(shared, gradient)
         for name, gradient in zip(node.inputs, inputs):
             if name in names:
                 waiting[name] = add(waiting[name], gradient) if name in waiting else gradient

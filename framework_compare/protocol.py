@@ -34,6 +34,7 @@ FLIPS = ("horizontal", "vertical", "none")
 CROPS = ("random", "none")
 MODES = ("train", "inference")
 INTERNALS = ("public", "private")
+OPTIMIZER_VARIANTS = ("equal", "native")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,7 @@ class TrainConfig:
     patience: int = 0  # epochs without a lower validation loss after which training stops; 0: it never does
     epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
+    optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -181,7 +183,7 @@ class Declared(NamedTuple):
 
     ops: FrozenSet[str]  # of the graph
     losses: FrozenSet[str]
-    optimizers: FrozenSet[str]
+    optimizers: FrozenSet[str]  # "native adam" is the framework's own, with its defaults
     metrics: FrozenSet[str]
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]

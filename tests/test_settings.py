@@ -79,12 +79,13 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
+        "optimizer_variant",
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 
 
 def test_parity_is_cached_by_the_code_path():
-    assert set(cache.PATHS) == {"device", "mode", "execution", "precision", "tuning", "internals"}
+    assert set(cache.PATHS) == {"device", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"}
 
 
 def record(**settings: object) -> SimpleNamespace:

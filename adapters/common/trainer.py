@@ -12,6 +12,8 @@ from framework_compare.protocol import DeviceTimes, TrainConfig
 
 HALF_TYPES = {"bf16": "bfloat16", "fp16": "float16"}  # what is computed in, by precision; the others compute in float32
 LOSS_SCALE = 8192.0  # of fp16 at the start; a power of two, low enough that the first steps do not overflow
+# What adapters declare who have the framework's own of these, too; that of SGD would be the same.
+NATIVE_OPTIMIZERS = frozenset({"native adam", "native rmsprop", "native nadam"})
 STEPS_BEFORE_GROWTH = 2000  # finite ones in a row, before the scale doubles; torch.amp.GradScaler's rule
 
 
@@ -39,6 +41,11 @@ def optimizer_settings(config: TrainConfig) -> Dict[str, float]:
     given = {"momentum": config.momentum, "weight_decay": config.weight_decay, "eps": config.epsilon}
     options = {name: given.get(name, default) for name, default in OPTIMIZERS[config.optimizer].items()}
     return {name: float(np.float32(value)) if name.startswith("beta") else value for name, value in options.items()}
+
+
+def is_native(config: TrainConfig) -> bool:
+    """Whether the optimiser is the framework's own, with all its defaults but the learning rate."""
+    return config.optimizer_variant == "native"
 
 
 def loss_scale_settings(config: TrainConfig) -> Dict[str, Any]:

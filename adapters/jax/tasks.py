@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
@@ -29,6 +29,8 @@ LOSSES: Dict[str, Callable[[Any, Any, Any], Any]] = {
 
 def make_optimizer(jax: Any, optax: Any, config: TrainConfig) -> Any:
     settings, rate = optimizer_settings(config), config.learning_rate
+    if is_native(config):
+        return getattr(optax, config.optimizer)(rate)
     if config.optimizer == "adam":
         return optax.adam(rate, b1=settings["beta1"], b2=settings["beta2"], eps=settings["eps"])
     if config.optimizer == "rmsprop":

@@ -10,9 +10,11 @@ import numpy as np
 from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
+    NATIVE_OPTIMIZERS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
     gpu_number,
+    is_native,
     loss_scale_settings,
     needs_capability,
 )
@@ -67,7 +69,7 @@ class JaxTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES),
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
@@ -132,7 +134,9 @@ class JaxTrainer(TrainerDefaults):
             "layout": self.layout,
             "windows": "1x1 as products, depthwise and pooling shifted" if self._shifts else "XLA's",
             "matmul_precision": MATMUL_PRECISION[config.precision],
-            "optimizer": NAMES[config.optimizer],
+            "optimizer": f"optax.{config.optimizer}, its own defaults"
+            if is_native(config)
+            else NAMES[config.optimizer],
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),

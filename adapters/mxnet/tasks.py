@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict
 
-from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
@@ -58,12 +58,20 @@ NAMES = {
     "rmsprop": "mx.optimizer.RMSProp",
     "nadam": "mx.optimizer.Nadam, a product of momenta for each array",
 }
+NATIVE = {"adam": "Adam", "rmsprop": "RMSProp", "nadam": "Nadam"}  # in mx.optimizer
+
+
+def optimizer_name(config: TrainConfig) -> str:
+    own = is_native(config)
+    return f"mx.optimizer.{NATIVE[config.optimizer]}, its own defaults" if own else NAMES[config.optimizer]
 
 
 def make_optimizer(mx: Any, config: TrainConfig) -> Any:
     settings, rate = optimizer_settings(config), config.learning_rate
     if config.optimizer == "sgd":
         return mx.optimizer.SGD(learning_rate=rate, momentum=config.momentum, wd=config.weight_decay)
+    if is_native(config):
+        return getattr(mx.optimizer, NATIVE[config.optimizer])(learning_rate=rate)
     if config.optimizer == "rmsprop":
         return mx.optimizer.RMSProp(learning_rate=rate, gamma1=settings["rho"], epsilon=settings["eps"])
     own = {"learning_rate": rate, "beta1": settings["beta1"], "beta2": settings["beta2"], "epsilon": settings["eps"]}
@@ -76,6 +84,7 @@ def forget(optimizer: Any) -> None:
     """As before the first step, but for the arrays of its updaters."""
     optimizer._index_update_count.clear()
     optimizer.num_update = optimizer.begin_num_update
+    optimizer.m_schedule = 1.0  # of Nadam
     getattr(optimizer, "products", {}).clear()
 
 

@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import TrainerDefaults, gpu_number
+from framework_compare.adapters.common.trainer import NATIVE_OPTIMIZERS, TrainerDefaults, gpu_number
 from framework_compare.adapters.mxnet import replicas as data_parallel
 from framework_compare.adapters.mxnet.network import OPS, freeze, make_network, parameters_of
 from framework_compare.adapters.mxnet.pipeline import open_loader
-from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer
+from framework_compare.adapters.mxnet.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph
 from framework_compare.protocol import Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
@@ -30,7 +30,7 @@ class MXNetTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES),
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
         metrics=frozenset(),
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
@@ -95,7 +95,7 @@ class MXNetTrainer(TrainerDefaults):
             "execution": "eager" if self.config.execution == "eager" else "graph",
             "hybridize": self._hybridize,
             "layout": self.layout,
-            "optimizer": NAMES[self.config.optimizer],
+            "optimizer": optimizer_name(self.config),
             "running_variance": "biased",
             "threads": self.config.threads,
             **(

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
 
-from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
@@ -37,28 +37,33 @@ LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
 NAMES = {"sgd": "Momentum", "adam": "Adam", "rmsprop": "RMSProp", "nadam": "NAdam"}  # in paddle.optimizer
 
 
+def optimizer_name(config: TrainConfig) -> str:
+    return f"paddle.optimizer.{NAMES[config.optimizer]}" + (", its own defaults" if is_native(config) else "")
+
+
 def make_optimizer(paddle: Any, config: TrainConfig, parameters: Sequence[Any]) -> Any:
     kind, settings = getattr(paddle.optimizer, NAMES[config.optimizer]), optimizer_settings(config)
     common = {"learning_rate": config.learning_rate, "parameters": parameters}
     if config.optimizer == "sgd":
         return kind(**common, momentum=config.momentum, weight_decay=config.weight_decay or None)
+    if is_native(config):
+        return kind(**common)
     common["epsilon"] = settings["eps"]
     if config.optimizer == "rmsprop":
         return kind(**common, rho=settings["rho"])
-    if config.optimizer == "adam":
-        return _adam(paddle, settings)(**common, beta1=settings["beta1"], beta2=settings["beta2"])
     own = {"momentum_decay": settings["psi"]} if config.optimizer == "nadam" else {}
-    return kind(**common, **own, beta1=settings["beta1"], beta2=settings["beta2"])
+    return _corrected(kind, settings)(**common, **own, beta1=settings["beta1"], beta2=settings["beta2"])
 
 
-def _adam(paddle: Any, settings: Dict[str, float]) -> Any:
-    """Paddle's Adam, whose powers of the decays are float32: in the first steps 1 - beta2^t is 1e-5 off (3.3.1).
+def _corrected(kind: Any, settings: Dict[str, float]) -> Any:
+    """Adam or NAdam of Paddle, whose powers of the decays are float32: in the first steps 1 - beta2^t is 1e-5 off (3.3.1).
 
-    Its rate and its epsilon make up for it, as long as it shows.
+    The rate and epsilon make up for it, as long as it shows. NAdam has products of momenta for the powers of beta1,
+    which are far enough from 1.
     """
-    decays = settings["beta1"], settings["beta2"]
+    decays = 0.0 if "psi" in settings else settings["beta1"], settings["beta2"]
 
-    class Adam(paddle.optimizer.Adam):  # type: ignore[misc]
+    class Corrected(kind):  # type: ignore[misc]
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             self.taken, self._asked = 0, (given["learning_rate"], given["epsilon"])
@@ -82,13 +87,13 @@ def _adam(paddle: Any, settings: Dict[str, float]) -> Any:
             self.set_lr(rate * math.sqrt(second) / first)
             self._epsilon = epsilon * math.sqrt(second)
 
-    return Adam
+    return Corrected
 
 
 def forget(optimizer: Any, config: TrainConfig) -> None:
     """All state as before the first step: powers and products at their first value, all else zero."""
     settings = optimizer_settings(config)
-    if config.optimizer == "adam":
+    if hasattr(optimizer, "taken"):
         optimizer.taken = 0
     first = {
         "adam": {"beta1_pow_acc": settings.get("beta1"), "beta2_pow_acc": settings.get("beta2")},

@@ -11,6 +11,7 @@ import numpy as np
 from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
+    NATIVE_OPTIMIZERS,
     TrainerDefaults,
     gpu_number,
     loss_scale_settings,
@@ -19,7 +20,7 @@ from framework_compare.adapters.common.trainer import (
 from framework_compare.adapters.paddle import replicas as data_parallel
 from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network, second_biases
 from framework_compare.adapters.paddle.pipeline import open_loader
-from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer
+from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
 from framework_compare.protocol import PRECISIONS, Batch, Declared, Pictures, ProfileRow, Replicas, TrainConfig
 from framework_compare.worker.allocator import keep_freed_memory
@@ -31,7 +32,7 @@ class PaddleTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(NAMES),
+        optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
         metrics=frozenset(),
         # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
@@ -86,7 +87,7 @@ class PaddleTrainer(TrainerDefaults):
             "execution": "graph" if self.config.execution == "graph" else "eager",
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
-            "optimizer": f"paddle.optimizer.{NAMES[self.config.optimizer]}",
+            "optimizer": optimizer_name(self.config),
             "running_variance": "biased",
             "threads": self.config.threads,
             **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),

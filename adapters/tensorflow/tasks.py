@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Sequence
 
-from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
@@ -150,6 +150,35 @@ class NAdam(Moments):
 
     def _momentum(self, step: Any) -> Any:
         return self._of["beta1"] * (1 - 0.5 * self._power(0.96, step * self._of["psi"]))
+
+
+class Keras:
+    """Keras' own optimizer, with its own defaults but for the rate."""
+
+    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
+        self._optimizer = getattr(tf.keras.optimizers, KERAS[config.optimizer])(config.learning_rate)
+        self._optimizer.build(variables)
+        self._first = [variable.numpy() for variable in self._optimizer.variables]
+
+    def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
+        self._optimizer.apply(gradients, variables)
+
+    def forget(self) -> None:
+        for variable, first in zip(self._optimizer.variables, self._first):
+            variable.assign(first)
+
+
+KERAS = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nadam"}  # in tf.keras.optimizers
+
+
+def make_optimizer(tf: Any, config: TrainConfig, variables: Sequence[Any]) -> Any:
+    return (Keras if is_native(config) else OPTIMIZERS[config.optimizer])(tf, config, variables)
+
+
+def optimizer_name(config: TrainConfig) -> str:
+    if is_native(config):
+        return f"tf.keras.optimizers.{KERAS[config.optimizer]}, its own defaults"
+    return str(OPTIMIZERS[config.optimizer].name)
 
 
 OPTIMIZERS: Dict[str, Any] = {"sgd": Momentum, "adam": Adam, "rmsprop": RMSProp, "nadam": NAdam}

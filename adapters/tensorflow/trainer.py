@@ -10,6 +10,7 @@ import numpy as np
 from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
+    NATIVE_OPTIMIZERS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
     gpu_number,
@@ -19,7 +20,7 @@ from framework_compare.adapters.common.trainer import (
 from framework_compare.adapters.tensorflow.network import OPS, Network
 from framework_compare.adapters.tensorflow.pipeline import make_dataset
 from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, settings_of
-from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS
+from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
@@ -39,7 +40,7 @@ class TensorFlowTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS),
+        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
@@ -96,7 +97,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "execution": self._execution,
             "layout": self.layout,
             "jit_compile": self._execution == "compiled",
-            "optimizer": OPTIMIZERS[self.config.optimizer].name,
+            "optimizer": optimizer_name(self.config),
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),
@@ -139,7 +140,7 @@ class TensorFlowTrainer(TrainerDefaults):
         self._network = Network(self.tf, graph, dtype, fused=self._execution != "compiled", **more)
         self._scale = LossScale(self.tf) if self._scales else None
         self._trainable = [self._network.variables[name] for name in trainable_names(graph)]
-        self._optimizer = OPTIMIZERS[self.config.optimizer](self.tf, self.config, self._trainable)
+        self._optimizer = make_optimizer(self.tf, self.config, self._trainable)
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         for name, array in weights.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable
 
-from framework_compare.adapters.common.trainer import optimizer_settings
+from framework_compare.adapters.common.trainer import is_native, optimizer_settings
 from framework_compare.protocol import TrainConfig
 
 
@@ -22,12 +22,17 @@ LOSSES: Dict[str, Callable[[Any], Callable[[Any, Any], Any]]] = {
 }
 
 
+NATIVE = {"adam": "Adam", "rmsprop": "RMSprop", "nadam": "NAdam"}  # in torch.optim
+
+
 def make_optimizer(torch: Any, config: TrainConfig, parameters: Iterable[Any], *, fused: bool, captured: bool) -> Any:
     """The optimiser of a config. All but SGD have their state from the start, so that a step never makes any."""
     settings, rate = optimizer_settings(config), config.learning_rate
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=rate, **settings, **({"fused": True} if fused else {}))
-    if config.optimizer == "rmsprop":
+    if is_native(config):
+        optimizer = getattr(torch.optim, NATIVE[config.optimizer])(parameters, lr=rate, capturable=captured)
+    elif config.optimizer == "rmsprop":
         optimizer = _rmsprop(torch)(parameters, rate, settings)
     else:
         kind, own = {

@@ -10,8 +10,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
+    NATIVE_OPTIMIZERS,
     TrainerDefaults,
     gpu_number,
+    is_native,
     loss_scale_settings,
     needs_capability,
 )
@@ -19,7 +21,7 @@ from framework_compare.adapters.torch import replicas as data_parallel
 from framework_compare.adapters.torch.gpu import CapturedStep, Gpu
 from framework_compare.adapters.torch.network import OPS, by_graph_name, make_network
 from framework_compare.adapters.torch.pipeline import open_loader
-from framework_compare.adapters.torch.tasks import LOSSES, forget, make_optimizer
+from framework_compare.adapters.torch.tasks import LOSSES, NATIVE, forget, make_optimizer
 from framework_compare.graph import OPTIMIZERS, Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
@@ -40,7 +42,7 @@ class TorchTrainer(TrainerDefaults):
     declared = Declared(
         ops=OPS,
         losses=frozenset(LOSSES),
-        optimizers=frozenset(OPTIMIZERS),
+        optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         metrics=frozenset(),
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
         executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
@@ -113,6 +115,8 @@ class TorchTrainer(TrainerDefaults):
 
     @property
     def _optimizer_name(self) -> str:
+        if is_native(self.config):
+            return f"torch.optim.{NATIVE[self.config.optimizer]}, its own defaults"
         names = {
             "sgd": "torch.optim.SGD" + (" (fused)" if self._fused else ""),
             "adam": "torch.optim.Adam (fused)",

@@ -151,7 +151,17 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     "What to compare": ("frameworks", "models", "weights", "dataset", "batch_sizes", "search", "mode"),
     "Device, arithmetic, execution": ("device", "devices", "precision", "execution", "tuning", "threads", "internals"),
     "Training": (
-        *("batch_size", "epochs", "optimizer", "learning_rate", "momentum", "weight_decay", "epsilon", "loss"),
+        *(
+            "batch_size",
+            "epochs",
+            "optimizer",
+            "optimizer_variant",
+            "learning_rate",
+            "momentum",
+            "weight_decay",
+            "epsilon",
+            "loss",
+        ),
         *("patience", "warmup_steps", "seed"),
     ),
     "Images and how they are read": (

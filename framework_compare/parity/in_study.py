@@ -10,7 +10,7 @@ from framework_compare.graph import Task
 from framework_compare.parity.verify import Climb
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
-from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.results.parity import NOT_EQUAL, NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
 
 
 def record(
@@ -33,6 +33,10 @@ def record(
         climb = Climb(Path(place), ready, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
+            if cell.config.optimizer_variant == "native":  # tables say so without being told
+                if mode == "require":
+                    refused[name] = f"parity is required: {NOT_EQUAL}"
+                continue
             verdict = _verdict(climb, cell, mode, task_of(cell))
             known[name] = _shown(verdict)
             if mode == "require" and _is_refused(verdict):
@@ -59,7 +63,8 @@ def attach(
         climb = Climb(Path(place), ready, fresh=fresh, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
-            if name in checks or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
+            native = cell.config.optimizer_variant == "native"
+            if native or name in checks or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
                 continue
             verdict = _verdict(climb, cell, "require", task_of(cell))
             if verdict is not None:

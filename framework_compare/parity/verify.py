@@ -18,7 +18,7 @@ from framework_compare.graph import Graph, Task
 from framework_compare.parity import cache
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
-from framework_compare.parity.network.reference import Questions, Reference, make_reference
+from framework_compare.parity.network.reference import Questions, Reference, least_batch, make_reference
 from framework_compare.parity.network.tasks import dropout_tasks, network_tasks
 from framework_compare.parity.pipeline import pipelines
 from framework_compare.parity.state import state
@@ -127,7 +127,7 @@ class Climb:
         if isinstance(environment, Run):
             return _lacking(framework, environment, model, config)
         graph = planning.build_graph(model, config, task)
-        config, questions = _asked(model, config, self.questions)
+        config, questions = _asked(model, graph, config, self.questions)
         key = cache.network_key(entry, self._state(framework, config), graph, config, questions)
         found = None if self.fresh and key not in self._climbed else cache.load_network(key)
         if found is None:
@@ -157,7 +157,7 @@ class Climb:
         if isinstance(environment, Run):
             return None
         graph = planning.build_graph(model, config, task)
-        config, questions = _asked(model, config, self.questions)
+        config, questions = _asked(model, graph, config, self.questions)
         found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, questions))
         if found is not None and model in registry.WORKLOADS:
             return with_level(dataclasses.replace(found, model=model), NOT_OF_PICTURES)
@@ -235,11 +235,11 @@ class Climb:
         reason = self._lack(framework, graph, config, environment)
         if reason is not None:
             return _lacking(framework, Run(UNSUPPORTED, reason, framework_version=environment.version), model, config)
-        _, questions = _asked(model, config, self.questions)
+        _, questions = _asked(model, graph, config, self.questions)
         found, place = self._reference_of(graph, config.precision, questions)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
         # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
-        changed: Dict[str, Any] = {"batch_size": self.questions.batch_size + 1, **found.optimiser}
+        changed: Dict[str, Any] = {"batch_size": questions.batch_size + 1, **found.optimiser}
         config = dataclasses.replace(config, **changed)
         run_tasks = self._launcher(framework, config, environment)
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
@@ -303,12 +303,16 @@ def _lacking(framework: str, run: Run, model: str, config: TrainConfig) -> Parit
     return Parity(framework, version, model, config.execution, run.status, run.reason, precision=config.precision)
 
 
-def _asked(model: str, config: TrainConfig, questions: Questions) -> Tuple[TrainConfig, Questions]:
-    """What a cell's network is asked: its own optimiser's steps, and of a workload with our pipeline, as it has no other."""
+def _asked(model: str, graph: Graph, config: TrainConfig, questions: Questions) -> Tuple[TrainConfig, Questions]:
+    """What a cell's network is asked: its own optimiser's steps on batches that BatchNorm can stand.
+
+    A workload is asked with our pipeline, as it has no other.
+    """
     if model in registry.WORKLOADS:
         config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
     replicas = len(devices_of(config.device))
-    return config, dataclasses.replace(questions, optimizer=config.optimizer, replicas=replicas)
+    size = max(questions.batch_size, least_batch(graph))
+    return config, dataclasses.replace(questions, batch_size=size, optimizer=config.optimizer, replicas=replicas)
 
 
 def _no_use(config: TrainConfig) -> Optional[Level]:

@@ -14,6 +14,7 @@ from framework_compare.protocol import (
     FLIPS,
     INTERNALS,
     MODES,
+    OPTIMIZER_VARIANTS,
     PIPELINES,
     PRECISIONS,
     TUNINGS,
@@ -87,6 +88,10 @@ _CLASSES = "number of classes; `compare` takes it from the data set"
 _INTERNALS = (
     "public: a framework's public calls alone; private: singa's convolutions in groups by a corrected private field"
 )
+_VARIANT = (
+    "equal: one definition for all; native: each framework's own, with its own defaults but for the learning rate, which"
+    " is not the same function"
+)
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -121,6 +126,7 @@ SETTINGS: Dict[str, Setting] = {
     "patience": Setting(_PATIENCE),
     "epsilon": Setting("of adam, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
+    "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
 }
 
 

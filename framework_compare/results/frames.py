@@ -49,9 +49,9 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     kept = store.kept_figures(metrics.version())
     parities = verdicts.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
-    unknown = verdicts.unknown(settings.get("verify", "off"))
+    mode = settings.get("verify", "off")
     under_budget = precision.columns(settings)
-    rows = [{**row, **parities.get(verdicts.key(row), unknown), **under_budget} for row in rows]
+    rows = [{**row, **verdicts.of_row(row, parities, mode), **under_budget} for row in rows]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [
         *METRICS,

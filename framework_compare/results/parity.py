@@ -19,6 +19,8 @@ PASSED, FAILED, UNVERIFIED = "passed", "failed", "unverified"
 UNSUPPORTED, NOT_INSTALLED = "unsupported", "not-installed"  # as a cell that ends so
 # Columns that prove all of a cell: the second of one that is not fed by the native pipeline, which level 4 is about.
 PROVED = ("0-5", "0-3, 5")
+# Of a cell that has a native optimizer, whatever else is known of it.
+NOT_EQUAL = "not equal: native optimizers"
 
 
 @dataclasses.dataclass(frozen=True)

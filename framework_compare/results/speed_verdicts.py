@@ -214,8 +214,10 @@ def sentence(verdict: Verdict) -> str:
 
 
 def subject(verdict: Verdict) -> str:
-    """What a verdict is about: a model, or how many of them."""
-    return verdict.model if len(verdict.models) < 2 else f"{verdict.model} of {len(verdict.models)} models"
+    """What a verdict is about: a model, or how many of them; marked where the optimizers are not the same."""
+    mark = " (native optimizers, not equal)" if verdict.condition.get("optimizer_variant") == "native" else ""
+    several = f" of {len(verdict.models)} models" if len(verdict.models) > 1 else ""
+    return f"{verdict.model}{several}{mark}"
 
 
 def statement(verdict: Verdict) -> str:

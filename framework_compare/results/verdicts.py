@@ -10,7 +10,7 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
-from framework_compare.results.parity import UNVERIFIED
+from framework_compare.results.parity import NOT_EQUAL, UNVERIFIED
 from framework_compare.store import schema
 
 FILE = "parity.json"
@@ -22,6 +22,7 @@ LATER = (
     "mode",
     "optimizer",
     "internals",
+    "optimizer_variant",
 )  # settings younger than stored keys, which name them only where they are not the default
 
 
@@ -58,6 +59,14 @@ def row_of(cell: Cell) -> Dict[str, Any]:
 def unknown(mode: str) -> Dict[str, Any]:
     """What stands for a verdict that is not there: nothing where none was asked for."""
     return {**dict.fromkeys(COLUMNS), "parity": None if mode == "off" else UNVERIFIED}
+
+
+def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> Dict[str, Any]:
+    """The verdict on a cell as its row has it, by key in `known`; a cell of native optimizers is never equal to others."""
+    if row["optimizer_variant"] == "native":
+        return {**dict.fromkeys(COLUMNS), "parity": NOT_EQUAL}
+    verdict: Dict[str, Any] = known.get(key(row), unknown(mode))
+    return verdict
 
 
 def read(folder: Path) -> Dict[str, Dict[str, Any]]:

@@ -19,11 +19,16 @@ class Ask(NamedTuple):
     names: Callable[[TrainConfig, Iterable[Graph]], Iterable[str]]
 
 
+def _optimizer(config: TrainConfig) -> str:
+    own = config.optimizer_variant == "native"
+    return f"native {config.optimizer}" if own else config.optimizer
+
+
 # By field of Declared. A setting that joins TrainConfig (a metric) joins here, or nobody refuses it.
 ASKS: Dict[str, Ask] = {
     "ops": Ask("op", lambda config, graphs: [node.op for graph in graphs for node in graph.nodes]),
     "losses": Ask("loss", lambda config, graphs: [config.loss, *(graph.task.loss for graph in graphs)]),
-    "optimizers": Ask("optimizer", lambda config, graphs: [config.optimizer]),
+    "optimizers": Ask("optimizer", lambda config, graphs: [_optimizer(config)]),
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
     "internals": Ask("internals", lambda config, graphs: [config.internals]),

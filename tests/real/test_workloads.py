@@ -47,6 +47,18 @@ def test_optimizer_takes_the_steps_of_its_definition(pair):
     assert found.proves(), (found.reason, found.levels)
 
 
+NATIVE = list(itertools.product(FRAMEWORKS, OPTIMIZERS[1:]))
+
+
+@pytest.mark.parametrize("pair", some_nightly(NATIVE, [p for p in NATIVE if p[1] != "adam"]), ids="-".join)
+def test_native_optimizer_is_the_frameworks_own_and_not_the_definition(pair):
+    """Asked with an epsilon as large as the gradients, which it must not know; all below its steps holds."""
+    framework, optimizer = pair
+    (found,) = verify(framework, "diabetes_ann", optimizer=optimizer, optimizer_variant="native", threads=1, fresh=True)
+    assert found.holds() == "0-2" and found.column().startswith("0-2, not 3"), (found.reason, found.levels)
+    assert "own defaults" in found.settings["optimizer"]
+
+
 NETWORKS = list(itertools.product(FRAMEWORKS, ["lstm_google", "gru_ibm"]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -22,6 +23,8 @@ Array = np.ndarray
 # Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
 CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GELU", "Mul", "Attention")
 CURVED_STRIDE = 0.1
+# Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
+NORMED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +110,13 @@ class Reference:
         for i, (inputs, _) in enumerate(self.batches):
             arrays.update({f"{name}{i}": array for name, array in zip(names, several(inputs))})
         np.savez(folder / "batches.npz", **arrays)
+
+
+def least_batch(graph: Graph) -> int:
+    """The samples that give every BatchNorm NORMED values of a channel."""
+    shapes = graph.shapes()
+    areas = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
+    return math.ceil(NORMED / min(areas, default=NORMED))
 
 
 def several(inputs: Inputs) -> Tuple[Array, ...]:

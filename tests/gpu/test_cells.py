@@ -149,7 +149,7 @@ def test_copying_and_computing_of_pictures_are_told_apart(
     assert list(epochs.images) == [13] * 3
     # a copy as small as these may be no longer than noise where the device's own clock does not tell
     assert (epochs.copy_s >= 0).all() and (epochs.compute_s > 0).all()
-    assert (epochs.compute_s < epochs.epoch_s).all()  # most of it is decoding
+    assert (epochs.compute_s <= epochs.epoch_s).all()  # all of it where steps wait for the host, op by op
 
 
 @pytest.mark.parametrize("execution", ["eager", "graph"])
@@ -171,10 +171,10 @@ def test_losses_that_are_read_late_are_those_of_their_steps(framework, execution
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_running_out_of_the_gpus_memory_is_a_status(framework, python_of, pictures, tmp_path):
-    with another_program(left_gib=4):
+    with another_program(left_gib=6):
         frame = compare(
             framework, "vgg16", "cuda", dataset=pictures, out=tmp_path / "s", python=python_of(framework),
-            pipeline="memory", epochs=1, batch_size=[1, 13], image_size=320, timeout_s=200,
+            pipeline="memory", epochs=1, batch_size=[1, 13], image_size=448, timeout_s=200,
         ).frame.set_index("batch_size")  # fmt: skip
     assert frame.status[1] == "ok", frame.reason[1]
     assert frame.status[13] == "out-of-memory", frame.reason[13]

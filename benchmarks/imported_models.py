@@ -61,7 +61,7 @@ if zoo == "torchvision":
         found[name] = {
             "published": meta["num_params"],
             "module": trained(lambda name: models.get_model(name, weights=None), name),
-            "sizes": sorted({max(32, *meta["min_size"]), 64, 224}),
+            "sizes": sorted({max(32, *meta["min_size"]), 64, 224, 299}),
         }
 else:
     import timm

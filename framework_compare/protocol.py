@@ -178,13 +178,14 @@ class ProfileRow(NamedTuple):
 class Declared(NamedTuple):
     """What an adapter implements. The worker refuses a cell that asks for more, before the framework is imported.
 
+    Metrics of quality are no part of it: the runner computes them, the same for all frameworks.
+
     Executions, precisions and replicas are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not declared.
     """
 
     ops: FrozenSet[str]  # of the graph
     losses: FrozenSet[str]
     optimizers: FrozenSet[str]  # "native adam" is the framework's own, with its defaults
-    metrics: FrozenSet[str]
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices

@@ -70,7 +70,6 @@ class JaxTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),

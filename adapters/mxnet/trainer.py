@@ -31,7 +31,6 @@ class MXNetTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        metrics=frozenset(),
         # MXNet 1.9 has no optimising compiler for training
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs

@@ -33,7 +33,6 @@ class PaddleTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(NAMES) | NATIVE_OPTIMIZERS,
-        metrics=frozenset(),
         # `compiled` is CINN, which its CPU package is built without, and for which this adapter has no path on a GPU
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # auto_cast does nothing on a CPU

@@ -22,7 +22,6 @@ class SingaTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset({"cross_entropy"}),
         optimizers=frozenset({"sgd"}),
-        metrics=frozenset(),
         # its graph mode ends the process at the first BatchNorm, by a check of its own; its wheel is built without CUDA
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},

@@ -41,7 +41,6 @@ class TensorFlowTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         # XLA compiles no step with a collective of MirroredStrategy in it

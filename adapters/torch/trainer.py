@@ -43,7 +43,6 @@ class TorchTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        metrics=frozenset(),
         # `graph` is CUDA graphs in PyTorch, which a CPU does not have
         executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},

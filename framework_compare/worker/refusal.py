@@ -91,7 +91,6 @@ def fault_of(declared: Any) -> str:
         kind = "is missing" if declared is None else f"is a {type(declared).__name__}"
         return f"{kind}; add to the class what it implements: declared = framework_compare.protocol.Declared({fields})"
     sets = {field: getattr(declared, field) for field in ASKS if field not in BY_DEVICE}
-    sets["metrics"] = declared.metrics
     for field in BY_DEVICE:
         by_kind = getattr(declared, field)
         if not isinstance(by_kind, Mapping):

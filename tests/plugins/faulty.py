@@ -260,7 +260,6 @@ class FaultyTrainer:
         ops=frozenset({"GlobalAvgPool", "Linear"}),
         losses=frozenset({"cross_entropy"}),
         optimizers=frozenset({"sgd"}),
-        metrics=frozenset(),
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions=dict.fromkeys(("cpu", "cuda"), frozenset(PRECISIONS)),
     )

@@ -57,7 +57,6 @@ class ReferenceTrainer:
         ops=frozenset(OPS),
         losses=frozenset(LOSSES),
         optimizers=frozenset({"sgd"}),
-        metrics=frozenset(),
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},
     )

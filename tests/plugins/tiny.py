@@ -17,7 +17,6 @@ class TinyTrainer:
         ops=frozenset({"GlobalAvgPool", "Linear"}),
         losses=frozenset({"cross_entropy"}),
         optimizers=frozenset({"sgd"}),
-        metrics=frozenset(),
         executions={"cpu": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32"})},
     )

@@ -245,7 +245,7 @@ class Climb:
         run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
         if run.status == "unsupported":
             return _lacking(framework, run, model, config)
-        judge = Judge(graph, found, answers, said, run.settings)
+        judge = Judge(graph, found, answers, said, run)
         levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
         seeks = failed and found.replicas == 1  # layers are asked about on one device

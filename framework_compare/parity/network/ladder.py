@@ -19,6 +19,7 @@ from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import unit
+from framework_compare.records import Run
 from framework_compare.results.parity import Level
 
 # Kernels round in other orders and by other algorithms (Winograd, blocked sums) than the oracle's. The table in
@@ -55,10 +56,9 @@ class WorkerEndedEarly(LevelFailed):
 class Judge:
     """A worker's answers, read from its folder, against the reference."""
 
-    def __init__(
-        self, graph: Graph, found: Reference, folder: Path, said: Mapping[str, Any], settings: Mapping[str, Any]
-    ) -> None:
-        self.settings = settings
+    def __init__(self, graph: Graph, found: Reference, folder: Path, said: Mapping[str, Any], run: Run) -> None:
+        self.settings = run.settings
+        self.end = "" if run.status == "ok" else f" ({run.status}: {run.reason})"  # of the worker
         self.graph = graph
         self.reference = found
         self.folder = folder
@@ -80,7 +80,7 @@ class Judge:
         try:
             return check()
         except LevelFailed as wrong:
-            return Level(number, False, str(wrong))
+            return Level(number, False, str(wrong), answered=not isinstance(wrong, WorkerEndedEarly))
         except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
             return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
 
@@ -216,10 +216,11 @@ class Judge:
         return Level(number, ratios[where] <= TOLERANCE, where, errors[where], ratios[where])
 
     def _said(self, name: str) -> Any:
-        answer = self.said.get(name, {"error": "the worker ended before it was asked"})
-        if "error" in answer:
-            raise LevelFailed(f"{name}: {answer['error']}")
-        return answer
+        if name not in self.said:
+            raise WorkerEndedEarly(f"{name}: the worker ended before it was asked{self.end}")
+        if "error" in self.said[name]:
+            raise LevelFailed(f"{name}: {self.said[name]['error']}")
+        return self.said[name]
 
     def _array(self, name: str) -> Mapping[str, np.ndarray]:
         self._said(name)

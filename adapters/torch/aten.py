@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from framework_compare.adapters.torch import aten_attention as attention
+from framework_compare.adapters.torch import aten_windows as windows
 from framework_compare.adapters.torch.aten_ops import HANDLERS, Mask
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph
@@ -52,8 +53,12 @@ class Reading:
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
         self._take_state(program, signature)
+        calls = windows.calls_of(program.graph.nodes)
         for node in program.graph.nodes:
-            if node.op == "call_function":
+            call = calls.get(node.name)
+            if call is not None and node is call.last:
+                self.values[node.name] = self._read_call(call)
+            elif call is None and node.op == "call_function":
                 self.values[node.name] = self._read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
         value = self.values.get(getattr(_first(returned, signature), "name", ""))
@@ -122,6 +127,17 @@ class Reading:
         if name.endswith("_"):  # later readers of what it changed see the result
             self.values[node.args[0].name] = result
         return result
+
+    def _read_call(self, call: windows.Call) -> Value:
+        outside = {one.name for node in call.nodes for one in node.all_input_nodes} - {node.name for node in call.nodes}
+        inputs = [value for value in map(self.values.get, sorted(outside)) if isinstance(value, Value)]
+        try:
+            return windows.read(self, call, inputs)
+        except (NotExpressible, LookupError, TypeError, ValueError) as lack:
+            words = str(lack) if isinstance(lack, NotExpressible) else "attention in windows of another form"
+            sources = [value.node for value in inputs]
+            unknown = self.reader.is_behind_missing(sources)
+            return self._missing(call.last, "" if unknown else words, sources)
 
     def _missing(self, node: Any, kind: str, sources: Sequence[str]) -> Any:
         val = node.meta.get("val")

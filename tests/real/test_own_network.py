@@ -56,6 +56,26 @@ def test_a_network_of_a_user_is_the_same_function() -> None:
     assert resolve(f"{NET}:build", 32)[0] == model.name
 
 
+SWIN = """
+from torchvision.models.swin_transformer import SwinTransformer
+def build():
+    return SwinTransformer([4, 4], 16, [2, 2], [2, 4], [{window}, {window}], num_classes=5)
+"""
+
+
+def test_attention_in_shifted_windows_is_the_same_function(tmp_path: Path) -> None:
+    (tmp_path / "swin.py").write_text(SWIN.format(window=4))
+    _, (model,) = resolve(f"{tmp_path / 'swin.py'}:build", 32)
+    assert {"Windows", "FromWindows", "RelativeBias", "Roll", "Slice"} <= {node.op for node in model().nodes}
+    assert model.level is not None and model.level.passed
+
+
+def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "swin.py").write_text(SWIN.format(window=3))
+    with pytest.raises(UsageError, match="windows of 3 x 3 in a map of 8 x 8, which is padded"):
+        resolve(f"{tmp_path / 'swin.py'}:build", 32)
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]

@@ -101,11 +101,13 @@ def with_interval(mean: float, low: float, high: float) -> str:
     return f"{mean:.{places}f} ±{arm:.{places}f}"
 
 
-def epoch_text(cell: Record) -> str:
-    """The same with its interval; an estimate is marked."""
+def epoch_text(cell: Record, times: float = 1.0) -> str:
+    """The seconds of an epoch, `times` a factor, with their interval; an estimate is marked."""
     if not math.isnan(cell.epoch_s_median):
-        return with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
-    return ABOUT + with_interval(cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
+        mark, ends = "", (cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    else:
+        mark, ends = ABOUT, (cell.epoch_estimate_s, cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
+    return mark + with_interval(*(times * seconds for seconds in ends))
 
 
 def estimated(table: Table) -> List[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from framework_compare import registry
 from framework_compare.plan.reproductions import Part
-from framework_compare.report.parts import Notes, with_interval
+from framework_compare.report import headlines, shared_notes
+from framework_compare.report.figures.look import title
+from framework_compare.report.parts import Notes, epoch_text, estimated, warming, warned, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results import published
+from framework_compare.results import precision, published, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval
 from framework_compare.results.metrics import digits
@@ -23,24 +26,37 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
     """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
     seconds, notes, rows = published.epoch_seconds(part.published), Notes(), []
     frame = list(cells.itertuples())
+    verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
     torch = {(cell.model, cell.dataset): cell.Index for cell in frame if cell.framework == "torch"}
     for cell in frame:
         theirs = published.SETS.get(cell.dataset, "")
         key = (cell.framework, cell.model, theirs)
         own, base = seconds.get(key), seconds.get(("torch", *key[1:]))
         here = blocks.ratio(cell.Index, torch.get((cell.model, cell.dataset), -1))
-        per_image = 1000 * cell.epoch_s_median / cell.pictures if cell.status == "ok" else NAN
+        per_image = epoch_text(cell, 1000 / cell.pictures) if cell.status == "ok" else NOTHING
         figures = (
             Figure(digits(1000 * own / published.IMAGES[theirs]) if own else NOTHING),
             Figure(digits(own / base) if own and base else NOTHING),
-            notes.first(cell, digits(per_image) if per_image == per_image else NOTHING),
-            Figure(_shown(here)),
+            notes.first(cell, per_image),
+            Figure("1.00" if cell.framework == "torch" and here is not None else _shown(here)),
         )
-        rows.append(Row((cell.model, cell.dataset, cell.framework), figures))
-    columns = ("ms/image", "over torch")
+        rows.append(Row((title(cell.model), cell.dataset, title(cell.framework)), figures))
+    columns = ("ms/image", f"over {title('torch')}")
     groups = (Group("published", columns), Group("here", columns))
-    labels = registry.labels(cells["framework"])
-    return Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts), labels)
+    table = Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts))
+    table = shared_notes.once(table, frame)
+    return dataclasses.replace(
+        table,
+        remarks=(
+            *table.remarks,
+            *estimated(table),
+            *precision.sentences(frame),
+            *warming(frame),
+            *registry.labels(cells["framework"]),
+        ),
+        warnings=tuple(warned(frame)),
+        verdicts=tuple(headlines.lines(frame, verdicts)),
+    )
 
 
 def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
@@ -55,7 +71,7 @@ def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
             notes.first(cell, digits(cell.total_s) if cell.total_s == cell.total_s else NOTHING),
             Figure(digits(cell.gain_in_all) if cell.gain_in_all == cell.gain_in_all else NOTHING, worse),
         )
-        rows.append(Row((cell.framework, cell.rung), figures))
+        rows.append(Row((title(cell.framework), cell.rung), figures))
     columns = ("seconds", "times faster")
     groups = (Group("published", columns), Group("here", columns))
     remarks = (
@@ -72,7 +88,7 @@ def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
         known = theirs.get(cell.framework, ("", ""))
         here = (_size(cell.largest_ok), _size(cell.next_failed), str(cell.next_failed_status or NOTHING))
         figures = tuple(Figure(text or NOTHING) for text in (*known, *here))
-        rows.append(Row((cell.framework, cell.model), figures))
+        rows.append(Row((title(cell.framework), title(cell.model)), figures))
     columns = ("works", "fails")
     groups = (Group("published", columns), Group("here", (*columns, "how")))
     return Table(caption, ("framework", "model"), groups, tuple(rows), remarks=registry.labels(cells["framework"]))

@@ -1,0 +1,80 @@
+"""Extrapolated epochs beside whole ones, run straight afterwards: how far an estimate under a budget is off.
+
+python benchmarks/estimates.py --save benchmarks/results/estimates.json
+python benchmarks/estimates.py --table          # the file as Markdown
+
+Each cell is sampled under a budget of two minutes, then two runs train the whole epoch. Batch 1, data set
+fire-smoke-small with as many images as make an epoch of about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from framework_compare import compare
+
+OUT = Path(__file__).parent / "results" / "estimates.json"
+CELLS = (
+    ("torch", "mobilenet_v2", 500),
+    ("tensorflow", "mobilenet_v2", 500),
+    ("mxnet", "mobilenet_v2", 500),
+    ("paddle", "mobilenet_v2", 300),
+    ("torch", "alexnet", 250),
+    ("torch", "vgg16", 60),
+)
+
+
+def measured(framework: str, model: str, images: int) -> Dict[str, Any]:
+    """Both figures of a cell; steps: of the sampled epochs."""
+    settings: Dict[str, Any] = {"dataset": "fire-smoke-small", "limit": images, "batch_size": 1, "verify": "off"}
+    sampled = compare(framework, model, "cpu", epochs=1, budget="2min", precision_target=0.02, **settings)
+    whole = compare(framework, model, "cpu", epochs=1, repeats=2, **settings)
+    ours, theirs = sampled.frame.iloc[0], whole.frame.iloc[0]
+    return {
+        "framework": framework,
+        "version": str(theirs.framework_version),
+        "model": model,
+        "images": images,
+        "steps": [int(count) for count in sampled.epochs.images],
+        "estimate_s": float(ours.epoch_estimate_s),
+        "low_s": float(ours.epoch_estimate_s_low),
+        "high_s": float(ours.epoch_estimate_s_high),
+        "whole_s": [float(seconds) for seconds in whole.epochs.epoch_s],
+        "disturbed_share": [float(share) for share in whole.epochs.disturbed_share],
+    }
+
+
+def table(cells: List[Dict[str, Any]]) -> List[str]:
+    lines = ["| framework | model | images | sampled | estimate, s | whole epochs, s | estimate / whole |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for cell in cells:
+        mean = sum(cell["whole_s"]) / len(cell["whole_s"])
+        lines.append(
+            f"| {cell['framework']} | {cell['model']} | {cell['images']} | {'; '.join(map(str, cell['steps']))}"
+            f" | {cell['estimate_s']:.1f} [{cell['low_s']:.1f}, {cell['high_s']:.1f}]"
+            f" | {'; '.join(f'{seconds:.1f}' for seconds in cell['whole_s'])} | {cell['estimate_s'] / mean:.3f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.table:
+        print("\n".join(table(json.loads(OUT.read_text()))))
+        return
+    cells: List[Dict[str, Any]] = []
+    for cell in CELLS:
+        cells.append(measured(*cell))
+        print(table(cells)[-1], flush=True)
+        if arguments.save:
+            arguments.save.write_text(json.dumps(cells, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -128,9 +128,7 @@ def test_list_says_of_each_study_what_it_holds(own_cache):
     (own_cache / "studies" / "broken" / FILE).write_text("no study")
     lines = run("list").stdout.splitlines()
     line = next(line for line in lines if line.startswith("  mine "))
-    assert re.sub(" +", " ", line) == (
-        " mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet"
-    )
+    assert re.sub(" +", " ", line) == (" mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet")
     assert any(line.startswith("  broken ") for line in lines)
 
 

@@ -97,7 +97,9 @@ def _window(rows: int) -> List[int]:
 
 def _check(call: Call, shape: Tuple[int, ...], window: List[int]) -> None:
     if any(size % side for size, side in zip(shape[1:], window)):
-        raise NotExpressible(f"windows of {window[0]} x {window[1]} in a map of {shape[1]} x {shape[2]}, which is padded")
+        raise NotExpressible(
+            f"windows of {window[0]} x {window[1]} in a map of {shape[1]} x {shape[2]}, which is padded"
+        )
     if any(node.args[1] and node.args[2] for node in call.of_kind("dropout")):
         raise NotExpressible("attention with dropout")
 

@@ -166,7 +166,9 @@ def show_two(first: Path, second: Path, style: str) -> None:
     elif style in renderers.RENDERERS:
         print(
             renderers.RENDERERS[style](
-                side_by_side.table(a.beside(b), (names.shown(a.folder), names.shown(b.folder)), (len(a.frame), len(b.frame)))
+                side_by_side.table(
+                    a.beside(b), (names.shown(a.folder), names.shown(b.folder)), (len(a.frame), len(b.frame))
+                )
             )
         )
     else:

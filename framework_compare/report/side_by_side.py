@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VERDICTS = {"faster": "faster", "slower": "slower", "not_shown": "~", "": ""}
-COUNTED = {"slower": "cells slower in B", "faster": "faster", "not_shown": "without a difference shown", "": "not judged"}
+COUNTED = {
+    "slower": "cells slower in B",
+    "faster": "faster",
+    "not_shown": "without a difference shown",
+    "": "not judged",
+}
 
 
 def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int]) -> Table:

@@ -64,7 +64,7 @@ def sentences(cells: Sequence[Record]) -> List[str]:
 
 def _names(cells: Sequence[Record], *, unsure: bool) -> Tuple[str, ...]:
     """Cells that worked and are not within the target, or those that did not run."""
-    varied = [name for name in SHARED if len({str(getattr(cell, name)) for cell in cells}) > 1]
+    varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
     if not unsure:
         return tuple(_name(cell, varied) for cell in cells if cell.status == "planned")
     worked = [cell for cell in cells if cell.status == "ok" and not _is_within(cell)]
@@ -80,4 +80,5 @@ def _width(cell: Record) -> str:
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:
-    return " ".join([cell.framework, cell.model, *(f"{name} {getattr(cell, name)}" for name in varied)])
+    settings = (str(getattr(cell, name)) if name == "dataset" else f"{name} {getattr(cell, name)}" for name in varied)
+    return " ".join([cell.framework, cell.model, *settings])

@@ -222,10 +222,10 @@ def test_ours_declare_what_cells_can_ask_for(name):
     [
         ("pass", "T.declared is missing; add to the class what it implements: declared = "),
         ("declared = {'ops': ['Linear']}", "T.declared is a dict; add to the class what it implements"),
-        ("declared = Declared(frozenset(), 'sgd', frozenset(), frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
-        ("declared = Declared(*[frozenset()] * 6)", "T.declared has executions of type frozenset, wanted a mapping"),
+        ("declared = Declared(frozenset(), 'sgd', frozenset(), {}, {})", "T.declared has losses = 'sgd'"),
+        ("declared = Declared(*[frozenset()] * 5)", "T.declared has executions of type frozenset, wanted a mapping"),
         (
-            "declared = Declared(*[frozenset()] * 4, {'cpu': ['eager']}, {})",
+            "declared = Declared(*[frozenset()] * 3, {'cpu': ['eager']}, {})",
             "T.declared has executions['cpu'] = ['eager']",
         ),
     ],

@@ -52,7 +52,7 @@ def test_verdicts_never_cross_from_native_to_equal_and_carry_the_mark(study):
     assert found["equal"].sentence.startswith("vgg16: torch is 1.")
 
 
-@pytest.mark.parametrize("kind", ["time", "resources", "scaling", "startup", "ladder"])
+@pytest.mark.parametrize("kind", ["time", "resources", "scaling", "startup", "precision"])
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])
 def test_every_table_of_native_cells_says_so(study, kind, style):
     from framework_compare.report import kinds, renderers
@@ -83,7 +83,7 @@ def test_an_adapter_that_does_not_declare_a_native_optimizer_is_not_asked_for_on
     class Plain:
         name = "plain"
         declared = Declared(
-            *(frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS), frozenset()),
+            *(frozenset(), frozenset({"cross_entropy"}), frozenset(OPTIMIZERS)),
             {"cpu": frozenset({"default"})},
             {"cpu": frozenset({"fp32"})},
         )

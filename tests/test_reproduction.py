@@ -131,4 +131,4 @@ def test_the_command_prints_both(short, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         root.main()
     assert not ended.value.code
-    assert "| alexnet | colours | torch | 176 | 1.00 |" in capsys.readouterr().out
+    assert "| AlexNet | colours | PyTorch | 176 | 1.00 |" in capsys.readouterr().out

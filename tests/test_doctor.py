@@ -27,7 +27,7 @@ from framework_compare.protocol import Declared
 ONE, BOTH = frozenset(("default", "fp32")), ("cpu", "cuda")
 class T:
     by_device = dict.fromkeys(BOTH, ONE)
-    declared = Declared(ONE, frozenset(("cross_entropy",)), frozenset(("sgd",)), ONE, by_device, by_device)
+    declared = Declared(ONE, frozenset(("cross_entropy",)), frozenset(("sgd",)), by_device, by_device)
     environment = staticmethod(lambda config: {})
     def __init__(self, config):
         self.framework, self.config = importlib.import_module("IMPORTS"), config

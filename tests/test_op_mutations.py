@@ -500,7 +500,7 @@ MISTAKES = {
     "Slice that starts one later": Mistake(
         "windows", 1, oracle.OPS, "Slice", only(lambda n: n.attrs["start"] == 0, with_inputs(next_row))
     ),
-    "ChannelShuffle the other way round": Mistake("joined", 1, oracle.OPS, "ChannelShuffle", with_attrs(groups=8)),
+    "ChannelShuffle the other way round": Mistake("joined", 1, oracle.OPS, "ChannelShuffle", with_attrs(groups=10)),
     "LayerNorm over the places of an image": Mistake("attention", 1, oracle.OPS, "LayerNorm", with_attrs(eps=1e-2)),
     "Linear of channels without its bias": Mistake(
         "attention", 1, oracle.OPS, "Linear", with_weights(lambda w: {**w, "bias": 0 * w["bias"]} if "bias" in w else w)

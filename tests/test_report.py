@@ -7,6 +7,7 @@ import re
 
 import pytest
 from drawn_study import study
+from nightly import some_nightly
 from typer.testing import CliRunner
 
 from framework_compare.cli.root import app
@@ -129,15 +130,19 @@ def test_a_study_without_any_success_is_reported(tmp_path):
     assert "0 of 4 cells worked" in found.text and not found.all("img")
 
 
-def test_a_report_of_many_cells_stays_small(tmp_path):
-    configs = tuple(TrainConfig(batch_size=size) for size in (1, 8, 16, 32, 64))
+LARGE = (1, 8, 16, 32, 64)
+
+
+@pytest.mark.parametrize("sizes", some_nightly([(8,), LARGE], nightly=[LARGE]), ids=["20", "100"])
+def test_a_report_of_many_cells_stays_small(tmp_path, sizes):
+    configs = tuple(TrainConfig(batch_size=size) for size in sizes)
     frameworks, models = (
         ("torch", "tensorflow", "mxnet", "paddle", "jax"),
         ("alexnet", "mobilenet_v2", "resnet50", "vgg16"),
     )
     made = study(tmp_path / "study", frameworks, models, configs=configs, failing=())
-    assert len(made.frame) == 100
-    assert made.report(tmp_path / "report.html").stat().st_size < 3_000_000
+    assert len(made.frame) == 20 * len(sizes)
+    assert made.report(tmp_path / "report.html").stat().st_size < 1_400_000 + 16_000 * len(made.frame)
 
 
 def test_the_command_writes_the_latest_study(comparison, tmp_path, monkeypatch):

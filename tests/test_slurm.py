@@ -163,6 +163,7 @@ def test_a_study_on_two_nodes_has_the_results_of_one_here(cluster, command, pict
     assert not list((tmp_path / "disk").iterdir()), "nothing is left on the nodes' disk"
 
 
+@pytest.mark.nightly
 def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path):
     study = command(*request(pictures, repeats=1, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: running(tmp_path, "epochs")), study.communicate(timeout=60)

@@ -76,13 +76,11 @@ class Runner:
 
     def _growing_batches(self) -> Dict[str, str]:
         """What batches that grow add to a run's settings: how many shapes a compiler meets."""
-        if self.config.batch_growth == 1:
+        config = self.config
+        if config.batch_growth == 1:
             return {}
-        sizes = distinct(
-            epoch_sizes(
-                len(self.data), self.config.batch_size, self.config.batch_growth, self.config.batch_size_limit
-            )
-        )
+        every = epoch_sizes(len(self.data), config.batch_size, config.batch_growth, config.batch_size_limit)
+        sizes = distinct(every)
         return {"batch_sizes": f"{len(sizes)} sizes, {sizes[-1]} to {sizes[0]}; what compiles does so once for each"}
 
     @property

@@ -66,6 +66,8 @@ class TrainConfig:
     epsilon: float = 1e-7  # of adam, rmsprop and nadam; graph/optimizer.py says where each adds it
     internals: str = "public"  # "private": fields that a framework keeps to itself may be corrected
     optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
+    batch_growth: float = 1.0  # batches/sizes.py has the rule
+    batch_size_limit: int = 500  # of batches that grow
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)

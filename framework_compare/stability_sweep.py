@@ -149,6 +149,10 @@ def largest_batch(
     sizes = _check_sizes(batch_sizes, search)
     if "batch_size" in settings:
         raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
+    if settings.get("batch_growth", 1) != 1:
+        raise UsageError(
+            f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
+        )
     folder = check_folder("out", new_study_folder() if out is None else out)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)

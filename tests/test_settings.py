@@ -57,7 +57,7 @@ def test_a_value_that_is_not_allowed_is_refused(name):
 def test_what_may_be_a_list_is_expanded_and_the_rest_refused(name):
     default = getattr(DEFAULTS, name)
     values = list(SETTINGS[name].choices[:2]) or [default, default / 2 if isinstance(default, float) else default + 1]
-    values = [0.25, 0.5] if isinstance(default, float) else values
+    values = [SETTINGS[name].least + share for share in (0.25, 0.5)] if isinstance(default, float) else values
     if SETTINGS[name].may_be_list:
         assert [getattr(config, name) for config in planning.expand_configs({name: values})] == values
     else:
@@ -79,7 +79,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
-        "optimizer_variant",
+        *("optimizer_variant", "batch_growth", "batch_size_limit"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 

@@ -160,7 +160,11 @@ class TorchTrainer(TrainerDefaults):
         if self._group is not None:
             self._group.join()
             self._trained = self._group.wrap(self._network, captured=self._captures)
-        self._call = torch.compile(self._trained, dynamic=False) if config.execution == "compiled" else self._trained
+        self._call = self._trained
+        if config.execution == "compiled":
+            if config.batch_growth > 1:  # each size is a graph: after 8, its default, torch would go on in eager silently
+                torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
+            self._call = torch.compile(self._trained, dynamic=False)
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None
         self._step: Callable[[Any, Any], Any] = self._plain_step
         if self._captures:

@@ -5,6 +5,7 @@ its facts and how its uint8 images become float32.
 """
 
 import json
+import math
 import os
 import zipfile
 from types import TracebackType
@@ -14,6 +15,7 @@ import numpy as np
 
 from framework_compare.batches.pictures import epoch_order
 from framework_compare.batches.shares import share_of
+from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Task
 from framework_compare.protocol import Replicas
@@ -93,9 +95,9 @@ class ArrayPipeline:
 
     Batches are new C-contiguous arrays, ready to adopt. `layout` is that of images: (N, C, H, W) or (N, H, W, C).
     `shuffle=False` keeps the order of the file, for validation. `allocate` makes the float32 arrays of inputs: in
-    memory that a device copies from fastest, for instance. Of several `replicas` it makes the batches of this process.
-    Nothing runs beside the caller. Close it, or use it in a
-    `with`.
+    memory that a device copies from fastest, for instance. `growth` and `limit` are of `epoch_sizes`. Of several
+    `replicas`, whose batches do not grow, it makes those of this process. Nothing runs beside the caller. Close it, or
+    use it in a `with`.
     """
 
     def __init__(
@@ -108,12 +110,15 @@ class ArrayPipeline:
         shuffle: bool = True,
         allocate: Allocate = lambda shape: np.empty(shape, dtype=np.float32),
         replicas: Optional[Replicas] = None,
+        growth: float = 1.0,
+        limit: float = math.inf,
     ) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
             raise UsageError(f"batch_size must be an integer of at least 1, not {batch_size!r}")
         if layout not in LAYOUTS:
             raise UsageError(f"unknown layout {layout!r}; allowed: {', '.join(LAYOUTS)}")
-        self._batch_size, self._seed, self._shuffle = batch_size, seed, shuffle
+        self._batch_size, self._growth, self._limit = batch_size, growth, limit
+        self._seed, self._shuffle = seed, shuffle
         self._target, self._replicas = split.target, replicas
         self._inputs = [
             _Input(array, split.pixels.get(field.name), layout, allocate)
@@ -126,10 +131,11 @@ class ArrayPipeline:
         count = len(self._target)
         order = epoch_order(self._seed, number, count) if self._shuffle else np.arange(count)
         order = share_of(order, self._batch_size, self._replicas)
-        for start in range(0, len(order), self._batch_size):
+        start = 0
+        for size in epoch_sizes(len(order), self._batch_size, self._growth, self._limit):
             if self._closed:
                 raise UsageError("the input pipeline is closed; open another one")
-            indices = order[start : start + self._batch_size]
+            indices, start = order[start : start + size], start + size
             yield tuple(field.take(indices) for field in self._inputs), np.take(self._target, indices, axis=0)
 
     def close(self) -> None:

@@ -153,6 +153,8 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     "Training": (
         *(
             "batch_size",
+            "batch_growth",
+            "batch_size_limit",
             "epochs",
             "optimizer",
             "optimizer_variant",

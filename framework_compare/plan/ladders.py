@@ -37,6 +37,11 @@ _HALF = Rung("mixed precision", {"precision": "bf16"})
 _COMPILED = Rung("compiled", {"execution": "compiled"})
 # The gains report (2025) changes several settings at a time; here each technique is a rung of its own, in its order.
 LADDERS: Dict[str, Ladder] = {
+    "abidate2025-tweets": Ladder(
+        "tweet_span",
+        {"epochs": 3, "batch_size": 4},
+        (_GPU, Rung("growing batches", {"batch_growth": 1.001, "batch_size_limit": 500})),
+    ),
     "abidate2025-ibm": Ladder("lstm_ibm", {"optimizer": "rmsprop", "epochs": 50}, (_GPU, Rung("Adam", {"optimizer": "adam"}))),
     "abidate2025-google": Ladder(
         "lstm_google",
@@ -130,6 +135,7 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
     for one in stored:
         for cell in base.cells:
             made = changed(cell, one["changes"])
+            planning.check_growth(made.model, made.config)
             if made in cells:
                 raise UsageError(
                     f"rung {one['name']!r} is the same as {cells[made]!r} for {cell.framework}; change another setting"

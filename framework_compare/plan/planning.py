@@ -98,6 +98,7 @@ def _plan_pictures(
     ):
         config = dataclasses.replace(config, device=device, num_classes=len(index.pictures.classes))
         _check_replicas(config, len(index.pictures))
+        check_growth(model, config)
         build_graph(model, config)
         cells.append(Cell(framework, model, name, device, config))
     return Plan(tuple(cells), read)
@@ -129,6 +130,7 @@ def _plan_workloads(
             for config, device, framework in itertools.product(configs, devices, frameworks):
                 config = _for_arrays(config, device, graph)
                 _check_replicas(config, len(data.train))
+                check_growth(model, config)
                 cells.append(Cell(framework, model, name, device, config))
     return Plan(tuple(dict.fromkeys(cells)), {}, read)
 
@@ -272,6 +274,23 @@ def _check_replicas(config: TrainConfig, samples: int) -> None:
         raise UsageError(f"mode is {config.mode!r} on device {config.device!r}; allowed on several devices: 'train'")
     if samples < replicas:
         raise UsageError(f"{samples} samples are too few for {replicas} devices; each needs one of a step at least")
+
+
+def check_growth(model: str, config: TrainConfig) -> None:
+    """UsageError for growing batches where batches cannot grow."""
+    if config.batch_growth == 1:
+        return
+    given = f"batch_growth is {config.batch_growth:g}"
+    if not is_workload(model):
+        raise UsageError(f"{given}; allowed for {model}, whose images are read from a folder: 1")
+    if config.mode != "train":
+        raise UsageError(f"{given}; allowed in mode {config.mode!r}: 1")
+    if len(devices_of(config.device)) > 1:
+        raise UsageError(f"{given} on device {config.device!r}; allowed on several devices: 1")
+    if config.batch_size > config.batch_size_limit:
+        raise UsageError(
+            f"{given} with batch_size {config.batch_size}; allowed up to batch_size_limit, {config.batch_size_limit}"
+        )
 
 
 def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[TrainConfig]:

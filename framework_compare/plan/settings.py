@@ -92,6 +92,7 @@ _VARIANT = (
     "equal: one definition for all; native: each framework's own, with its own defaults but for the learning rate, which"
     " is not the same function"
 )
+_GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -127,6 +128,8 @@ SETTINGS: Dict[str, Setting] = {
     "epsilon": Setting("of adam, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
     "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
+    "batch_growth": Setting(_GROWTH, least=1),
+    "batch_size_limit": Setting("largest batch where they grow", least=1),
 }
 
 

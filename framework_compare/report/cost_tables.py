@@ -9,6 +9,7 @@ from framework_compare.registry import device_kind
 from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
 from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results.columns import batch_sizes
 from framework_compare.results.metrics import METRICS
 
 SCALING = (
@@ -74,12 +75,14 @@ def _sweep(cell: Record) -> Tuple[str, ...]:
 
 def _step_size(cell: Record) -> int:
     """Pictures of the largest step: a batch is never larger than the data set."""
-    return cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, int(cell.pictures))
+    return cell.batch_size if math.isnan(cell.pictures) else max(batch_sizes(cell))
 
 
 def _size(cell: Record) -> str:
     """The requested batch size, with that of the steps where it differs."""
     size = _step_size(cell)
+    if size > cell.batch_size:
+        return f"{cell.batch_size} to {size}"
     return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from framework_compare.plan.settings import DEFAULTS
 from framework_compare.report.parts import ABOUT, Notes, names_of, row_names
 from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results.columns import NAMES, SHARED, Record
+from framework_compare.results.columns import NAMES, SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
@@ -83,4 +83,4 @@ def steps_until_paid(start_s: float, step_s: float, base_start_s: float, base_st
 
 def _step_s(cell: Record) -> float:
     """Seconds of a step: an epoch over its steps."""
-    return float(epoch_seconds(cell) / math.ceil(cell.pictures / cell.batch_size)) if cell.pictures > 0 else math.nan
+    return float(epoch_seconds(cell) / len(batch_sizes(cell))) if cell.pictures > 0 else math.nan

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, List
 
+from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.plan import settings
 from framework_compare.results import reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.metrics import METRICS
@@ -32,3 +33,8 @@ IDENTITY = (*NAMES, *SETTINGS, *OTHER_SETTINGS)
 # A table is of one value of each of these.
 SHARED = tuple(name for name in (*SETTINGS, *OTHER_SETTINGS) if name not in settings.of_role(settings.OF_DATASET))
 Record = Any  # a row of the cell frame, as itertuples gives it
+
+
+def batch_sizes(cell: Record) -> List[int]:
+    """Samples of each batch of an epoch, of a cell whose `pictures` are known."""
+    return epoch_sizes(int(cell.pictures), cell.batch_size, cell.batch_growth, cell.batch_size_limit)

@@ -15,7 +15,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import TrainConfig
-from framework_compare.results.columns import Record
+from framework_compare.results.columns import Record, batch_sizes
 from framework_compare.samplers.peaks import Peak
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
         graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
     except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}
-    passes = work(
-        graph, cell.batch_size if math.isnan(cell.pictures) else min(cell.batch_size, cell.pictures), cell.mode
-    )
+    passes = work(graph, _batch_size(cell), cell.mode)
     flop, moved = sum(one.flop for one in passes), sum(one.bytes for one in passes)
     reached = {"flop_per_image": flop, "bytes_per_image": moved}
     reached.update(flop_per_s=flop * cell.images_per_s, bytes_per_s=moved * cell.images_per_s)
@@ -75,6 +73,15 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
     least_s = sum(max(one.flop / peak.flop_per_s, one.bytes / peak.bytes_per_s) for one in passes)
     reached.update(peak_flop_per_s=peak.flop_per_s, peak_bytes_per_s=peak.bytes_per_s)
     return {**reached, "roofline_share": least_s * cell.images_per_s}
+
+
+def _batch_size(cell: Record) -> float:
+    """Samples of a batch, the mean where batches grow."""
+    if math.isnan(cell.pictures):
+        return float(cell.batch_size)
+    if cell.batch_growth == 1:
+        return float(min(cell.batch_size, cell.pictures))
+    return float(cell.pictures / len(batch_sizes(cell)))
 
 
 def work(graph: Graph, batch_size: float, mode: str) -> Tuple[Work, ...]:

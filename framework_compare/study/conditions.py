@@ -91,6 +91,11 @@ def check_whole_runs(cells: Sequence[Cell]) -> None:
                 f"patience is {cell.config.patience} under a budget, which may measure a part of an epoch only; "
                 "leave one of the two out"
             )
+        if cell.config.batch_growth != 1:
+            raise UsageError(
+                f"batch_growth is {cell.config.batch_growth:g} under a budget, which estimates an epoch from its first "
+                "steps; leave one of the two out"
+            )
 
 
 def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:

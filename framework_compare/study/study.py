@@ -154,7 +154,8 @@ class Study:
             self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
-        run = dataclasses.replace(run, **steadiness.marked(run.epochs, self.folder / folder / STEPS))
+        if cell.config.batch_growth == 1:  # else steps take longer by design, and none is the steady one
+            run = dataclasses.replace(run, **steadiness.marked(run.epochs, self.folder / folder / STEPS))
         run = dataclasses.replace(
             run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
         )

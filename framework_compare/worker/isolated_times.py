@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import statistics
 import time
-from typing import Callable, Dict, Sequence
+from typing import Callable, Dict, Iterable, Sequence
 
 from framework_compare.protocol import Batch, DeviceTimes, Trainer
 
@@ -24,12 +25,16 @@ class IsolatedTimes:
         self._full = held[0].size
         self._times: Dict[int, DeviceTimes] = {batch.size: self._of(batch, copies) for batch in held}
 
-    def epoch(self, steps: int, images: int, elapsed_ns: int) -> DeviceTimes:
-        """Of an epoch of that many steps, of which the last alone may be smaller; neither is more than it lasted."""
-        last = images - (steps - 1) * self._full
-        full, rest = self._times[self._full], self._times.get(last, self._times[self._full])
-        both = ((steps - 1) * whole + part for whole, part in zip(full, rest))
-        return DeviceTimes(*(min(taken, elapsed_ns) for taken in both))
+    def epoch(self, sizes: Iterable[int], elapsed_ns: int) -> DeviceTimes:
+        """Of an epoch with a step of each of these sizes; neither is more than it lasted.
+
+        A size that was not timed takes as long as a full batch: a loader's own last batch, for instance.
+        """
+        steps = collections.Counter(sizes)
+        parts = [(count, self._times.get(size, self._times[self._full])) for size, count in steps.items()]
+        copying = sum(count * times.copy_ns for count, times in parts)
+        computing = sum(count * times.compute_ns for count, times in parts)
+        return DeviceTimes(min(copying, elapsed_ns), min(computing, elapsed_ns))
 
     def _of(self, batch: Batch, copies: bool) -> DeviceTimes:
         alone = computing = self._median(lambda: self._trainer.train_step(batch))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
 
 import numpy as np
 
+from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import EventWriter
 from framework_compare.graph import Graph, weight_views
@@ -65,12 +66,22 @@ class Runner:
         with self.phase("import"):
             self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
         self._check_support()
-        self.events.send("framework", version=self.trainer.version(), settings=self.trainer.settings())
+        settings = {**self.trainer.settings(), **self._growing_batches()}
+        self.events.send("framework", version=self.trainer.version(), settings=settings)
         try:
             self._train()
         finally:
             with self.phase("release"):
                 self.trainer.release()
+
+    def _growing_batches(self) -> Dict[str, str]:
+        """What batches that grow add to a run's settings: how many shapes a compiler meets."""
+        config = self.config
+        if config.batch_growth == 1:
+            return {}
+        every = epoch_sizes(len(self.data), config.batch_size, config.batch_growth, config.batch_size_limit)
+        sizes = distinct(every)
+        return {"batch_sizes": f"{len(sizes)} sizes, {sizes[-1]} to {sizes[0]}; what compiles does so once for each"}
 
     @property
     def _tells(self) -> bool:
@@ -130,11 +141,15 @@ class Runner:
         self.trainer.load_weights(weight_views(self.graph, flat))
 
     def _warm_up(self, held: List[Batch]) -> None:
-        """First step and warm-up on a held batch, in both shapes an epoch has, then back to the initial weights."""
+        """First step and warm-up on held batches, in each shape an epoch has, then back to the initial weights.
+
+        Where batches grow, their many shapes are the price of it: the first step is one of each.
+        """
+        first = 1 if self.config.batch_growth == 1 else len(held)
         with self.phase("first-step"):
-            self._steps(held[:1])
+            self._steps(held[:first])
         with self.phase("warm-up"):
-            self._steps(held[1:] + held[:1] * self.config.warmup_steps)
+            self._steps(held[first:] + held[:1] * self.config.warmup_steps)
             if self._has_no_clock and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
@@ -179,7 +194,7 @@ class Runner:
         infers = self.config.mode == "inference"
         losses = Outputs(trainer, lag) if infers else LossSum(trainer, lag)
         step = trainer.infer if infers else trainer.train_step
-        waits, ends = array("q"), array("q")
+        waits, ends, sizes = array("q"), array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
         cut = False
@@ -187,6 +202,7 @@ class Runner:
         for batch in batches:
             waits.append(now() - mark)
             losses.add(step(batch), batch.size)
+            sizes.append(batch.size)
             mark = now()
             ends.append(mark)
             if mark - told > PROGRESS_NS:
@@ -203,9 +219,7 @@ class Runner:
         event = _epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
         self._keep_steps(start, ends)
         if not infers:
-            device = (
-                self._alone.epoch(len(ends), losses.samples, end - start) if self._alone else trainer.device_times()
-            )
+            device = self._alone.epoch(sizes, end - start) if self._alone else trainer.device_times()
             event.update({} if device is None else device._asdict())
         if cut and losses.samples < len(self.data):
             event["whole_images"] = len(self.data)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Protocol, Union
 
 from framework_compare.batches.shares import share_size
+from framework_compare.batches.sizes import distinct, epoch_sizes
 from framework_compare.protocol import Batch, Job, Pictures, Replicas, TrainConfig, Trainer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def read_data(job: Job) -> Data:
 
 
 class Source(Protocol):
-    """Where batches come from, and one batch held (in both sizes an epoch has) for the first steps."""
+    """Where batches come from, and one batch held, in each size that an epoch has, for the first steps."""
 
     held: List[Batch]
 
@@ -78,15 +79,12 @@ class ArraySource(SharedSource):
 class MemorySource:
     """One batch, on the device, as often as an epoch has steps: computing only."""
 
-    def __init__(self, samples: int, held: List[Batch], config: TrainConfig) -> None:
+    def __init__(self, sizes: List[int], held: List[Batch]) -> None:
         self.held = held
-        self._full, self._rest = divmod(samples, config.batch_size)
+        self._sizes, self._of_size = sizes, dict(zip(distinct(sizes), held))
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        for _ in range(self._full):
-            yield self.held[0]
-        if self._rest:
-            yield self.held[-1]
+        return (self._of_size[size] for size in self._sizes)
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -101,27 +99,27 @@ def open_source(trainer: Trainer, data: Data, config: TrainConfig, replicas: Opt
         return NativeSource(trainer, data, held)
     if config.pipeline == "shared":
         return SharedSource(trainer, shared_pipeline(trainer, data, config, replicas), held)
-    return MemorySource(share_size(len(data), config.batch_size, replicas), held, config)
+    return MemorySource(_epoch_sizes(data, config, replicas), held)
 
 
 def _open_arrays(trainer: Trainer, split: "SplitArrays", config: TrainConfig, replicas: Optional[Replicas]) -> Source:
     """One pipeline for all frameworks, or one batch of it."""
     from framework_compare.batches.arrays import ArrayPipeline, memory_batch
 
-    reading: Dict[str, Any] = {"batch_size": config.batch_size, "seed": config.seed, "layout": trainer.layout}
-    reading["replicas"] = replicas
-    inputs, target = memory_batch(split, **reading)
-    samples = share_size(len(split), config.batch_size, replicas)
-    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in batch_sizes(samples, len(target))]
+    reading: Dict[str, Any] = {"seed": config.seed, "layout": trainer.layout, "replicas": replicas}
+    sizes = _epoch_sizes(split, config, replicas)
+    inputs, target = memory_batch(split, batch_size=max([config.batch_size, *sizes]), **reading)
+    held = [trainer.adopt(inputs[0][:size], target[:size]) for size in distinct(sizes)]
     if config.pipeline == "memory":
-        return MemorySource(samples, held, config)
+        return MemorySource(sizes, held)
+    reading.update(batch_size=config.batch_size, growth=config.batch_growth, limit=config.batch_size_limit)
     return ArraySource(trainer, ArrayPipeline(split, allocate=trainer.host_array, **reading), held)
 
 
-def batch_sizes(samples: int, largest: int) -> List[int]:
-    """The sizes of batch that an epoch has, the largest first."""
-    rest = samples % largest
-    return [largest, rest] if rest else [largest]
+def _epoch_sizes(data: Data, config: TrainConfig, replicas: Optional[Replicas]) -> List[int]:
+    """Samples of each batch that this process trains on in an epoch."""
+    samples = share_size(len(data), config.batch_size, replicas)
+    return epoch_sizes(samples, config.batch_size, config.batch_growth, config.batch_size_limit)
 
 
 def shared_pipeline(
@@ -153,5 +151,5 @@ def _held_batches(
 
     reading = _reading(trainer, config)
     images, labels = memory_batch(pictures, batch_size=config.batch_size, replicas=replicas, **reading)
-    samples = share_size(len(pictures), config.batch_size, replicas)
-    return [trainer.adopt(images[:size], labels[:size]) for size in batch_sizes(samples, len(labels))]
+    sizes = distinct(_epoch_sizes(pictures, config, replicas))
+    return [trainer.adopt(images[:size], labels[:size]) for size in sizes]

@@ -162,7 +162,9 @@ class TorchTrainer(TrainerDefaults):
             self._trained = self._group.wrap(self._network, captured=self._captures)
         self._call = self._trained
         if config.execution == "compiled":
-            if config.batch_growth > 1:  # each size is a graph: after 8, its default, torch would go on in eager silently
+            if (
+                config.batch_growth > 1
+            ):  # each size is a graph: after 8, its default, torch would go on in eager silently
                 torch._dynamo.config.recompile_limit = config.batch_size_limit + 8
             self._call = torch.compile(self._trained, dynamic=False)
         self._gpu = Gpu(torch, self._device) if self._on_gpu else None

@@ -10,13 +10,12 @@ from framework_compare.plan.planning import BY_ARRAYS
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report import tables
 from framework_compare.report.figures.look import title
-from framework_compare.report.tables import Figure, Table
+from framework_compare.report.tables import ABOUT, Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
-ABOUT = "≈"
 HOW_TO_PROVE = (
     "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
     "the verdict with the study"

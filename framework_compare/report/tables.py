@@ -81,6 +81,9 @@ class Table:
         return [clean(line) for line in (*numbered, *self.remarks, *self.warnings)]
 
 
+ABOUT = "≈"  # in front of an estimate
+
+
 def clean(text: object) -> str:
     """One printable line: no terminal codes, no control characters, no runs of blanks."""
     line = _TERMINAL_CODE.sub("", str(text))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, 
 from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.report.figures import look
-from framework_compare.report.tables import clean
+from framework_compare.report.tables import ABOUT, clean
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
@@ -69,11 +69,13 @@ class Subject:
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":
         """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
-        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`."""
+        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`; about, the mark of
+        an estimate, which stands as the epoch time of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
         for column, names in self._only.items():
             cells = cells if names is None else cells[cells[column].isin(list(names))]
+        cells = _with_estimates(cells)
         varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
         cells = cells.assign(
             who=[_short(look.title(name)) for name in cells["framework"]],
@@ -112,6 +114,11 @@ class Subject:
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
 
+    def whole_epochs(self) -> "pd.DataFrame":
+        """Epochs of these cells, `of` the study's; of a sampled one the run's estimate of the whole stands as its time."""
+        epochs = self.of(self.study.epochs)
+        return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
+
     def of(self, frame: "pd.DataFrame", *, only_ok: bool = True) -> "pd.DataFrame":
         """The rows of another frame that belong to these cells and to runs that count, with `who` and `what`."""
         rows = frame[frame["counts"].astype(bool)]
@@ -138,6 +145,13 @@ class Subject:
         key = cell.model, str(speed_verdicts.condition(cell)), cell.framework
         verdicts = [self.verdicts.get((*key, name)) for name in rivals["framework"]]
         return bool(verdicts) and all(one is not None and one.shown for one in verdicts)
+
+
+def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
+    sampled = cells["epoch_s_median"].isna() & cells["epoch_estimate_s"].notna()
+    pairs = (("epoch_s_median", ""), ("epoch_s_ci_low", "_low"), ("epoch_s_ci_high", "_high"))
+    figures = {name: cells[name].where(~sampled, cells[f"epoch_estimate_s{end}"]) for name, end in pairs}
+    return cells.assign(**figures, about=sampled.map({True: ABOUT, False: ""}))
 
 
 def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series") -> None:

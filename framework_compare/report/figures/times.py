@@ -74,7 +74,7 @@ def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
     shown = verdict is None or verdict.shown or cell.best == 1
     text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
     interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"
-    full = f"{cell.epoch_s_median:.3g} s, {text} {interval}"
+    full = f"{cell.about}{cell.epoch_s_median:.3g} s, {text} {interval}"
     fastest = cell.best == 1 and subject.shown_fastest(cell)
     return {**row, "ratio": float(cell.best), "text": text, "interval": interval, "full": full, "fastest": fastest}
 
@@ -157,7 +157,7 @@ def _epoch_tooltip() -> List[alt.Tooltip]:
 
 def _clipped(subject: Subject) -> Any:
     """Cells with low, high and the right end of each, cut where one interval would set the axis of all."""
-    columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best"]
+    columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about"]
     cells = subject.cells[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
     cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
     cells["s"] = cells["s"].where(cells["worked"])
@@ -169,13 +169,15 @@ def _clipped(subject: Subject) -> Any:
     cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
     cells["end"] = cells[["s", "high"]].max(axis=1)
     cells["room"] = cells["end"] * 1.2  # for the label
-    cells["label"] = [f"{ratio:.2f}x" if known(ratio) else "" for ratio in cells["best"]]
+    cells["label"] = [
+        f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
+    ]
     return cells
 
 
 def _dots(subject: Subject, cells: Any) -> Any:
     """Single epochs, none beyond the axis that the cells set; offsets by their order, so that they are the same."""
-    epochs = subject.of(subject.study.epochs).rename(columns={"epoch_s": "s"})
+    epochs = subject.whole_epochs().rename(columns={"epoch_s": "s"})
     epochs = epochs.join(cells.set_index("cell")[["most"]], on="cell")
     epochs = epochs[epochs["s"] <= epochs["most"]].groupby("cell").head(max(4, MAX_DOTS // max(1, len(cells))))
     order = epochs.groupby("cell").cumcount()
@@ -186,7 +188,7 @@ def _dots(subject: Subject, cells: Any) -> Any:
 
 def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F12: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
-    epochs = subject.of(subject.study.epochs)
+    epochs = subject.whole_epochs()
     if epochs.empty:
         return {}
     started = epochs["run_id"].map(subject.study.runs.set_index("run_id")["started_s"])

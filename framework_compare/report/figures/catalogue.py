@@ -43,8 +43,8 @@ FIGURES: Dict[str, Figure] = {
         "Epoch time",
         times.epoch_time,
         "Large marks: median epoch time; line: its 95 % interval over runs; small dots: single epochs; number: ratio to "
-        "the fastest. Hollow mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: other programs took CPU time. Arrow: the "
-        f"interval goes on. {_FAILED}",
+        "the fastest. Hollow mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: "
+        f"other programs took CPU time. Arrow: the interval goes on. {_FAILED}",
         "no cell has an epoch time",
     ),
     "memory": Figure(

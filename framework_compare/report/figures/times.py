@@ -10,6 +10,7 @@ import altair as alt
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
 
+LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 MAX_DOTS = 500  # single epochs in a figure
 
@@ -38,7 +39,10 @@ def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     rows = [_overview_row(subject, cell) for cell in subject.cells.itertuples()] + _geometric_means(subject)
     what = [*subject.what, *(["geometric mean"] if len(subject.what) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(what)))
-    axis = alt.Axis(orient="top", labelAngle=0 if step > 85 else -30)
+    flat = step * LINE_PER_STEP > max(len(line) for name in what for line in name.split(", "))
+    axis = alt.Axis(
+        orient="top", labelAngle=0 if flat else -30, labelExpr="split(datum.label, ', ')", labelOverlap=False
+    )
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("what:N", sort=what, title=None, axis=axis),
         y=alt.Y("who:N", sort=_by_mean(rows, subject.who), title=None),
@@ -168,7 +172,7 @@ def _clipped(subject: Subject) -> Any:
     cells["cut"] = cells["high"].gt(most)
     cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
     cells["end"] = cells[["s", "high"]].max(axis=1)
-    cells["room"] = cells["end"] * 1.2  # for the label
+    cells["room"] = cells["end"] * 1.25  # for the label
     cells["label"] = [
         f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
     ]

@@ -41,7 +41,12 @@ def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     step = max(60.0, min(130.0, (width - 90) / len(what)))
     flat = step * LINE_PER_STEP > max(len(line) for name in what for line in name.split(", "))
     axis = alt.Axis(
-        orient="top", labelAngle=0 if flat else -30, labelExpr="split(datum.label, ', ')", labelOverlap=False
+        orient="top",
+        labelAngle=0 if flat else -30,
+        labelExpr="split(datum.label, ', ')",
+        labelOverlap=False,
+        labelPadding=4 if flat else 10,
+        ticks=flat,
     )
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("what:N", sort=what, title=None, axis=axis),

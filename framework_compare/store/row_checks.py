@@ -6,6 +6,7 @@ A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import math
 import operator
@@ -76,7 +77,9 @@ def config(text: Any) -> Dict[str, Any]:
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
     if missing and unknown:
-        raise InvalidRow(f"its config has no {min(missing)} but {_shown(min(unknown))}")
+        name = min(unknown)
+        (nearest,) = difflib.get_close_matches(str(name), sorted(missing), 1) or (min(missing),)
+        raise InvalidRow(f"its config has no {nearest} but {_shown(name)}")
     fields = {**_DEFAULTS, **stored}
     _check(fields, _CONFIG)
     return fields

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Union
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from framework_compare.api import compare
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.launch.scratch import scratch
 from framework_compare.plan.planning import check_count
 from framework_compare.results import intervals
 from framework_compare.results.block_times import BlockTimes
@@ -56,8 +56,8 @@ def overhead(
     if several:
         raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
     check_count("repeats", repeats, 1)
-    with tempfile.TemporaryDirectory(prefix="framework-compare-overhead-") as temporary:
-        place = Path(temporary if folder is None else folder)
+    with scratch() as temporary:
+        place = temporary if folder is None else Path(folder)
         rows: Dict[float, Dict[int, Any]] = {rate: {} for rate in rates_hz}
         for block, order in enumerate(blocks.orders(len(rates_hz), repeats, blocks.new_seed()), 1):
             for rate in (rates_hz[number] for number in order):

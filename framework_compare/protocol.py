@@ -85,9 +85,6 @@ def devices_of(device: str) -> Tuple[str, ...]:
     return tuple(kind if kind == "cpu" else f"{kind}:{number}" for number in numbers.split(","))
 
 
-JOB_KINDS = ("train", "verify", "conformance", "trace")
-
-
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One worker's job; a JSON document at the process boundary.

@@ -19,7 +19,9 @@ REAL = Path(__file__).parents[2] / "shared" / "data" / "workloads"
 
 def real(name: str) -> Path:
     if not (REAL / name).exists():
-        pytest.skip(f"the public data {name} are not beside the project, in ../shared/data/workloads")
+        pytest.skip(
+            f"the public data {name} are not in ../shared/data/workloads; CONTRIBUTING.md says where they are published"
+        )
     return REAL / name
 
 

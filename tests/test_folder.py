@@ -242,7 +242,9 @@ def test_resolve_names_what_is_allowed() -> None:
         resolve(Path("imagenet"))
 
 
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real images are not at {REAL}; get them to run this test")
+@pytest.mark.skipif(
+    not REAL.exists(), reason=f"the 791 real images are not at {REAL}; CONTRIBUTING.md says where they are published"
+)
 def test_the_real_pictures() -> None:
     index = read_folder(REAL)
     assert index.pictures.classes == ("fire", "smoke", "no_fire")

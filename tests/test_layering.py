@@ -1,4 +1,7 @@
-"""Who may import whom: one literal of floors, checked over every import, lazy and TYPE_CHECKING ones included."""
+"""Who may import whom: one literal of floors, checked over every import, lazy and TYPE_CHECKING ones included.
+
+A module that is named by a string (`importlib.import_module`, a line of the registry) is not seen.
+"""
 
 from __future__ import annotations
 
@@ -106,6 +109,19 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circles(below)
 
 
+def test_adapters_do_not_import_each_other() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        own = module.split(".")[1:2]
+        if package(module) == "adapters" and own:
+            wrong += [
+                f"{module}:{line} imports {target}"
+                for target, _, line in own_imports(path)
+                if package(target) == "adapters" and target.split(".")[1:2] not in (own, ["common"])
+            ]
+    assert not wrong
+
+
 def circles(below: Dict[str, Set[str]]) -> List[List[str]]:
     """Groups of modules of which each reaches every other, by what remains once all that end are taken away."""
     left = {name: set(targets) - {name, ""} for name, targets in below.items() if name}
@@ -153,7 +169,9 @@ def module_aliases(path: Path) -> Set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname for alias in node.names if alias.asname and alias.name.startswith(PACKAGE)}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
             target = (node.module or "")[len(PACKAGE) + 1 :]
             for alias in node.names:
                 if f"{target}.{alias.name}".lstrip(".") in MODULES:

@@ -238,7 +238,9 @@ def test_a_known_order_stays_what_it_is() -> None:
     assert epoch_order(0, 0, 8).tolist() == [2, 6, 0, 4, 1, 3, 5, 7]
 
 
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real images are not at {REAL}; get them to run this test")
+@pytest.mark.skipif(
+    not REAL.exists(), reason=f"the 791 real images are not at {REAL}; CONTRIBUTING.md says where they are published"
+)
 def test_the_real_pictures(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path))
     real = read_folder(REAL).pictures

@@ -23,7 +23,6 @@ from framework_compare.protocol import Replicas
 VERSION = 1  # of the file's form
 DOCUMENT = "document.json"
 SPLITS = ("train", "validation")
-ROLES = ("input", "target", "extra")
 LAYOUTS = ("NCHW", "NHWC")
 ArrayBatch = Tuple[Tuple[np.ndarray, ...], np.ndarray]
 Allocate = Callable[[Tuple[int, ...]], np.ndarray]  # a float32 array of a shape, its contents not set

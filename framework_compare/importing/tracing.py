@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -19,6 +18,7 @@ from framework_compare.graph.trace_answer import TraceAnswer
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
+from framework_compare.launch.scratch import scratch
 from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.samplers.host import available_cores
@@ -52,14 +52,14 @@ class Tracer:
     def __call__(self, source: Source, sizes: Sequence[int]) -> Traced:
         """UsageError, in one line, where the model cannot be imported."""
         task = {"source": source.to_dict(), "sizes": list(sizes)}
-        with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
+        with scratch() as place:
             judges = []
             if source.kind == ONNX:  # read apart: what parses a file of others has neither this process nor a framework
-                program = Path(place) / ONNX
+                program = place / ONNX
                 judges.append(f"{self._run(ONNX, task, program)} (logits)")
                 task["program"] = str(program)
             framework = TENSORFLOW if source.kind in (KERAS, KERAS_FILE) else FRAMEWORK
-            folder = Path(place) / framework
+            folder = place / framework
             judges.append(
                 self._run(framework, task, folder)
                 + (" (gradients and statistics of the same operators)" if judges else "")
@@ -107,8 +107,8 @@ def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
 def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:
     """A keras.Model that this process holds, whatever its backend: saved, and traced as a file."""
     name = type(model).__name__
-    with tempfile.TemporaryDirectory(prefix="framework-compare-import-") as place:
-        path = Path(place) / f"{name}.keras"
+    with scratch() as place:
+        path = place / f"{name}.keras"
         try:
             model.save(path)
         except Exception as error:

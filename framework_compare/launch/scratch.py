@@ -1,4 +1,4 @@
-"""The temporary folder of one run: frameworks leave generated code, sockets and caches there, and it ends with the run.
+"""Temporary folders that end with their use: of one run, where frameworks leave generated code, sockets and caches, too.
 
 Its path is short: the path of a socket holds 107 characters, of which multiprocessing adds about 40 of its own. The
 supervisor removes it as well, for a parent that was killed; what both left behind is removed at the next start.
@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Tuple
 
 PREFIX = "fc-"
 LOCK = ".lock"
@@ -26,14 +26,23 @@ def scratch() -> Iterator[Path]:
     if len(str(base)) > LONGEST and os.access("/tmp", os.W_OK):
         base = Path("/tmp")
     remove_abandoned(base)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
+    folder, lock = _locked_folder(base)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends, however it does
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def _locked_folder(base: Path) -> Tuple[Path, int]:
+    """A new folder and its lock, held until this process ends, however it does."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / LOCK).exists():
+            return folder, lock
+        os.close(lock)  # another process took it for an abandoned one before the lock was ours
 
 
 def remove_abandoned(base: Path) -> None:

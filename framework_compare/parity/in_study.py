@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from framework_compare.graph import Task
+from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import Climb
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
@@ -29,8 +29,8 @@ def record(
         return {}
     known = verdicts.read(folder)
     refused: Dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as place:
-        climb = Climb(Path(place), ready, say=say)
+    with scratch() as place:
+        climb = Climb(place, ready, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
             if cell.config.optimizer_variant == "native":  # tables say so without being told
@@ -59,8 +59,8 @@ def attach(
     """
     known = verdicts.read(folder)
     checks: Dict[str, Parity] = {}
-    with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as place:
-        climb = Climb(Path(place), ready, fresh=fresh, say=say)
+    with scratch() as place:
+        climb = Climb(place, ready, fresh=fresh, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
             native = cell.config.optimizer_variant == "native"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -15,6 +14,7 @@ from framework_compare.environments import support
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Graph, Task
+from framework_compare.launch.scratch import scratch
 from framework_compare.parity import cache
 from framework_compare.parity.network.divergence import first_divergence
 from framework_compare.parity.network.ladder import Judge, wider_than_claimed
@@ -91,8 +91,8 @@ def _folder(given: Optional[Path]) -> Iterator[Path]:
         given.mkdir(parents=True, exist_ok=True)
         yield given.absolute()
         return
-    with tempfile.TemporaryDirectory(prefix="framework-compare-verify-") as temporary:
-        yield Path(temporary)
+    with scratch() as temporary:
+        yield temporary
 
 
 class Climb:

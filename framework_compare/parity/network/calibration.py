@@ -10,7 +10,7 @@ In front of a Maxout one of each group's features is moved above the others ever
 from __future__ import annotations
 
 import math
-from typing import Any, Container, Dict, List, Optional, Tuple
+from typing import Any, Container, Dict, Optional, Tuple
 
 import numpy as np
 
@@ -172,16 +172,3 @@ def _target(activation: str, deviation: Array, state: Array) -> Array:
 
 def _wide(vector: Array, value: Array) -> Array:
     return vector.reshape(-1, *[1] * (value.ndim - 1 - _channel_axis(value)))
-
-
-def kink_distance(graph: Graph, views: Dict[str, Array], images: Inputs) -> float:
-    """Smallest distance of any ReLU input from a kink, in largest deviations of its channel."""
-    found: List[float] = []
-    values = _inputs(graph, images)
-    for node in graph.nodes:
-        if node.op in KINKS:
-            before = values[node.inputs[0]]
-            distance = np.min([np.abs(before - kink) for kink in KINKS[node.op]], axis=0)
-            found.append(float((distance / _wide(_spread(before)[1], before)).min()))
-        values[node.name] = _run(graph, node, views, values)
-    return min(found)

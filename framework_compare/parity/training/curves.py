@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import json
 import math
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
@@ -23,6 +22,7 @@ from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.launch.scratch import scratch
 from framework_compare.parity import cache
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.losses import cross_entropy
@@ -110,9 +110,9 @@ def train_curves(
     index = resolve(dataset, seed=configs[0].seed)
     configs = [dataclasses.replace(config, num_classes=len(index.pictures.classes)) for config in configs]
     planning.check_graphs(chosen, configs)
-    with tempfile.TemporaryDirectory(prefix="framework-compare-curves-") as place:
+    with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        lesson = CurveRun(Path(place), index.name, index.pictures, steps, configs[0], say)
+        lesson = CurveRun(place, index.name, index.pictures, steps, configs[0], say)
         return [lesson.curves(model, configs, ready) for model in chosen]
 
 

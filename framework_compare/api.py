@@ -10,6 +10,7 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, U
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
+from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import Models, resolve
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch.disturbances import THRESHOLD
@@ -68,6 +69,7 @@ def compare(
     devices: Union[None, int, Sequence[int]] = None,
     dataset: DataSets = planning.OWN,
     weights: Optional[str] = None,
+    as_written: bool = True,
     out: Union[str, "os.PathLike[str]", None] = None,
     repeats: Optional[int] = None,
     limit: Optional[int] = None,
@@ -103,6 +105,8 @@ def compare(
         keras.Model.
     weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
         models start; default: "seeded" of torchvision and timm, "file" of all else.
+    as_written: train your networks in torch as they are written, too, where torch is compared and a file or a zoo has
+        them: a row of their own, "PyTorch (as written)".
     device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
     devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
     dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
@@ -174,6 +178,7 @@ def compare(
         make=not check_flag("dry_run", dry_run),
         devices_each=devices,
     )
+    plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
     stored = None
     if rungs is not None:
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))

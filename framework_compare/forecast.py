@@ -122,7 +122,8 @@ def _environments(cells: Sequence[Cell], options: RunOptions) -> Dict[str, float
     sizes: Dict[str, float] = {}
     kinds = dict.fromkeys((cell.framework, registry.device_kind(cell.device)) for cell in cells)
     for framework, kind in kinds:
-        spec, python = registry.framework(framework), options.python.get(framework)
+        spec = registry.framework(framework)
+        framework, python = spec.name, options.python.get(spec.name)
         if managed.is_given(spec, python) or _is_made(framework, kind):
             continue
         size = ENVIRONMENT_BYTES.get(framework, ENVIRONMENT_BYTES_OTHERWISE)

@@ -104,6 +104,9 @@ class Job:
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
+    written: Optional[Mapping[str, str]] = (
+        None  # a user's model to be trained as written: a source, as "trace" takes it
+    )
     sample_s: float = 0.0  # the first epoch is ended after as many seconds, and the run with it; 0: no epoch is
 
     def for_trainer(self, trainer: str) -> "Job":

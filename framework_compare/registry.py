@@ -117,6 +117,13 @@ READERS: Dict[str, Framework] = {
     "onnx": Framework("onnx", _A + "onnx:OnnxReader", _PINS, imports="onnx", python=_PYTHONS),
 }
 
+# What trains a model of the user's as its author wrote it, in the environment of the framework it is named after.
+AS_WRITTEN: Dict[str, Framework] = {
+    "torch-as-written": dataclasses.replace(
+        FRAMEWORKS["torch"], trainer=_A + "torch:WrittenTrainer", process_per_device=False
+    ),
+}
+
 _M = "framework_compare.models."
 MODELS: Dict[str, Union[str, Callable[..., Any]]] = {
     "alexnet": _M + "alexnet:build",
@@ -219,8 +226,8 @@ def unit(model: str) -> str:
 
 
 def framework(name: str) -> Framework:
-    """A framework under a name or an alias, or a reader."""
-    return READERS[name] if name in READERS else find("framework", FRAMEWORKS, name)
+    """A framework under a name or an alias; a reader; or one that trains models as they are written."""
+    return {**READERS, **AS_WRITTEN}.get(name) or find("framework", FRAMEWORKS, name)
 
 
 def labels(names: Iterable[str]) -> Tuple[str, ...]:

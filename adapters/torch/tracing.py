@@ -120,14 +120,19 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
     module = copy.deepcopy(module).cpu().float()
     readings: Dict[int, Reading] = {}
     for size in sizes:
-        images = torch.zeros(BATCH, 3, size, size)
-        _check_runs(torch, module, images)
-        readings[size] = Reading(_export(torch, module, images), BATCH)
+        readings[size] = read(torch, module, size)
     first = readings[sizes[0]]
     exact = judge(torch, module, first, sizes[0], known)
     return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
     )
+
+
+def read(torch: Any, module: Any, size: int) -> Reading:
+    """A float32 module on the CPU at one image size; it is in training mode afterwards."""
+    images = torch.zeros(BATCH, 3, size, size)
+    _check_runs(torch, module, images)
+    return Reading(_export(torch, module, images), BATCH)
 
 
 def _check_inputs(module: Any) -> None:
@@ -206,9 +211,9 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    exact["evaluation"] = _logits(module.eval()(images)).detach().numpy() if known is None else known.logits
+    exact["evaluation"] = first_output(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
-        logits = _logits(module.train()(images))
+        logits = first_output(module.train()(images))
         torch.nn.functional.cross_entropy(logits, labels).backward()
     exact["training"] = logits.detach().numpy()
     for ours, own in reading.origin.items():
@@ -237,7 +242,7 @@ def _move(torch: Any, array: Any, name: str, generator: Any) -> None:
     array.copy_(array.float())
 
 
-def _logits(output: Any) -> Any:
+def first_output(output: Any) -> Any:
     """The first tensor of what a module returns, as the graph has it."""
     while not hasattr(output, "detach"):
         output = next(iter(output.values())) if isinstance(output, dict) else output[0]

@@ -141,15 +141,11 @@ class TorchTrainer(TrainerDefaults):
 
     def build(self, graph: Graph) -> None:
         config, torch = self.config, self.torch
-        self._network = make_network(torch, graph).to(self._device)
+        self._network = self._make_network(graph).to(self._device)
         if self._channels_last:
             self._network.to(memory_format=torch.channels_last)
-        trainable = set(trainable_names(graph))
         self._graph = graph
-        for parameter in self._network.parameters():
-            parameter.requires_grad_(False)
-        for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
-            parameter.requires_grad_(name in trainable)
+        self._freeze(graph)
         trained = [parameter for parameter in self._network.parameters() if parameter.requires_grad]
         self._optimizer = make_optimizer(torch, config, trained, fused=self._fused, captured=self._captures)
         self._loss = LOSSES[graph.task.loss](torch)
@@ -173,13 +169,27 @@ class TorchTrainer(TrainerDefaults):
             how = data_parallel.CAPTURE if self._group else {}
             self._step = CapturedStep(torch, self._plain_step, self._kept_state, **how)
 
+    def _make_network(self, graph: Graph) -> Any:
+        return make_network(self.torch, graph)
+
+    def _freeze(self, graph: Graph) -> None:
+        """Differentiate what the graph trains, and nothing else."""
+        trainable = set(trainable_names(graph))
+        for parameter in self._network.parameters():
+            parameter.requires_grad_(False)
+        for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
+            parameter.requires_grad_(name in trainable)
+
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        held = self._arrays()
         with self.torch.no_grad():
-            for name, array in weights.items():
-                held[name].copy_(_readonly_tensor(self.torch, array))
+            self._copy_in(weights)
             forget(self._optimizer)
             self._scaler.load_state_dict(self._first_scale)
+
+    def _copy_in(self, weights: Mapping[str, Any]) -> None:
+        held = self._arrays()
+        for name, array in weights.items():
+            held[name].copy_(_readonly_tensor(self.torch, array))
 
     def _momenta(self) -> List[Any]:
         states = self._optimizer.state.values()

@@ -92,6 +92,7 @@ def _statuses(text: Optional[str]) -> List[str]:
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
 _WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
+_AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
 _INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyTorch's CPU builds. Repeatable."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
@@ -110,6 +111,7 @@ OPTIONS: Dict[str, Option] = {
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
     **{name: _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
+    "as_written": Option(bool, _AS_WRITTEN, True),
     "devices": Option(str, _DEVICES, None, functools.partial(_values, functools.partial(split, convert=int))),
     "batch_sizes": Option(str, _SIZES, "10,20,30,40,50,60,70,80,90,100", lambda text: split(text, int)),
     "search": Option(str, "steps: each in turn; doubling: double, then bisect.", "steps"),
@@ -148,7 +150,7 @@ ENVIRONMENTS = ("python", "index", "installer")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: Dict[str, Tuple[str, ...]] = {
-    "What to compare": ("frameworks", "models", "weights", "dataset", "batch_sizes", "search", "mode"),
+    "What to compare": ("frameworks", "models", "weights", "as_written", "dataset", "batch_sizes", "search", "mode"),
     "Device, arithmetic, execution": ("device", "devices", "precision", "execution", "tuning", "threads", "internals"),
     "Training": (
         *(

@@ -102,7 +102,18 @@ def _root(
 
 
 @takes(
-    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "weights", "out", "repeats", "limit", "classes"),
+    *(
+        "frameworks",
+        "models",
+        "dataset",
+        *SETTINGS_OF_CELLS,
+        "weights",
+        "as_written",
+        "out",
+        "repeats",
+        "limit",
+        "classes",
+    ),
     "on_bad_picture",
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(

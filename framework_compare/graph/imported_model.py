@@ -51,6 +51,7 @@ class ImportedModel:
     seeded: bool = False
     level: Optional[ImportLevel] = None
     notes: Tuple[str, ...] = ()
+    written: Mapping[str, str] = dataclasses.field(default_factory=dict)  # where it is, if another process can load it
 
     @classmethod
     def of(
@@ -125,6 +126,7 @@ class ImportedModel:
             "graphs": {str(size): graph.to_dict() for size, graph in self.graphs.items()},
             "level": None if self.level is None else dataclasses.asdict(self.level),
             "notes": list(self.notes),
+            "written": dict(self.written),
         }
         np.save(os.path.join(folder, WEIGHTS), self.flat)
         with open(os.path.join(folder, GRAPH), "w", encoding="utf-8") as file:
@@ -143,7 +145,8 @@ class ImportedModel:
             if flat.shape != (weights_size(next(iter(graphs.values()))),):
                 raise ValueError(f"{WEIGHTS} has {flat.shape} numbers")
             notes = tuple(document["notes"])
-            return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes)
+            written = dict(document.get("written", {}))
+            return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes, written)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"

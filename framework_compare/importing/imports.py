@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, Iterable, List, Optional, Tuple
 
@@ -12,7 +13,7 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing import import_level
-from framework_compare.importing.sources import FORMS, ZOOS, is_keras_model, is_module, source_of
+from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
 from framework_compare.parity.network.surgery import flat_weights
 from framework_compare.plan.settings import DEFAULTS
@@ -71,7 +72,8 @@ def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Trac
             raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
         return None
     default = SEEDED if source.kind in ZOOS else FROM_FILE
-    return _made(source.stem, source.text, tracer(source, sizes), weights or default)
+    made = _made(source.stem, source.text, tracer(source, sizes), weights or default)
+    return dataclasses.replace(made, written=source.to_dict()) if source.kind in (MODULE_FILE, *ZOOS) else made
 
 
 def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:

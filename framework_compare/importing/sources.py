@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 from framework_compare.errors import UsageError
 
+MODULE_FILE = "file"
 ZOOS = ("torchvision", "timm")  # "torchvision:resnet18"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
 WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
@@ -22,7 +23,7 @@ FORMS = '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "tim
 class Source:
     """A model of the user's, and what it is called after (stem).
 
-    kind: "file" (a function of a Python file that gives an nn.Module), KERAS_FILE (one that gives a keras.Model), KERAS
+    kind: MODULE_FILE (a function of a Python file that gives an nn.Module), KERAS_FILE (one that gives a keras.Model), KERAS
     (a .keras file), ONNX, or one of ZOOS.
     """
 
@@ -47,7 +48,7 @@ def source_of(model: Any) -> Optional[Source]:
     path, colon, name = text.rpartition(":")
     if colon and path.endswith(".py"):
         place = _file(path, text)
-        return Source(KERAS_FILE if _is_of_keras(place) else "file", text, Path(path).stem, name, place)
+        return Source(KERAS_FILE if _is_of_keras(place) else MODULE_FILE, text, Path(path).stem, name, place)
     suffix = Path(text).suffix.lower()
     if suffix == ".py":
         raise UsageError(f"model is {text!r}; name the function or class in it that returns the model: {text}:build")

@@ -10,7 +10,7 @@ from framework_compare.launch.scratch import scratch
 from framework_compare.parity.verify import Climb
 from framework_compare.records import Cell
 from framework_compare.results import verdicts
-from framework_compare.results.parity import NOT_EQUAL, NOT_INSTALLED, UNSUPPORTED, UNVERIFIED, Parity
+from framework_compare.results.parity import NOT_INSTALLED, PROVED, UNSUPPORTED, UNVERIFIED, Parity
 
 
 def record(
@@ -33,9 +33,10 @@ def record(
         climb = Climb(place, ready, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
-            if cell.config.optimizer_variant == "native":  # tables say so without being told
-                if mode == "require":
-                    refused[name] = f"parity is required: {NOT_EQUAL}"
+            said = verdicts.unasked(verdicts.row_of(cell))  # tables say so without being told
+            if said:
+                if mode == "require" and said not in PROVED:
+                    refused[name] = f"parity is required: {said}"
                 continue
             verdict = _verdict(climb, cell, mode, task_of(cell))
             known[name] = _shown(verdict)
@@ -63,8 +64,8 @@ def attach(
         climb = Climb(place, ready, fresh=fresh, say=say)
         for cell in cells:
             name = verdicts.key(verdicts.row_of(cell))
-            native = cell.config.optimizer_variant == "native"
-            if native or name in checks or (not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED):
+            there = not fresh and known.get(name, {}).get("parity", UNVERIFIED) != UNVERIFIED
+            if there or name in checks or verdicts.unasked(verdicts.row_of(cell)):
                 continue
             verdict = _verdict(climb, cell, "require", task_of(cell))
             if verdict is not None:

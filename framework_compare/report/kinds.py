@@ -14,6 +14,7 @@ from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
     any_known,
+    beside_written,
     caption,
     estimated,
     how_read,
@@ -244,7 +245,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                     *warming(cells),
                     *said,
                 ),
-                warnings=tuple(warned(cells)),
+                warnings=(*warned(cells), *(beside_written(cells) if made.frame == "frame" else ())),
                 verdicts=tuple(above),
             )
         )

@@ -16,6 +16,7 @@ from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
 
 MAX_NOTE = 400
+MOST_APART = 1.05  # of a rebuilt model over the same as it is written; beyond it a warning says so
 HOW_TO_PROVE = (
     "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
     "the verdict with the study"
@@ -223,6 +224,27 @@ def warnings_of(cells: Iterable[Record]) -> Dict[str, List[str]]:
             names = cells_of.setdefault(tables.clean(cell.warnings), [])
             names += [who(cell)] if who(cell) not in names else []
     return cells_of
+
+
+def beside_written(cells: Sequence[Record]) -> List[str]:
+    """Which models of users take another time as we rebuild them than as they are written; see MOST_APART."""
+    found: Dict[Any, Dict[str, Record]] = {}
+    for cell in cells:
+        if not math.isnan(cell.epoch_s_median):
+            key = tuple(getattr(cell, name, None) for name in ("model", "dataset", "device", *SETTINGS))
+            found.setdefault(key, {})[cell.framework] = cell
+    texts = []
+    for own, entry in registry.AS_WRITTEN.items():
+        for pair in found.values():
+            if own not in pair or entry.name not in pair:
+                continue
+            ratio = pair[entry.name].epoch_s_median / pair[own].epoch_s_median
+            if abs(math.log(ratio)) > math.log(MOST_APART):
+                texts.append(
+                    f"Warning, {pair[own].model}: rebuilt from its layer graph it takes {ratio:.2f} times as long in"
+                    f" {title(entry.name)} as it does as written."
+                )
+    return texts
 
 
 def warming(cells: Sequence[Record]) -> List[str]:

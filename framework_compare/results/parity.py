@@ -17,8 +17,9 @@ LEVELS: Dict[int, str] = {
 }
 PASSED, FAILED, UNVERIFIED = "passed", "failed", "unverified"
 UNSUPPORTED, NOT_INSTALLED = "unsupported", "not-installed"  # as a cell that ends so
+IMPORT = "import"  # of a model as its author wrote it: the level at which the rebuilt one was judged by it
 # Columns that prove all of a cell: the second of one that is not fed by the native pipeline, which level 4 is about.
-PROVED = ("0-5", "0-3, 5")
+PROVED = ("0-5", "0-3, 5", IMPORT)
 # Of a cell that has a native optimizer, whatever else is known of it.
 NOT_EQUAL = "not equal: native optimizers"
 

@@ -10,7 +10,7 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
-from framework_compare.results.parity import NOT_EQUAL, UNVERIFIED
+from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
 from framework_compare.store import schema
 
 FILE = "parity.json"
@@ -62,11 +62,19 @@ def unknown(mode: str) -> Dict[str, Any]:
 
 
 def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> Dict[str, Any]:
-    """The verdict on a cell as its row has it, by key in `known`; a cell of native optimizers is never equal to others."""
-    if row["optimizer_variant"] == "native":
-        return {**dict.fromkeys(COLUMNS), "parity": NOT_EQUAL}
+    """The verdict on a cell as its row has it, by key in `known`, but where the ladder is not asked."""
+    said = unasked(row)
+    if said:
+        return {**dict.fromkeys(COLUMNS), "parity": said}
     verdict: Dict[str, Any] = known.get(key(row), unknown(mode))
     return verdict
+
+
+def unasked(row: Mapping[str, Any]) -> str:
+    """What is known of a cell without the ladder, by its row; "" where the ladder is to be asked."""
+    if row["optimizer_variant"] == "native":
+        return NOT_EQUAL
+    return IMPORT if row["framework"] in registry.AS_WRITTEN else ""
 
 
 def read(folder: Path) -> Dict[str, Dict[str, Any]]:

@@ -82,7 +82,8 @@ def _wait(store: Store, executor: Executor, waiting: Set[int], refused: Set[int]
 def _make_environments(cells: Iterable[Cell], options: RunOptions, watcher: Watcher) -> None:
     """Made here, as nodes often reach no package index; whether their GPUs can use them is asked there."""
     for framework, device in dict.fromkeys((cell.framework, cell.device) for cell in cells):
-        spec, python = registry.framework(framework), options.python.get(framework)
+        spec = registry.framework(framework)
+        framework, python = spec.name, options.python.get(spec.name)
         if managed.is_given(spec, python) or not spec.requirements_on(device):
             continue
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Dict, Iterable, Iterator, Optional
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph import Graph, initial_pieces, weights_size
 from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.folder import MODELS
 
@@ -34,6 +35,14 @@ def register_models(folder: Path) -> None:
         except UsageError as error:
             raise StudyError(str(error)) from None
         registry.MODELS[model.name] = model
+
+
+def written_of(cell: Cell) -> Optional[Dict[str, str]]:
+    """Where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
+    model = registry.MODELS.get(cell.model)
+    if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):
+        return None
+    return dict(model.written)
 
 
 def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:

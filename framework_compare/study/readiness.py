@@ -40,6 +40,7 @@ class Readiness:
         return dict(sorted_out)
 
     def _find(self, framework: str, device: str) -> Union[Environment, Run]:
+        framework = find_framework(framework).name  # what trains models as written has no environment of its own
         label = managed.label(framework, device, self._options.python.get(framework))
         # Devices of one kind share an environment; a lack is of the device itself.
         if label not in self._made:

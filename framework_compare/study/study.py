@@ -29,7 +29,7 @@ from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks
 from framework_compare.study.conditions import RunOptions
-from framework_compare.study.imported_models import weight_pieces
+from framework_compare.study.imported_models import weight_pieces, written_of
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
@@ -172,6 +172,7 @@ class Study:
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
             weights=str(self._weights(graph, cell.config.seed)),
             profile=self.options.profile,
+            written=written_of(cell),
             sample_s=self.strategy.sample_s,
         )
         with one_timing(self.watcher.say):

@@ -65,6 +65,8 @@ class Runner:
         refuse_undeclared(self.trainer_class, self.config, [self.graph], self.replicas)
         with self.phase("import"):
             self.trainer = make_trainer(self.trainer_class, self.config, self.replicas)
+        if self.job.written is not None:
+            self.trainer.written = self.job.written  # an adapter of registry.AS_WRITTEN
         self._check_support()
         settings = {**self.trainer.settings(), **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)

@@ -23,6 +23,7 @@ TITLES: Dict[str, str] = {
     "paddle": "PaddlePaddle",
     "jax": "JAX",
     "singa": "SINGA",
+    "torch-as-written": "PyTorch (as written)",
     "alexnet": "AlexNet",
     "mobilenet_v2": "MobileNetV2",
     "resnet50": "ResNet-50",

@@ -1,0 +1,126 @@
+"""A user's module as its author wrote it, in our steps: what the model that we rebuild from it is measured against.
+
+Optimizer, loss, precision, memory format and pipeline are those of any other cell; the module alone is the user's own.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Dict, Mapping
+
+import numpy as np
+
+from framework_compare.adapters.torch.tracing import first_output, load, read
+from framework_compare.adapters.torch.trainer import TorchTrainer
+from framework_compare.errors import Unsupported
+from framework_compare.graph import Graph, trainable_names
+from framework_compare.graph.head import head_of
+from framework_compare.protocol import Batch
+
+
+class WrittenTrainer(TorchTrainer):
+    declared = TorchTrainer.declared._replace(replicas={}, one_device="as written, it trains on one device")
+    written: Mapping[str, str] = {}  # where the module is, as a job of kind "trace" names it; the runner sets it
+
+    def settings(self) -> Dict[str, Any]:
+        return {**super().settings(), "model": f"{self.written['text']} as written"}
+
+    def _make_network(self, graph: Graph) -> Any:
+        """The module with a head for the graph's classes; Unsupported where it no longer is what was imported."""
+        torch, text = self.torch, self.written["text"]
+        module = load(self.written).float()
+        reading = read(torch, copy.deepcopy(module), graph.image_size)
+        if reading.graph.num_classes != graph.num_classes:
+            head = head_of(reading.graph)
+            if head is None:
+                raise Unsupported(
+                    f"{text} gives {reading.graph.num_classes} classes, and its last layer is not replaced"
+                )
+            _replace_head(torch, module, reading.origin[f"{head.arrays}.weight"], graph.num_classes)
+            reading = read(torch, copy.deepcopy(module), graph.image_size)
+        if reading.graph.to_dict() != {**graph.to_dict(), "name": reading.graph.name}:
+            raise Unsupported(f"{text} is no longer the model that was imported; compare it anew")
+        self._reading = reading
+        # an array of the graph is a part of one of the module's: which of its numbers, in the graph's order
+        arrays = _arrays(module)
+        self._places = {
+            ours: reading.as_graph(ours, torch.arange(arrays[own].numel()).reshape(arrays[own].shape)).astype(np.int64)
+            for ours, own in reading.origin.items()
+        }
+        return _with_one_output(torch, module)
+
+    def _freeze(self, graph: Graph) -> None:
+        own = _arrays(self._network.module)
+        for parameter in self._network.parameters():
+            parameter.requires_grad_(False)
+        for name in trainable_names(graph):
+            own[self._reading.origin[name]].requires_grad_(True)
+
+    def _copy_in(self, weights: Mapping[str, Any]) -> None:
+        torch, own, origin = self.torch, _arrays(self._network.module), self._reading.origin
+        held = {target: own[target].detach().cpu().contiguous().numpy().ravel().copy() for target in origin.values()}
+        for name, array in weights.items():
+            if name in origin:
+                held[origin[name]][self._places[name].ravel()] = np.ravel(array)
+        for target, flat in held.items():
+            own[target].copy_(torch.from_numpy(flat.reshape(own[target].shape)))
+
+    def weights(self) -> Dict[str, Any]:
+        own = _arrays(self._network.module)
+        return {
+            name: self._reading.as_graph(name, own[self._reading.origin[name]])
+            if name in self._reading.origin
+            else array
+            for name, array in self._reading.arrays.items()
+        }
+
+    def gradients(self, batch: Batch) -> Dict[str, Any]:
+        self._set_training(True)
+        self._backward(batch.images, batch.labels)
+        self._scaler.unscale_(self._optimizer)
+        self._scaler.update()
+        own = _arrays(self._network.module)
+        held = {
+            name: self._reading.as_graph(name, own[target].grad)
+            for name, target in self._reading.origin.items()
+            if own[target].grad is not None
+        }
+        self._optimizer.zero_grad(set_to_none=True)
+        return held
+
+
+def _arrays(module: Any) -> Dict[str, Any]:
+    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return {**dict(parameters), **dict(buffers)}
+
+
+def _replace_head(torch: Any, module: Any, weight: str, classes: int) -> None:
+    """In place of the layer that holds the weight, one of the same kind with as many outputs."""
+    path = weight.rpartition(".")[0]
+    parent, _, name = path.rpartition(".")
+    head = module.get_submodule(path)
+    bias = getattr(head, "bias", None) is not None
+    if type(head) is torch.nn.Linear:
+        made = torch.nn.Linear(head.in_features, classes, bias=bias)
+    elif type(head) is torch.nn.Conv2d:
+        sizes = {"stride": head.stride, "padding": head.padding, "dilation": head.dilation}
+        made = torch.nn.Conv2d(head.in_channels, classes, head.kernel_size, bias=bias, **sizes)
+    else:
+        raise Unsupported(
+            f"its last layer {path!r} is a {type(head).__name__}, which is not replaced in the module itself"
+        )
+    setattr(module.get_submodule(parent), name, made)
+
+
+def _with_one_output(torch: Any, module: Any) -> Any:
+    """The module, giving the first tensor of what it returns."""
+
+    class FirstOutput(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, images: Any) -> Any:
+            return first_output(self.module(images))
+
+    return FirstOutput()

@@ -1,0 +1,24 @@
+"""A row for the user's module as it is written, beside the one that is rebuilt from its layer graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Iterable, List
+
+from framework_compare import registry
+from framework_compare.graph.imported_model import ImportedModel
+from framework_compare.plan.planning import Plan
+from framework_compare.protocol import devices_of
+from framework_compare.records import Cell
+
+
+def with_written(plan: Plan, models: Iterable[ImportedModel]) -> Plan:
+    """The plan with such a cell behind each of the same framework on one device, where another process can load it."""
+    known = {model.name for model in models if model.written}
+    own = {entry.name: name for name, entry in registry.AS_WRITTEN.items()}
+    cells: List[Cell] = []
+    for cell in plan.cells:
+        cells.append(cell)
+        if cell.model in known and cell.framework in own and len(devices_of(cell.device)) == 1:
+            cells.append(dataclasses.replace(cell, framework=own[cell.framework]))
+    return dataclasses.replace(plan, cells=tuple(cells))

@@ -233,10 +233,6 @@ DAILY = (
     "a linear layer's weights as (in, out)",
     "the last batch dropped",
     "another compute thread",
-    "a process that stays",
-    "no reason why not",
-    "unreadable images left out",
-    "a seed that is not used",
     "nothing declared",
 )
 ADAPTERS = {mistake: f"mistake{number:02}" for number, mistake in enumerate(DAILY)}

@@ -6,6 +6,7 @@ A module that is named by a string (`importlib.import_module`, a line of the reg
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
@@ -65,9 +66,14 @@ MODULES = modules()
 FLOOR = {name: number for number, names in enumerate(reversed(FLOORS)) for name in names}
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[Tuple[str, str, int]]:
     """Module, name ("" for a whole module) and line of every import, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "", node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -152,7 +158,7 @@ def test_private_names_of_other_modules_are_not_reached_through_them() -> None:
     wrong = []
     for module, path in MODULES.items():
         aliases = module_aliases(path)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr.startswith("_")
@@ -166,7 +172,7 @@ def test_private_names_of_other_modules_are_not_reached_through_them() -> None:
 
 def module_aliases(path: Path) -> Set[str]:
     """Names under which a file has imported modules of ours."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

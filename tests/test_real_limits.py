@@ -34,7 +34,7 @@ def _copy_as(number):
     return copy
 
 
-SWEEPS = [("small", [50, 100], 64), pytest.param("alexnet", [10, 100], 224, marks=pytest.mark.nightly)]
+SWEEPS = [("small", [50, 100], 32), pytest.param("alexnet", [10, 100], 224, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("model, sizes, image_size", SWEEPS)

@@ -176,6 +176,7 @@ def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path)
     assert statuses(tmp_path / "s") == ["ok"] and not processes(tmp_path / "s")
 
 
+@pytest.mark.nightly
 def test_what_is_cancelled_is_resumed(cluster, command, pictures, tmp_path):
     study = command(*request(pictures, epochs=40, out=tmp_path / "s"), "--on", "slurm")
     assert wait_for(lambda: len(cluster.jobs()) == 2 and running(tmp_path, "epochs"))

@@ -10,7 +10,7 @@ CACHE = cache_dir()  # that holds the environments; pytester changes the home fo
 FAST = "not setting and (not test_level or plain)"
 
 
-@pytest.mark.parametrize("framework", some_nightly(["mxnet", "torch", "singa"], nightly=["torch", "singa"]))
+@pytest.mark.parametrize("framework", some_nightly(["mxnet", "torch", "singa"], nightly=["mxnet", "torch", "singa"]))
 def test_an_adapter_of_ours_conforms(pytester, monkeypatch, framework):
     monkeypatch.setenv(CACHE_VARIABLE, str(CACHE))
     given = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance", "--framework", framework)

@@ -83,11 +83,26 @@ def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
     parts = [f"{leader} is {_list(differences)}"] if differences else []
-    parts += [speed_verdicts.statement(one) for one in own if not one.shown]
+    alike: Dict[str, List[Verdict]] = {}
+    for one in own:
+        if not one.shown:
+            alike.setdefault(one.reason, []).append(one)
+    parts += [_undecided(leader, several) for several in alike.values()]
     if len(names) > 2 and any(one.shown for one in group):
         parts.append(f"ranks {_ranks(names, group)}")
     where = ", ".join(str(first.condition[name]) for name in varied)
     return f"{speed_verdicts.subject(first)}{f', {where}' if where else ''}: {'; '.join(parts)}"
+
+
+def _undecided(leader: str, several: Sequence[Verdict]) -> str:
+    """What is not shown of the leader, said once of all that it is not shown of for the same reason."""
+    if len(several) == 1:
+        return speed_verdicts.statement(several[0])
+    if several[0].reason:
+        others = ", ".join(f"{one.slower} ({one.ratio:.2f}x)" for one in several)
+        return f"no verdict on {leader} beside {others}: {several[0].reason}"
+    others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
+    return f"no difference shown between {leader} and {others}"
 
 
 def _list(differences: Sequence[Verdict]) -> str:

@@ -227,9 +227,14 @@ def statement(verdict: Verdict) -> str:
         return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
     if verdict.shown:
         return f"{verdict.faster} is {times(verdict)} faster than {verdict.slower}"
+    return f"no difference shown between {both} ({beside(verdict)})"
+
+
+def beside(verdict: Verdict) -> str:
+    """The figures of a difference that is not shown, and why it is not where its interval leaves 1 out."""
     apart = verdict.p is not None and verdict.p < 1 - LEVEL
     why = f"; corrected for {verdict.comparisons} comparisons" if apart else ""
-    return f"no difference shown between {both} ({times(verdict)}{why})"
+    return f"{times(verdict)}{why}"
 
 
 def times(verdict: Verdict) -> str:

@@ -45,6 +45,42 @@ def diabetes(path: Path | None = None, *, validation: float = 0.2, seed: int = 0
     return prepare(table, outcome, train, held, facts=facts)
 
 
+def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -> ArrayData:
+    """The same rows as so many folds, one behind the other in both splits; each is standardised by its training rows.
+
+    facts["folds"] counts the rows of each fold by split.
+    """
+    if path is None:
+        table, outcome = generate(768, seed)
+        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
+    else:
+        file = one_file(path, ("*.csv",), "the table")
+        table, outcome = read(file)
+        facts = {"generated": False, "source": source([file])}
+    made = [prepare(table, outcome, *rows, facts=facts) for rows in rows_of_folds(len(table), folds, seed)]
+    return ArrayData(
+        "diabetes-folds",
+        made[0].task,
+        _joined([one.train for one in made]),
+        _joined([one.validation for one in made]),
+        {
+            **facts,
+            "rows": len(table),
+            "positive": int(outcome.sum()),
+            "folds": {
+                "train": [len(one.train) for one in made],
+                "validation": [len(one.validation) for one in made],
+            },
+        },
+        Baseline("majority class", np.concatenate([one.baseline.outputs for one in made])),
+    )
+
+
+def _joined(splits: list[Split]) -> Split:
+    features = np.concatenate([split.inputs["features"] for split in splits])
+    return Split({"features": features}, np.concatenate([split.target for split in splits]))
+
+
 def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Table float64 (N, 8) as the file has it, zeros and all, and outcomes int64 (N,) of 0 or 1."""
     rows = read_rows(path, (*COLUMNS, OUTCOME))
@@ -100,7 +136,7 @@ def prepare(
     )
 
 
-def folds(count: int, k: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def rows_of_folds(count: int, k: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train, validation) rows of k folds drawn by `seed`; sizes differ by one at most, all rows validate once."""
     if not 2 <= k <= count:
         raise UsageError(f"folds must be 2 to {count}, not {k!r}")

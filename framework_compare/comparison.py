@@ -6,7 +6,17 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
 
-from framework_compare.results import frames, gains, learned, pairing, precision, profiles, roofline, speed_verdicts
+from framework_compare.results import (
+    frames,
+    gains,
+    learned,
+    pairing,
+    precision,
+    profiles,
+    roofline,
+    searches,
+    speed_verdicts,
+)
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.samplers.peaks import Peak, peak_of
@@ -87,6 +97,16 @@ class Comparison:
     def quality(self) -> "pd.DataFrame":
         """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
         return learned.with_quality(self.frame, self.epochs, self.settings)
+
+    @functools.cached_property
+    def candidates(self) -> "pd.DataFrame":
+        """One row per candidate of the runs of a grid search: its metrics, its seconds; empty for other studies."""
+        return self._read(searches.candidate_frame)
+
+    @property
+    def searches(self) -> "pd.DataFrame":
+        """`frame` of the cells that are grid searches, with seconds by what they went into, and the best candidate."""
+        return searches.search_frame(self.quality, self.epochs, self.candidates)
 
     @property
     def gains(self) -> "pd.DataFrame":

@@ -11,6 +11,7 @@ from framework_compare.datasets import fire_smoke
 from framework_compare.environments import managed, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
+from framework_compare.plan import searches
 from framework_compare.plan.planning import Plan, build_graph
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
@@ -90,6 +91,8 @@ def _cell(cell: Cell, plan: Plan, known: Sequence[Known], runs: int, sample_s: f
     per_sample, basis = earlier.seconds_per_sample(cell, known, macs)
     epoch_s = per_sample.times(samples)
     epochs_s = epoch_s.times(cell.config.epochs)
+    if searches.is_search(cell.model):  # the whole of which is one epoch
+        epoch_s = epochs_s = epochs_s.times(len(searches.candidates(cell.model)))
     if sample_s:  # an epoch that takes longer is the only one, and not whole
         epochs_s = Range(*sorted(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
     run_s = earlier.startup_s(cell, known).plus(epochs_s)

@@ -144,6 +144,7 @@ DATASETS: Dict[str, str] = {
 ARRAY_DATASETS: Dict[str, str] = {
     "cifar10": _D + "image_arrays:cifar10",
     "diabetes": _D + "diabetes:diabetes",
+    "diabetes-folds": _D + "diabetes:diabetes_folds",
     "google-prices": _D + "prices:google",
     "guava": _D + "image_arrays:guava",
     "ibm-prices": _D + "prices:ibm",
@@ -165,16 +166,23 @@ class Workload:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
+    # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
+    search: Mapping[str, Tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
 
 
 # By the names that the documents give them; where they leave a setting open it is a choice of ours.
 _ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 32}
 _TWEETS = {**_ADAM, "epochs": 3}
+# Settings first, as candidates of other settings have a trainer of their own.
+_GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 64), "dropout": (0.0, 0.2)}
 _DEMO = {"train": 50, "validation": 30}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
 WORKLOADS: Dict[str, Workload] = {
     "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
+    "diabetes_search": Workload(
+        _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", search=_GRID
+    ),
     "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
     "gru_ibm": Workload(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
     "lstm_google": Workload(

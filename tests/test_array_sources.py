@@ -245,10 +245,10 @@ def test_medians_and_scaling_are_of_the_training_rows_alone():
 
 
 def test_folds_cover_all_rows_once():
-    parts = diabetes.folds(768, 3, seed=5)
+    parts = diabetes.rows_of_folds(768, 3, seed=5)
     assert sorted(np.concatenate([held for _, held in parts]).tolist()) == list(range(768))
     assert all(not set(train) & set(held) and len(train) + len(held) == 768 for train, held in parts)
-    np.testing.assert_array_equal(parts[1][1], diabetes.folds(768, 3, seed=5)[1][1])
+    np.testing.assert_array_equal(parts[1][1], diabetes.rows_of_folds(768, 3, seed=5)[1][1])
 
 
 # --- next word

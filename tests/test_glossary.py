@@ -104,7 +104,7 @@ def captions(table: Table) -> str:
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory) -> Comparison:
-    """A study with cells on two devices and on both GPUs, in two precisions and two batch sizes, profiled; one of them failed."""
+    """A study on two devices and on both GPUs, in several precisions and batch sizes, profiled; one failed, two are searches."""
     settings = [
         {},
         {"device": "cuda"},
@@ -112,9 +112,16 @@ def comparison(tmp_path_factory) -> Comparison:
         {"device": "cuda:0,1"},
         {"batch_size": 4},
         {"mode": "inference"},
+        {"learning_rate": 0.1},
     ]
     cells = [
-        Cell(name, "alexnet", "small", one.get("device", "cpu"), TrainConfig(**one))
+        Cell(
+            name,
+            "diabetes_search" if "learning_rate" in one else "alexnet",
+            "small",
+            one.get("device", "cpu"),
+            TrainConfig(**one),
+        )
         for one in settings
         for name in ("torch", "jax")
     ]
@@ -122,6 +129,9 @@ def comparison(tmp_path_factory) -> Comparison:
     profile = tuple(ProfileRow(kind, "gemm", 3, 1.0) for kind in ("operator", "cuda-runtime", "kernel"))
     sample = Sample(2 * SECOND, cpu_percent=90.0, rss_bytes=2**30, threads=4, gpu_power_w=300.0)
     quality = tuple(Quality(3, "validation", name, 0.5) for name in ("loss", "accuracy"))
+    quality += tuple(
+        Quality(3, "candidate 1", name, 0.5) for name in ("accuracy", "build_s", "first_step_s", "validation_s")
+    )
     ok = Run("ok", quality=quality, epochs=epochs, samples=(sample,), profile=profile)
     folder = tmp_path_factory.mktemp("glossary") / "study"
     learnt = {"task": {"metrics": ["accuracy"]}, "baseline": "majority class", "baseline_quality": {"accuracy": 0.4}}

@@ -106,3 +106,9 @@ def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch
 
     monkeypatch.setitem(registry.MODELS, "mine-01234567", refuse)
     assert "mine-01234567" not in CliRunner().invoke(root.app, ["list"]).output
+
+
+def test_a_workload_can_be_inspected():
+    done = CliRunner().invoke(root.app, ["inspect", "diabetes_ann"])
+    assert done.exit_code == 0, done.output
+    assert "M MACs per row" in done.output and "jax: has every layer" in done.output

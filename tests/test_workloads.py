@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from workload_trainer import TRAINER
 
 from framework_compare import compare, registry
 from framework_compare.api import resume
@@ -19,21 +20,6 @@ from framework_compare.parity.verify import Where, verify
 from framework_compare.plan import planning
 from framework_compare.study.progress import Watcher
 
-TRAINER = """
-from framework_compare.graph import Optimizer
-from .oracle import LOSSES, OPTIMIZERS
-
-class Mutated(ReferenceTrainer):
-    declared = ReferenceTrainer.declared._replace(losses=frozenset(LOSSES), optimizers=frozenset(OPTIMIZERS))
-
-    def train_step(self, batch):
-        config = self.config
-        eps = {"eps": config.epsilon}
-        sgd = {"momentum": config.momentum, "weight_decay": config.weight_decay}
-        options = sgd if config.optimizer == "sgd" else eps
-        optimizer = Optimizer(config.optimizer, config.learning_rate, options)
-        return self.oracle.train_step(batch.images, batch.labels, optimizer=optimizer, dropout=self.random)[0]
-"""
 PYTHON = {"mutated": sys.executable}
 
 

@@ -69,7 +69,8 @@ class TorchTrainer(TrainerDefaults):
         self.torch = torch
         self.config = config
         torch.set_num_threads(config.threads)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # it can be set once; a search has several trainers in a process
+            torch.set_num_interop_threads(1)
         self._replicas = replicas
         self._group = data_parallel.Group(torch, replicas, self._device) if replicas else None
         torch.manual_seed(config.seed + (replicas.rank or 0 if replicas else 0))

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare.cli.options import takes
-from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS
 
 
@@ -34,11 +33,12 @@ def inspect(
     from framework_compare.plan import planning
 
     names, imported = resolve(model, image_size, tracer=Tracer(python, index, installer, _say))
-    if names in registry.WORKLOADS:
-        raise UsageError(f"model is {names!r}, a workload; `framework-compare list` shows its size")
     (name,) = planning.find_models(names)
-    known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
-    graph = registry.load(registry.MODELS[name])(image_size=image_size, **known)
+    if name in registry.WORKLOADS:
+        graph = planning.build_graph(name, DEFAULTS)
+    else:
+        known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
+        graph = registry.load(registry.MODELS[name])(image_size=image_size, **known)
     print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
     for one in imported:
         if one.level is not None:

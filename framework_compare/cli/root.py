@@ -308,12 +308,9 @@ def list_names() -> None:
         graph = build_graph(name, TrainConfig())
         print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
     print("  (3 classes, 224 x 224)")
-    print("workloads, with data sets of their own:")
+    print("workloads, with data sets of their own (`inspect` shows their layers):")
     for name, workload in registry.WORKLOADS.items():
-        graph = build_graph(name, TrainConfig())
-        print(
-            f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e6:6.2f} M MACs per {workload.unit}"
-        )
+        print(f"  {name:15} {workload.unit}s of {workload.dataset}")
     print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
     _list_studies()
 

@@ -28,11 +28,12 @@ def layer_lines(graph: Graph) -> List[str]:
 
 
 def summary(graph: Graph) -> str:
-    size = math.prod(graph.input_shape[1:])
-    return (
-        f"{len(graph.nodes)} layers, {graph.parameter_count():,} parameters, {graph.macs() / 1e6:,.1f} M MACs per image of"
-        f" {graph.image_size} x {graph.image_size} ({size:,} pixels)"
-    )
+    what = f"{graph.task.unit}"
+    if graph.image_size:
+        size = math.prod(graph.input_shape[1:])
+        what += f" of {graph.image_size} x {graph.image_size} ({size:,} pixels)"
+    counts = f"{len(graph.nodes)} layers, {graph.parameter_count():,} parameters"
+    return f"{counts}, {graph.macs() / 1e6:,.1f} M MACs per {what}"
 
 
 def missing_ops(graph: Graph, frameworks: Sequence[str] = ()) -> Dict[str, List[str]]:

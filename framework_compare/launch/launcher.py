@@ -98,7 +98,9 @@ def _prepare_folder(spec: WorkerSpec) -> Path:
         spec.folder.mkdir(parents=True, exist_ok=True)
         for path in (job, spec.log, spec.events, spec.steps):
             make_way(path)
-        document = dataclasses.replace(spec.job, steps=str(spec.steps)) if spec.job.kind == "train" else spec.job
+        document = (
+            dataclasses.replace(spec.job, steps=str(spec.steps)) if spec.job.kind in ("train", "search") else spec.job
+        )
         job.write_text(json.dumps(document.to_dict()), encoding="utf-8")
         spec.steps.unlink(missing_ok=True)
         spec.log.write_bytes(b"")
@@ -181,7 +183,7 @@ class WorkerRun:
         self.kills = memory_limit.kernel_kills()
         self.transcript = Transcript(
             time.monotonic_ns(),
-            spec.job.config.epochs,
+            1 if spec.job.kind == "search" else spec.job.config.epochs,
             may_stop=spec.job.config.patience > 0 or spec.job.sample_s > 0,
             ranks=spec.ranks,
         )

@@ -60,6 +60,7 @@ LADDERS: Dict[str, Ladder] = {
         "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("data on the device", {"pipeline": "memory"}))
     ),
     "abidate2025-diabetes": Ladder("diabetes_ann", {"epochs": 150}, (_GPU, _HALF, _COMPILED)),
+    "abidate2025-diabetes-search": Ladder("diabetes_search", {}, (_GPU, _HALF, _COMPILED)),
     "tf-profiling": Ladder(
         "cifar_cnn",
         {"batch_size": 32},

@@ -16,6 +16,7 @@ from framework_compare.datasets.folder import FolderIndex
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task
+from framework_compare.plan import searches
 from framework_compare.plan.settings import DEFAULTS, SETTINGS
 from framework_compare.protocol import TrainConfig, devices_of
 from framework_compare.records import Cell
@@ -121,6 +122,10 @@ def _plan_workloads(
     cells = []
     for model in models:
         configs = expand_configs({**registry.WORKLOADS[model].settings, **settings}, replicas=_most_replicas(devices))
+        if searches.is_search(model):
+            searches.check(model, settings, [_fed_by_us(config) for config in configs], limit)
+            for device in devices:
+                searches.check_device(model, device)
         for name, data in _read_arrays(model, datasets, image_size, limit).items():
             if read.setdefault(name, data) is not data and data.checksum() != read[name].checksum():
                 raise UsageError(f"two data sets are called {name!r}; compare them in calls of their own")
@@ -146,8 +151,13 @@ def _for_arrays(config: TrainConfig, device: str, graph: Graph) -> TrainConfig:
         flip="none",
         crop="none",
         loader_workers=0,
-        pipeline="memory" if config.pipeline == "memory" else "shared",
+        pipeline=_fed_by_us(config).pipeline,
     )
+
+
+def _fed_by_us(config: TrainConfig) -> TrainConfig:
+    """Arrays have one loader for all frameworks, or one batch that stays where it is."""
+    return dataclasses.replace(config, pipeline="memory" if config.pipeline == "memory" else "shared")
 
 
 def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:

@@ -61,9 +61,9 @@ def _ladder(name: str, quick: Mapping[str, Any], **published: Any) -> Part:
     return Part((ladder.model,), ladder.base, {"repeats": 1, **quick}, ladder.rungs, tables=("gains",), **published)
 
 
-def _gains(name: str, quick: Mapping[str, Any], workload: str, **places: int) -> Part:
+def _gains(name: str, quick: Mapping[str, Any], workload: str, phase: str = "train", **places: int) -> Part:
     places = {rung.replace("_", " "): place for rung, place in {"base": 0, **places}.items()}
-    theirs = {"published": "abidate_gains.csv", "beside": GAINS, "workload": workload, "phase": "train"}
+    theirs = {"published": "abidate_gains.csv", "beside": GAINS, "workload": workload, "phase": phase}
     return _ladder(name, quick, **theirs, places=places)
 
 
@@ -116,6 +116,12 @@ REPRODUCTIONS: Dict[str, Reproduction] = {
             ),
             "diabetes": _gains(
                 "abidate2025-diabetes", {"epochs": 5}, "diabetes_ann", mixed_precision=1, compiled=2
+            ),
+            "diabetes-search": dataclasses.replace(
+                _gains(
+                    "abidate2025-diabetes-search", {"epochs": 1}, "diabetes_ann", "search", mixed_precision=1, compiled=2
+                ),
+                tables=("search", "gains"),
             ),
             "quantum": Part(
                 ("quanv_fixed", "quanv_trained", "quanv_classical"), {"epochs": 30}, _FEW, tables=_QUALITY

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
+from framework_compare.plan.searches import is_search
 from framework_compare.report import cost_tables, headlines, ratio_tables, shared_notes, task_tables
 from framework_compare.report.parts import (
     HANDING_OVER,
@@ -30,7 +31,7 @@ from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.report.time_table import time_table
-from framework_compare.results import precision, profiles, ratios, roofline, speed_verdicts
+from framework_compare.results import precision, profiles, ratios, roofline, searches, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
@@ -47,6 +48,7 @@ _NOTHING = {
     "precision": "All cells of this study have the same precision and execution; run it with several.",
     "scaling": "All cells of this study have the same batch size; run it with several.",
     "energy": cost_tables.NO_ENERGY,
+    "search": "No model of this study is a grid search.",
     "quality": "No model of this study was measured on a validation split.",
     "gains": "This study is no ladder; run one with `framework-compare ladder`.",
     "inference": "No cell of this study is of mode inference.",
@@ -175,13 +177,21 @@ KINDS: Dict[str, Kind] = {
     "gains": Kind(
         task_tables.gains_table, (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"), tuple(SHARED), frame="gains"
     ),
+    "search": Kind(
+        task_tables.search_table,
+        (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
+        frame="searches",
+    ),
     "inference": Kind(task_tables.inference_table, task_tables.INFERENCE, ("batch_size",)),
     "roofline": Kind(
         roofline_table,
         (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
         frame="roofline",
         there=lambda cells: any(
-            cell.status == "ok" and cell.precision == "fp32" and registry.device_kind(cell.device) == "cpu"
+            cell.status == "ok"
+            and cell.precision == "fp32"
+            and registry.device_kind(cell.device) == "cpu"
+            and not is_search(cell.model)
             for cell in cells
         ),
         measures=True,
@@ -190,7 +200,12 @@ KINDS: Dict[str, Kind] = {
 }
 
 
-OF_TASKS = ("quality", "gains", "inference")  # of workloads, ladders and inference; other studies have none of them
+OF_TASKS = (
+    "quality",
+    "gains",
+    "search",
+    "inference",
+)  # of workloads, ladders and inference; other studies have none of them
 
 
 FORMER = {"ladder": "precision"}  # names until version 0.1
@@ -275,7 +290,8 @@ def present(study: Any) -> List[str]:
 
 def _absence(frame: "pd.DataFrame", kind: str) -> List[str]:
     """Why a study has no table of a kind."""
-    if not len(frame) and not KINDS[kind].apart:
+    whole = KINDS[kind].frame == "frame"  # others have no rows in studies that are of something else
+    if not len(frame) and whole:
         return [_NO_CELLS]
     return [_NOTHING.get(kind, _NO_CELLS), *KINDS[kind].reasons(list(frame.itertuples()))]
 

@@ -79,6 +79,37 @@ def _gains(cell: Record, notes: Notes) -> List[Figure]:
     return [*figures, Figure(gain, mark), Figure(_number(cell.gain_in_all))]
 
 
+def search_table(cells: Sequence[Record], caption: str) -> Table:
+    """One row per grid search: seconds of the whole and what they went into, the best candidate and its quality."""
+    headings, notes, rows = row_names(cells) if cells else ("framework",), Notes(), []
+    metric = next((cell.best_metric for cell in cells if isinstance(cell.best_metric, str)), "")
+    for cell in cells:
+        steps = cell.epoch_s_median - cell.candidates_build_s - cell.candidates_validation_s
+        seconds = with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+        parts = (cell.candidates_build_s, steps, cell.candidates_first_step_s, cell.candidates_validation_s)
+        best = cell.best if isinstance(cell.best, str) and cell.best else NOTHING
+        figures = [
+            notes.first(cell, NOTHING if math.isnan(cell.epoch_s_median) else seconds),
+            Figure(_number(cell.candidates)),
+            *(Figure(_number(part)) for part in parts),
+            Figure(best),
+            Figure(_number(cell.best_value)),
+        ]
+        rows.append(Row(names_of(cell, headings), tuple(figures)))
+    return Table(
+        "Seconds of the whole grid search, the candidates one after the other in one process; of these building, steps"
+        f" (first steps among them, which may compile) and judging. Best: the mean over folds. {caption}",
+        headings,
+        (
+            Group("", ("search s", "candidates")),
+            Group("seconds of", ("building", "steps", "first steps", "judging")),
+            Group("best", ("candidate", metric.replace("_", " ") or "metric")),
+        ),
+        tuple(rows),
+        tuple(notes.texts),
+    )
+
+
 def inference_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per framework and model, groups by batch size: latency of a step that is waited for, and throughput."""
     answered = [cell for cell in cells if cell.mode == "inference"]

@@ -15,6 +15,7 @@ from framework_compare.results import metrics, precision, reading_sources, repea
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
+from framework_compare.results.searches import OF_SEARCHES
 from framework_compare.store import row_checks
 
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
     values: Dict[str, Dict[Any, Any]] = {}
     for run_id, *quality in zip(found["run_id"], *(found[name] for name in fields)):
         epoch, split, name, value = quality
+        if split.startswith(OF_SEARCHES):  # these are in candidate_frame
+            continue
         values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
     keys = list(zip(frame["run_id"], frame["epoch"]))
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})

@@ -14,6 +14,7 @@ from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan.planning import build_graph
+from framework_compare.plan.searches import is_search
 from framework_compare.protocol import TrainConfig
 from framework_compare.results.columns import Record, batch_sizes
 from framework_compare.samplers.peaks import Peak
@@ -56,7 +57,7 @@ def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: 
 
 
 def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str, float]:
-    if cell.status != "ok" or not cell.images_per_s > 0:
+    if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
     try:
         task = Task.from_dict(dataset["task"]) if cell.model in registry.WORKLOADS else None

@@ -12,6 +12,7 @@ from framework_compare.environments.installers import check_name as check_instal
 from framework_compare.errors import UsageError
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
+from framework_compare.plan import searches
 from framework_compare.plan.values import seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
@@ -90,6 +91,10 @@ def check_whole_runs(cells: Sequence[Cell]) -> None:
             raise UsageError(
                 f"patience is {cell.config.patience} under a budget, which may measure a part of an epoch only; "
                 "leave one of the two out"
+            )
+        if searches.is_search(cell.model):
+            raise UsageError(
+                f"{cell.model} is a search, which a budget cannot sample; give repeats instead of a budget"
             )
         if cell.config.batch_growth != 1:
             raise UsageError(

@@ -7,7 +7,7 @@ import hashlib
 import math
 import shutil
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from framework_compare.launch.launcher import STEPS
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
+from framework_compare.plan import searches
 from framework_compare.plan.planning import build_graph
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
@@ -154,7 +155,8 @@ class Study:
             self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
             raise
         trace = _trace_path(self.folder, folder) if run.profile else None
-        if cell.config.batch_growth == 1:  # else steps take longer by design, and none is the steady one
+        # else steps differ by design, and none is the steady one
+        if cell.config.batch_growth == 1 and not searches.is_search(cell.model):
             run = dataclasses.replace(run, **steadiness.marked(run.epochs, self.folder / folder / STEPS))
         run = dataclasses.replace(
             run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
@@ -164,9 +166,13 @@ class Study:
         return run
 
     def _launch(self, cell: Cell, folder: Path, environment: Environment, graph: Graph) -> Run:
-        of_arrays = self._task_of(cell) is not None
+        task = self._task_of(cell)
+        of_arrays = task is not None
+        tasks = self._candidates(cell, task) if task is not None and searches.is_search(cell.model) else ()
         job = Job(
             cell.config,
+            kind="search" if tasks else "train",
+            tasks=tasks,
             graph=graph.to_dict(),
             pictures="" if of_arrays else str(pictures_path(self.folder, cell.dataset)),
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
@@ -186,6 +192,15 @@ class Study:
                 disturbance_threshold=self.options.disturbance_threshold,
                 on_event=lambda event: self.watcher.event(cell, event),
             )
+
+    def _candidates(self, cell: Cell, task: Task) -> Tuple[Dict[str, Any], ...]:
+        """Those of a search, as its worker takes them."""
+        made = []
+        for candidate in searches.candidates(cell.model):
+            graph = searches.graph_of(cell.model, candidate, task)
+            weights = str(self._weights(graph, cell.config.seed))
+            made.append({"graph": graph.to_dict(), "settings": dict(candidate.settings), "weights": weights})
+        return tuple(made)
 
     def _task_of(self, cell: Cell) -> Optional[Task]:
         return task_of(self.store, cell)

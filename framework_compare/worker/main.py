@@ -88,6 +88,10 @@ def _train(job: Job, replicas: Optional[Replicas], events: EventWriter) -> None:
         from framework_compare.worker.conformance_answers import ConformanceAnswers
 
         ConformanceAnswers(job, trainer, events).run()
+    elif job.kind == "search":
+        from framework_compare.worker.search import SearchRunner
+
+        SearchRunner(job, trainer, events, replicas).run()
     else:
         from framework_compare.worker.runner import Runner
 

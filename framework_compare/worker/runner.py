@@ -103,9 +103,12 @@ class Runner:
         with self.phase("open-data"):
             source = open_source(self.trainer, self.data, self.config, self.replicas)
             if self.job.data is not None and self.config.mode == "train" and self._tells:
+                from framework_compare.batches.arrays import read_split
                 from framework_compare.worker.validation import Validation
 
-                self._validation = Validation(self.trainer, self.job.data["path"], self.config)
+                self._validation = Validation(
+                    self.trainer, read_split(self.job.data["path"], "validation"), self.config
+                )
         with contextlib.closing(source):
             self._warm_up(source.held)
             with self.phase("epochs"):
@@ -218,7 +221,7 @@ class Runner:
         end = now()
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
-        event = _epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
+        event = epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
         self._keep_steps(start, ends)
         if not infers:
             device = self._alone.epoch(sizes, end - start) if self._alone else trainer.device_times()
@@ -240,7 +243,7 @@ def _step_ns(start: int, ends: "array[int]") -> np.ndarray:
     return np.diff(np.array(ends, dtype=np.int64), prepend=start)
 
 
-def _epoch_event(
+def epoch_event(
     number: int, start: int, end: int, waits: "array[int]", ends: "array[int]", images: int, loss: Optional[float]
 ) -> Dict[str, Any]:
     p05, median, p95 = (int(v) for v in np.percentile(_step_ns(start, ends), [5, 50, 95]))

@@ -7,16 +7,16 @@ from typing import Dict, Optional
 import numpy as np
 
 from framework_compare.batches import quality
-from framework_compare.batches.arrays import ArrayPipeline, read_split
+from framework_compare.batches.arrays import ArrayPipeline, SplitArrays
 from framework_compare.protocol import TrainConfig, Trainer
 
 
 class Validation:
-    """The validation split of a file of arrays, asked of a trainer batch by batch in the order of the file."""
+    """A validation split, asked of a trainer batch by batch in its order."""
 
-    def __init__(self, trainer: Trainer, path: str, config: TrainConfig) -> None:
+    def __init__(self, trainer: Trainer, split: SplitArrays, config: TrainConfig) -> None:
         self._trainer = trainer
-        self._split = read_split(path, "validation")
+        self._split = split
         self._pipeline = ArrayPipeline(self._split, batch_size=config.batch_size, layout=trainer.layout, shuffle=False)
 
     def measure(self) -> Dict[str, Optional[float]]:

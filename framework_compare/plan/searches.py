@@ -1,0 +1,75 @@
+"""Grid searches: workloads whose measured thing is the training of many candidates, one after the other."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from framework_compare import registry
+from framework_compare.errors import UsageError
+from framework_compare.graph import Graph, Task
+from framework_compare.protocol import TrainConfig, devices_of
+
+SETTINGS = frozenset(TrainConfig.__dataclass_fields__)
+
+
+class Candidate(NamedTuple):
+    """One network of a search: arguments of the model, and settings of its training."""
+
+    size: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """As "learning rate 0.01, layers 1"."""
+        values = {**self.settings, **self.size}
+        return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
+
+
+def is_search(model: str) -> bool:
+    return model in registry.WORKLOADS and bool(registry.WORKLOADS[model].search)
+
+
+def candidates(model: str) -> List[Candidate]:
+    """The product of what a search varies, in the order in which it is trained."""
+    search = registry.WORKLOADS[model].search
+    found = []
+    for values in itertools.product(*search.values()):
+        named: Dict[str, Any] = dict(zip(search, values))
+        found.append(
+            Candidate(
+                {name: value for name, value in named.items() if name not in SETTINGS},
+                {name: value for name, value in named.items() if name in SETTINGS},
+            )
+        )
+    return found
+
+
+def graph_of(model: str, candidate: Candidate, task: Task) -> Graph:
+    graph: Graph = registry.load(registry.WORKLOADS[model].model)(task, **candidate.size)
+    return graph
+
+
+def check(model: str, given: Mapping[str, Any], configs: Sequence[TrainConfig], limit: Optional[int]) -> None:
+    """UsageError for what a search has no use for; given: the settings that the user named."""
+    for name in registry.WORKLOADS[model].search:
+        if name in given:
+            tried = ", ".join(f"{value:g}" for value in registry.WORKLOADS[model].search[name])
+            raise UsageError(f"{name} is {given[name]!r}; {model} tries {tried}")
+    if limit is not None:
+        raise UsageError(f"limit is {limit}; {model} trains on folds of all rows")
+    for config in configs:
+        for name, value, allowed in (
+            ("mode", config.mode, "train"),
+            ("patience", config.patience, 0),
+            ("batch_growth", config.batch_growth, 1),
+            ("pipeline", config.pipeline, "shared"),
+        ):
+            if value != allowed:
+                raise UsageError(f"{name} is {value!r}; {model} is a search, which has {allowed!r} only")
+
+
+def check_device(model: str, device: str) -> None:
+    """UsageError for several devices."""
+    if len(devices_of(device)) > 1:
+        raise UsageError(f"device is {device!r}; {model} is a search, which runs on one device")

@@ -44,7 +44,9 @@ class SingaTrainer(TrainerDefaults):
         self._pipeline: Optional[NativePipeline] = None
 
     def version(self) -> str:
-        return repairs.VERSION + ("; fields corrected that are not public" if self._private else "")
+        return repairs.VERSION + (
+            "; fields that are not public corrected where a model needs it" if self._private else ""
+        )
 
     @property
     def _private(self) -> bool:

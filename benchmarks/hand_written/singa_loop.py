@@ -1,7 +1,7 @@
 """SINGA as its examples have it: a Model of its layers, opt.SGD, eager, on the wheel as our adapter repairs it.
 
 Two parts are ours, as SINGA has none: the repairs, and the convolution in groups of MobileNetV2. Its examples let
-gradients pile up until Python's collector runs; here it runs after each step, as SINGA's own Model has it for its graphs.
+gradients pile up until Python's collector runs, and so does this. COLLECT has it run after each step.
 """
 
 import gc
@@ -9,7 +9,7 @@ import gc
 from framework_compare.adapters.singa import repairs
 from framework_compare.adapters.singa.operators import Operators
 
-COLLECT = True
+COLLECT = False
 ALEXNET = [
     (64, 11, 4, 2, True),
     (192, 5, 1, 2, True),

@@ -86,7 +86,7 @@ def overhead(
     asked = {"dataset": dataset, "batch_size": batch_size, "image_size": image_size, **request}
     say = console.watcher().say
     rows = costs.overhead(framework, model, rates_hz=split(rates, float), repeats=repeats, say=say, **asked)
-    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}")))
+    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}", framework)))
 
 
 @takes("out", "repeats", "budget", "precision_target", *ENVIRONMENTS, "sampling_hz", "style", repeats=None)

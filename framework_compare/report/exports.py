@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
 
+from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.report import pytest_benchmark, renderers
 from framework_compare.results import frames, profiles
@@ -67,7 +68,9 @@ def _runs(store: Store) -> "pd.DataFrame":
 
 
 def _facts(store: Store) -> Dict[str, Any]:
-    return {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
+    labels = list(registry.labels(cell.framework for _, cell in store.cells()))
+    facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
+    return {**facts, "labels": labels}
 
 
 def _benchmarks(store: Store) -> Dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
+from framework_compare import registry
 from framework_compare.report.parts import with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.intervals import Interval
 
 
-def table(rates: Sequence[Any], cell: str) -> Table:
-    """One row per rate; `rates` are `overhead.Overhead` records of one cell."""
+def table(rates: Sequence[Any], cell: str, framework: str = "") -> Table:
+    """One row per rate; `rates` are `overhead.Overhead` records of one cell of a framework."""
     rows = [
         Row(
             (f"{one.sampling_hz:g}",),
@@ -32,6 +33,7 @@ def table(rates: Sequence[Any], cell: str) -> Table:
         tuple(rows),
         remarks=(
             "CPU of the comparing process over whole runs; its memory since it began, so for all rates together.",
+            *registry.labels([framework]),
         ),
     )
 

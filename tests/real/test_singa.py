@@ -32,7 +32,7 @@ def test_both_forms_of_convolutions_in_groups_compute_the_same(study):
 def test_the_version_says_what_runs(study):
     versions = study.frame.set_index("internals").framework_version
     assert versions["public"] == LABEL
-    assert versions["private"] == f"{LABEL}; fields corrected that are not public"
+    assert versions["private"] == f"{LABEL}; fields that are not public corrected where a model needs it"
 
 
 @pytest.mark.parametrize("style", ["terminal", "markdown", "latex"])

@@ -22,7 +22,7 @@ TITLES: Dict[str, str] = {
     "mxnet": "MXNet",
     "paddle": "PaddlePaddle",
     "jax": "JAX",
-    "singa": "SINGA",
+    "singa": "SINGA (repaired)",
     "torch-as-written": "PyTorch (as written)",
     "alexnet": "AlexNet",
     "mobilenet_v2": "MobileNetV2",

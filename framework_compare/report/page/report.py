@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 from urllib.parse import quote
 
-from framework_compare import __version__
+from framework_compare import __version__, registry
 from framework_compare.plan import settings
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
@@ -79,6 +79,7 @@ def _content(study: Study) -> Dict[str, Any]:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
+    labels = registry.labels(cells["framework"])
     verdicts = [headlines.titled(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
     return {
@@ -86,7 +87,8 @@ def _content(study: Study) -> Dict[str, Any]:
         "facts": provenance.facts(study),
         "lights": lights(cells),
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
-        "verdict_remarks": headlines.remarks(verdicts),
+        "verdict_remarks": [*headlines.remarks(verdicts), *labels],
+        "labels": labels,
         "judged": verdicts[:MAX_VERDICTS],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
         "sections": sections,

@@ -1,6 +1,6 @@
 """Extrapolated epochs beside whole ones, run straight afterwards: how far an estimate under a budget is off.
 
-python benchmarks/estimates.py --save benchmarks/results/estimates.json
+python benchmarks/estimates.py --save benchmarks/results/estimates.json [--models alexnet,vgg16]
 python benchmarks/estimates.py --table          # the file as Markdown
 
 Each cell is sampled under a budget of two minutes, then two runs train the whole epoch. Batch 1, data set
@@ -64,12 +64,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--models", help="comma-separated: these only; other cells of the file stay")
     arguments = parser.parse_args()
     if arguments.table:
         print("\n".join(table(json.loads(OUT.read_text()))))
         return
-    cells: List[Dict[str, Any]] = []
+    wanted = arguments.models.split(",") if arguments.models else [model for _, model, _ in CELLS]
+    there = json.loads(arguments.save.read_text()) if arguments.save and arguments.save.exists() else []
+    cells: List[Dict[str, Any]] = [cell for cell in there if cell["model"] not in wanted]
     for cell in CELLS:
+        if cell[1] not in wanted:
+            continue
         cells.append(measured(*cell))
         print(table(cells)[-1], flush=True)
         if arguments.save:

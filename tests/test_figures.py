@@ -97,6 +97,27 @@ def test_quality_is_drawn_where_the_epochs_have_it(comparison):
         del comparison.epochs["validation_accuracy"]
 
 
+def test_curves_on_a_cpu_and_on_a_gpu_share_a_panel(tmp_path):
+    both = study(tmp_path / "study", ("torch", "jax"), configs=(TrainConfig(), TrainConfig(device="cuda")), repeats=2)
+    (part,) = files.draw(Subject(both), "learning").values()
+    assert {(row["what"], row["device"]) for row in values(part.spec)} == {
+        ("AlexNet", "CPU"),
+        ("AlexNet", "GPU"),
+        ("VGG-16", "CPU"),
+        ("VGG-16", "GPU"),
+    }
+    assert '"strokeDash": {"field": "device"' in json.dumps(part.spec)
+
+
+def test_batch_sizes_of_other_settings_are_other_panels(varied):
+    (part,) = files.draw(Subject(varied), "batch-sizes").values()
+    panels = {row["model"] for row in values(part.spec)}
+    assert len(panels) == 2 and all("batch" not in panel for panel in panels)
+    for panel in panels:
+        drawn = [(row["who"], row["batch_size"]) for row in values(part.spec) if row["model"] == panel]
+        assert len(drawn) == len(set(drawn)) == 4
+
+
 @pytest.mark.parametrize("width", ["84mm", "174mm"])
 def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
     millimetres = float(width[:-2])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import html.parser
+import math
 import re
+import sys
 
 import pytest
 from drawn_study import study
 from nightly import some_nightly
 from typer.testing import CliRunner
 
+from framework_compare.api import compare, compare_file, ladder
 from framework_compare.cli.root import app
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
+from framework_compare.report import headlines
 from framework_compare.report.html import code
 from framework_compare.report.page import report
 from framework_compare.report.page.lights import lights
+from framework_compare.results import precision
 from framework_compare.results.metrics import METRICS
 from framework_compare.study import names
 
@@ -93,6 +98,23 @@ def test_verdicts_failures_and_the_command_are_there(page, comparison):
         "--threads 1 --loader-workers 1 --repeats 3"
     )
     assert report.command(comparison) in page.text
+
+
+def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, pictures, tmp_path):
+    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "limit": 6, "python": {tiny: sys.executable}}
+    once = compare(tiny, "linear", out=tmp_path / "once", budget="20s", memory_limit="2GiB", **asked)
+    lines = report.command(once).splitlines()
+    assert lines[0] == "cat > study.toml <<'END'" and lines[-2:] == ["END", "framework-compare run --from study.toml"]
+    (tmp_path / "study.toml").write_text("\n".join(lines[1:-2]), encoding="utf-8")
+    plan = compare_file(tmp_path / "study.toml", dry_run=True)
+    assert plan.budget_s == 20 and [one.cell.config.image_size for one in plan.cells] == [8]
+    assert "limit = 6" in lines and 'memory_limit = "2GiB"' in lines
+
+
+def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
+    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 1, "python": {tiny: sys.executable}}
+    study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
+    assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
 
 
 def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):
@@ -181,3 +203,27 @@ def test_commands_in_captions_and_notes_are_code(comparison):
     text = comparison.report(comparison.folder.parent / "code.html").read_text()
     assert "<code>framework-compare figure resources --models NAME</code>" in text
     assert code("`<b>` and `") == "<code>&lt;b&gt;</code> and `"
+
+
+def test_the_answer_over_all_models_is_never_cut(tmp_path):
+    many = study(tmp_path / "study", ("torch", "mxnet"), tuple(f"model_{n}" for n in range(10)), failing=(), repeats=2)
+    lines = headlines.answers(list(many.frame.itertuples()), many.verdicts())
+    assert lines[-1].startswith("geometric mean of 10 models: ")
+    assert lines[-2] == "3 more: `Comparison.verdicts()` has all." and lines[0].startswith("model_0: ")
+
+
+def test_a_budget_that_no_cell_kept_is_one_sentence():
+    class Cell:
+        status, budget_s, precision_target, runs_ok = "ok", 600.0, 0.05, 3
+
+        def __init__(self, number):
+            self.framework, self.interval_arm = f"framework {number}", number / 10 or math.nan
+
+        def __getattr__(self, name):
+            return "same"
+
+    (said,) = precision.sentences([Cell(number) for number in range(12)])
+    assert said == (
+        "None of 12 cells is within ±5 % of its figure under the budget of 10 minutes; their intervals are ±10.0% to"
+        " ±110.0%; 1 of them has no interval."
+    )

@@ -68,7 +68,8 @@ def _runs(store: Store) -> "pd.DataFrame":
 
 
 def _facts(store: Store) -> Dict[str, Any]:
-    labels = list(registry.labels(cell.framework for _, cell in store.cells()))
+    _, rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
+    labels = list(registry.labels(str(name) for (name,) in rows))
     facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
     return {**facts, "labels": labels}
 

@@ -12,7 +12,7 @@ from framework_compare.results.columns import Record
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
 
-MAX_LINES = 8
+MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
 
 
@@ -58,11 +58,13 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.model == GEOMETRIC_MEAN, one.model, one.models, str(one.condition)), []).append(one)
-    texts = [_line(group, varied) for group in groups.values()]
-    if len(texts) > MAX_LINES:
-        left = len(texts) - MAX_LINES
-        texts[MAX_LINES:] = [f"{left} more: `Comparison.verdicts()` has all."]
-    return texts
+    of_models = [_line(group, varied) for key, group in groups.items() if not key[0]]
+    over_all = [_line(group, varied) for key, group in groups.items() if key[0]][:MAX_LINES]
+    room = max(MAX_LINES - len(over_all), MIN_LINES)  # the answer over all models is not what is cut
+    if len(of_models) > room:
+        left = len(of_models) - room
+        of_models[room:] = [f"{left} more: `Comparison.verdicts()` has all."]
+    return [*of_models, *over_all]
 
 
 def _compete(cells: Sequence[Record]) -> bool:

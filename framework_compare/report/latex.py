@@ -11,7 +11,8 @@ PREAMBLE = (
     "% In the preamble (siunitx 3; names in other than Latin letters need LuaLaTeX):\n"
     "% \\usepackage[T1]{fontenc} \\usepackage{booktabs,textcomp,siunitx}"
 )
-_NUMBER = re.compile(r"(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")
+_NUMBER = re.compile(r"(≈)?(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")
+ABOUT = "\\approx "
 _ESCAPES: Dict[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -41,12 +42,13 @@ class _Number(NamedTuple):
     whole: str
     decimals: str
     uncertainty: str
+    about: str = ""  # the comparator of an estimate
 
     @property
     def source(self) -> str:
-        """As siunitx reads it: 12.3(4)."""
+        """As siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
         point = f".{self.decimals}" if self.decimals else ""
-        return f"{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
+        return f"{self.about}{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
 
 
 def escape_latex(text: object) -> str:
@@ -88,18 +90,18 @@ def _format(figures: Sequence[Figure]) -> str:
     numbers = [number for number in map(_number, figures) if number]
     if not numbers:
         return ""
-    whole, decimals, uncertainty = (max(map(len, parts)) for parts in zip(*numbers))
+    whole, decimals, uncertainty, about = (max(map(len, parts)) for parts in zip(*numbers))
     digits = f"{whole}.{decimals}" if decimals else str(whole)
-    return f"S[table-format={digits}{f'({uncertainty})' if uncertainty else ''}]"
+    return f"S[table-format={ABOUT if about else ''}{digits}{f'({uncertainty})' if uncertainty else ''}]"
 
 
 def _number(figure: Figure) -> Optional[_Number]:
     match = _NUMBER.fullmatch(clean(figure.text))
     if not match:
         return None
-    whole, decimals, arm, places = match.groups(default="")
+    about, whole, decimals, arm, places = match.groups(default="")
     uncertainty = (arm + places).lstrip("0") or "0" if arm else ""
-    return _Number(whole.replace(",", ""), decimals, uncertainty)
+    return _Number(whole.replace(",", ""), decimals, uncertainty, ABOUT if about else "")
 
 
 def _titles(table: Table) -> List[str]:

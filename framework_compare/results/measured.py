@@ -128,6 +128,12 @@ class Pool:
         """Whether of any run only a part of an epoch was measured."""
         return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
 
+    @property
+    def whole_images(self) -> float:
+        """Images of an epoch, also where only some of them were measured."""
+        parts = self._of_timed(lambda run: _whole_images(run.epochs))
+        return float(np.median(np.concatenate([np.empty(0), *parts])))
+
     @functools.cached_property
     def epoch_s(self) -> Optional[Interval]:
         """Over runs, the geometric mean of each one's median epoch seconds; of a sample those of its estimate."""
@@ -144,6 +150,11 @@ class Pool:
     def estimate(self) -> Optional[Interval]:
         """That of samples; None where all epochs are whole."""
         return self.epoch_s if self.sampled else None
+
+
+def _whole_images(epochs: Columns) -> np.ndarray:
+    whole, images = floats(epochs["whole_images"]), floats(epochs["images"])
+    return np.where(np.isnan(whole), images, whole)
 
 
 def _steady(run: Measured, among: np.ndarray) -> np.ndarray:

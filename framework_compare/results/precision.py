@@ -10,6 +10,7 @@ from framework_compare.results.columns import BUDGET, SHARED, Record
 
 # Of each cell; fewer leave intervals whose width is chance.
 LEAST_RUNS = 3
+MOST_NAMED = 8  # cells of a study of which none is sure enough
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
 
 
@@ -55,7 +56,16 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"
     unsure, not_run = _names(cells, unsure=True), _names(cells, unsure=False)
     texts = []
-    if unsure:
+    ok = [cell for cell in cells if cell.status == "ok"]
+    if len(unsure) == len(ok) > MOST_NAMED:
+        arms = [cell.interval_arm for cell in ok if cell.interval_arm > 0]
+        known = f"; their intervals are ±{min(arms):.1%} to ±{max(arms):.1%}" if arms else ""
+        none = len(ok) - len(arms)
+        alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
+        texts.append(
+            f"None of {len(ok)} cells is within {target} of its figure under the budget of {minutes}{known}{alone}."
+        )
+    elif unsure:
         texts.append(f"Not within {target} of the figure under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:
         texts.append(f"Not run, as the budget of {minutes} did not reach them: {', '.join(not_run)}.")

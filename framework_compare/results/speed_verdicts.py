@@ -200,6 +200,18 @@ def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int)
     return dataclasses.replace(verdict, sentence=sentence(verdict))
 
 
+def turned(verdict: Verdict) -> Verdict:
+    """The same of the two the other way round: a ratio below 1."""
+    return dataclasses.replace(
+        verdict,
+        faster=verdict.slower,
+        slower=verdict.faster,
+        ratio=1 / verdict.ratio,
+        low=_inverse(verdict.high),
+        high=_inverse(verdict.low),
+    )
+
+
 def _are(count: int) -> str:
     return "is 1" if count == 1 else "is none" if not count else f"are {count}"
 

@@ -36,10 +36,20 @@ def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 
 
 def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -> Any:
-    table = rows.groupby(["who", "what", "epoch"], sort=False)[name].agg(["mean", "min", "max"]).reset_index()
+    several = subject.cells["device"].nunique() > 1
+    if several:  # the curves of a CPU and of a GPU are to be compared: one panel has both
+        names = dict(zip(subject.cells["cell"], subject.without("device")))
+        rows = rows.assign(what=rows["cell"].map(names))
+    if "device" not in rows:
+        rows = rows.assign(device=rows["cell"].map(dict(zip(subject.cells["cell"], subject.cells["device"]))))
+    rows = rows.assign(device=rows["device"].map(look.title))
+    keys = ["who", "what", "device", "epoch"]
+    table = rows.groupby(keys, sort=False)[name].agg(["mean", "min", "max"]).reset_index()
     legend = alt.Legend(symbolOpacity=1)
+    domain = list(dict.fromkeys(table["device"])) if several else subject.who
+    ranges = list(look.DASHES[: len(domain)]) if several else subject.marks()[2]
     dashes = alt.StrokeDash(
-        "who:N", title=None, scale=alt.Scale(domain=subject.who, range=subject.marks()[2]), legend=legend
+        "device:N" if several else "who:N", title=None, scale=alt.Scale(domain=domain, range=ranges), legend=legend
     )
     base = alt.Chart(alt.InlineData(values=rounded(table))).encode(
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
@@ -52,10 +62,13 @@ def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -
         y=y,
         color=tint,
         shape=shape(subject, legend),
-        tooltip=["who:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")],
+        tooltip=["who:N", "device:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")],
     )
     chart = alt.layer(band, line, points).properties(width=panel_width(width, columns, 45) - 45, height=120)
-    return panels(chart, subject, columns, y="independent", x="independent")
+    if not several:
+        return panels(chart, subject, columns, y="independent", x="independent")
+    facet = alt.Facet("what:N", sort=list(dict.fromkeys(table["what"])), title=None)
+    return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent", y="independent")
 
 
 def _ticks(epochs: Any) -> List[int]:
@@ -70,7 +83,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     if cells["batch_size"].nunique() < 2:
         return {}
     own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
-    rows = cells.assign(gib=own / GIB, model=[look.title(name) for name in cells["model"]])
+    rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
     rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib"]]
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2))

@@ -49,6 +49,7 @@ class Study(Protocol):
     @property
     def environments(self) -> Dict[str, Dict[str, Any]]: ...
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]: ...
+    def to_toml(self) -> str: ...
 
 
 class Subject:
@@ -69,7 +70,8 @@ class Subject:
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":
         """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
-        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`; about, the mark of
+        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`, by paired runs where
+        verdict, the one on both, is not None; about, the mark of
         an estimate, which stands as the epoch time of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
@@ -84,14 +86,37 @@ class Subject:
             disturbed=[_disturbed(cell) for cell in cells.itertuples()],
         )
         cells = cells if self._whats is None else cells[cells["what"].isin(list(self._whats))]
-        best = cells["epoch_s_median"].where(cells["worked"]).groupby(cells["what"]).transform("min")
-        return cells.assign(best=cells["epoch_s_median"].where(cells["worked"]) / best)
+        seconds = cells["epoch_s_median"].where(cells["worked"])
+        cells = cells.assign(best=seconds / seconds.groupby(cells["what"]).transform("min"))
+        judged = [self._paired(cell, cells) for cell in cells.itertuples()]
+        return cells.assign(
+            best=[cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), judged)],
+            verdict=judged,
+        )
+
+    def _paired(self, cell: Any, cells: "pd.DataFrame") -> Optional[Verdict]:
+        """The verdict on a cell and the fastest of the same `what`, as times of the cell over times of that."""
+        if not cell.worked or cell.best == 1:
+            return None
+        rivals = cells[(cells["what"] == cell.what) & (cells["best"] == 1)]
+        best, condition = rivals["framework"].iloc[0], str(speed_verdicts.condition(cell))
+        found = self.verdicts.get((cell.model, condition, best, cell.framework))
+        if found is not None:
+            return found
+        turned = self.verdicts.get((cell.model, condition, cell.framework, best))
+        return None if turned is None else speed_verdicts.turned(turned)
 
     def narrowed(self, what: Sequence[str]) -> "Subject":
         """The same study with only these of `what`."""
         narrowed = Subject(self.study, self._only["framework"], self._only["model"])
         narrowed._whats = what
         return narrowed
+
+    def without(self, setting: str) -> List[str]:
+        """`what` of each cell, but for a setting that a figure shows by itself."""
+        frame = self.study.frame
+        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1 and name != setting]
+        return [_what(cell, varied) for cell in self.cells.itertuples()]
 
     @functools.cached_property
     def worked(self) -> "pd.DataFrame":
@@ -132,12 +157,6 @@ class Subject:
     def verdicts(self) -> Dict[Tuple[str, str, str, str], Verdict]:
         """Verdicts by model, condition, faster and slower framework."""
         return {(one.model, str(one.condition), one.faster, one.slower): one for one in self.study.verdicts()}
-
-    def against_best(self, cell: Any) -> Optional[Verdict]:
-        """The verdict between a cell and the fastest of the same `what`, if there is one."""
-        rivals = self.worked[self.worked["what"] == cell.what]
-        best = rivals.loc[rivals["epoch_s_median"].idxmin(), "framework"]
-        return self.verdicts.get((cell.model, str(speed_verdicts.condition(cell)), best, cell.framework))
 
     def shown_fastest(self, cell: Any) -> bool:
         """Whether a cell is shown to be faster than each other of the same `what`."""

@@ -79,7 +79,7 @@ def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
     row = {"who": cell.who, "what": cell.what, "interval": "", "fastest": False, "bad": False, "ratio": None}
     if not cell.worked:
         return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in ("planned", "running")}
-    verdict = subject.against_best(cell)
+    verdict = cell.verdict
     shown = verdict is None or verdict.shown or cell.best == 1
     text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
     interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"

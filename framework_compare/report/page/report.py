@@ -24,6 +24,7 @@ from framework_compare.report.tables import Table, clean
 from framework_compare.results import pairing
 from framework_compare.results.metrics import METRICS
 from framework_compare.store import schema
+from framework_compare.store.study_file import REQUEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,6 +143,10 @@ class Shown(NamedTuple):
     latex: str
 
 
+# The kinds that a report shows, where the study has them; profiles and the roofline have figures, or measure.
+SHOWN = ("time", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
+
+
 def _tables(study: Study) -> List[Shown]:
     """The tables of time and resources, and the others that the study has figures for."""
     if len(study.frame) > MAX_ROWS:
@@ -151,8 +156,8 @@ def _tables(study: Study) -> List[Shown]:
         return pairing.block_seconds(study.epochs)
 
     shown = []
-    for kind in ("time", "resources", "speedup"):
-        for part in kinds.build(study.frame, kind, blocks)[:12]:
+    for kind in SHOWN:
+        for part in kinds.build(getattr(study, kinds.KINDS[kind].frame), kind, blocks)[:12]:
             table = dataclasses.replace(part, warnings=())  # they have a section of their own
             shown.append(Shown(kind, table, renderers.markdown(table), renderers.latex(table)))
     return shown
@@ -218,7 +223,12 @@ def _packages(study: Study) -> List[Tuple[str, List[str]]]:
 
 
 def command(study: Study) -> str:
-    """The command that runs the study's plan again; settings at their defaults are left out."""
+    """The lines of a shell that run the study again: its request as a file, with its budget, limits and paths.
+
+    Of a study that keeps no request (an earlier version's, a sweep) they are its plan as options, without defaults.
+    """
+    if study.settings.get(REQUEST):
+        return f"cat > study.toml <<'END'\n{study.to_toml().strip()}\nEND\nframework-compare run --from study.toml"
     cells = study.frame
     words = ["framework-compare", "run"]
     for flag, column in (("--frameworks", "framework"), ("--models", "model")):

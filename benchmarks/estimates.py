@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from framework_compare import compare
+from framework_compare.launch.disturbances import THRESHOLD
 
 OUT = Path(__file__).parent / "results" / "estimates.json"
 CELLS = (
@@ -40,21 +42,32 @@ def measured(framework: str, model: str, images: int) -> Dict[str, Any]:
         "images": images,
         "steps": [int(count) for count in sampled.epochs.images],
         "estimate_s": float(ours.epoch_estimate_s),
-        "low_s": float(ours.epoch_estimate_s_low),
-        "high_s": float(ours.epoch_estimate_s_high),
+        "low_s": _end(ours.epoch_estimate_s_low),
+        "high_s": _end(ours.epoch_estimate_s_high),
         "whole_s": [float(seconds) for seconds in whole.epochs.epoch_s],
         "disturbed_share": [float(share) for share in whole.epochs.disturbed_share],
     }
+
+
+def _end(value: float) -> Optional[float]:
+    """An end of an interval; None where one run has none."""
+    return None if math.isnan(value) else float(value)
+
+
+def _interval(cell: Dict[str, Any]) -> str:
+    return "" if cell["low_s"] is None else f" [{cell['low_s']:.1f}, {cell['high_s']:.1f}]"
 
 
 def table(cells: List[Dict[str, Any]]) -> List[str]:
     lines = ["| framework | model | images | sampled | estimate, s | whole epochs, s | estimate / whole |"]
     lines.append("|---|---|---|---|---|---|---|")
     for cell in cells:
-        mean = sum(cell["whole_s"]) / len(cell["whole_s"])
+        quiet = [s for s, share in zip(cell["whole_s"], cell["disturbed_share"]) if share <= THRESHOLD]
+        kept = quiet or cell["whole_s"]  # as figures do: disturbed epochs count where there are no others
+        mean = sum(kept) / len(kept)
         lines.append(
             f"| {cell['framework']} | {cell['model']} | {cell['images']} | {'; '.join(map(str, cell['steps']))}"
-            f" | {cell['estimate_s']:.1f} [{cell['low_s']:.1f}, {cell['high_s']:.1f}]"
+            f" | {cell['estimate_s']:.1f}{_interval(cell)}"
             f" | {'; '.join(f'{seconds:.1f}' for seconds in cell['whole_s'])} | {cell['estimate_s'] / mean:.3f} |"
         )
     return lines

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Union, cast
 
 from framework_compare import registry
 from framework_compare.api import compare
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
 from framework_compare.errors import UnknownNameError
+from framework_compare.forecast import Forecast
 from framework_compare.plan import reproductions
 from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, Part
@@ -52,6 +53,8 @@ class Reproduced:
 
     def _table(self, name: str, part: Part, study: Union[Comparison, Stability]) -> Table:
         size = "in full" if self.full else "quick: fewer images and epochs, a check of the shape only"
+        if isinstance(study, Comparison) and study.budget is not None:
+            size = "the published sizes, sampled under a budget"
         caption = f"{REPRODUCTIONS[self.name].source}, {name}: published figures beside ours ({size})."
         if isinstance(study, Stability):
             return reproduction_tables.sizes(part, study.frame, caption)
@@ -72,36 +75,50 @@ def reproduce(
     parts: Optional[Names] = None,
     data: Optional[Mapping[str, Any]] = None,
     out: Union[None, str, "os.PathLike[str]"] = None,
+    dry_run: bool = False,
     watcher: Optional[Watcher] = None,
     **request: Any,
-) -> Reproduced:
+) -> Union[Reproduced, Dict[str, Forecast]]:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
-    full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores.
+    full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores. With
+        a budget, too, comparisons have the published sizes, of which they sample; sweeps and ladders have no budget.
     frameworks: those of the study. device: "cpu" or "cuda"; default: both where there is a GPU.
     parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
     out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
     part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
+    dry_run: start nothing, and return a Forecast of each part but sweeps, which end where a size fails.
     """
     published = registry.find("reproduction", REPRODUCTIONS, name)
     name = next(key for key, value in REPRODUCTIONS.items() if value is published)
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
     check_flag("full", full)
+    check_flag("dry_run", dry_run)
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
     asked = _parts(published.parts, parts, data or {})
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
     studies: Studies = {}
+    forecasts: Dict[str, Forecast] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is left out: it needs a GPU")
             continue
         where = device if "cuda" in part.devices else "cpu"
-        own = {**part.settings, **({} if full else part.quick), **request}
+        samples = request.get("budget") is not None and not (part.sweeps or part.rungs)
+        own = {**part.settings, **({} if full or samples else part.quick), **request}
         if part_name in (data or {}):
             own["dataset"] = (data or {})[part_name]
-        studies[part_name] = _run(part, frameworks, where, own, folder / part_name, watcher)
-    return Reproduced(name, full, folder, studies)
+        if dry_run and part.sweeps:
+            watcher.say(f"{part_name} has no forecast: it grows batches until one fails")
+        elif dry_run:
+            found = _run(part, frameworks, where, {**own, "dry_run": True}, folder / part_name, watcher)
+            forecasts[part_name] = cast(Forecast, found)
+        else:
+            studies[part_name] = cast(
+                Union[Comparison, Stability], _run(part, frameworks, where, own, folder / part_name, watcher)
+            )
+    return forecasts if dry_run else Reproduced(name, full, folder, studies)
 
 
 def _parts(known: Mapping[str, Part], wanted: Optional[Names], data: Mapping[str, Any]) -> Dict[str, Part]:
@@ -124,7 +141,7 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
 
 def _run(
     part: Part, frameworks: Names, device: str, own: Dict[str, Any], folder: Path, watcher: Watcher
-) -> Union[Comparison, Stability]:
+) -> Union[Comparison, Stability, Forecast]:
     """One part's study; a budget, which decides on repeats, is for comparisons only."""
     models = own.pop("models", part.models)
     if part.sweeps:

@@ -94,6 +94,13 @@ def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():
     assert list(budget.next(standing(planned, [0.001, 0.001]))) == []
 
 
+def test_of_cells_without_an_interval_those_with_the_fewest_runs_come_first():
+    planned = cells("x", "y", models=("a", "b"))
+    now = standing(planned, [0.5, 0.5, 0.5, 0.5], runs=LEAST_RUNS - 1)
+    fewer = now._replace(outcomes={**now.outcomes, **{cell: ["ok"] for cell in planned[2:]}})
+    assert list(Budget(1000, 0.05, 1).next(fewer)) == planned[2:]
+
+
 def test_a_block_that_does_not_fit_gives_way_to_one_that_does():
     planned = cells("x", "y", models=("a", "b"))
     now = standing(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)

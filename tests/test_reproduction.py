@@ -94,6 +94,15 @@ def test_a_budget_reaches_comparisons_only(short, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "compare", lambda *names, **request: calls.append(request))
     reproduce(short, out=tmp_path / "r", parts=["epochs", "gains"], repeats=1, budget="30min")
     assert [("budget" in call, "repeats" in call) for call in calls] == [(True, False), (False, True)]
+    assert calls[0]["epochs"] == 3, "a budget samples the published sizes"
+
+
+def test_what_it_would_take_is_shown_and_nothing_started(short, tmp_path):
+    listener = Listener()
+    found = reproduce(short, out=tmp_path / "r", repeats=2, dry_run=True, watcher=listener)
+    assert list(found) == ["epochs", "gains", "plain"] and not (tmp_path / "r").exists()
+    assert found["epochs"].runs == 2 and "In all about" in str(found["epochs"])
+    assert "batches has no forecast: it grows batches until one fails" in listener.sentences
 
 
 @pytest.mark.parametrize(

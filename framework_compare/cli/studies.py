@@ -89,7 +89,7 @@ def overhead(
     print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}", framework)))
 
 
-@takes("out", "repeats", "budget", "precision_target", *ENVIRONMENTS, "sampling_hz", "style", repeats=None)
+@takes("out", "repeats", "budget", "precision_target", "dry_run", *ENVIRONMENTS, "sampling_hz", "style", repeats=None)
 def reproduce(
     name: Annotated[str, typer.Argument(help="The published study: " + ", ".join(REPRODUCTIONS) + ".")],
     out: Optional[Path],
@@ -115,11 +115,14 @@ def reproduce(
     if repeats is not None:
         request["repeats"] = repeats
     request = {key: value for key, value in request.items() if value is not None}
-    asked = {"frameworks": None if frameworks is None else split(frameworks), "parts": part or None}
+    asked: Dict[str, Any] = {"frameworks": None if frameworks is None else split(frameworks), "parts": part or None}
     with console.kept_on_interrupt(folder, watcher):
         result = run_again(
             name, full=full, device=device, data=pairs("--data", data), out=folder, watcher=watcher, **asked, **request
         )
+    if isinstance(result, dict):
+        print("\n".join(f"{part}:\n{forecast}" for part, forecast in result.items()))
+        return
     print(result.table(style))
     watcher.say(f"studies: {folder}")
 

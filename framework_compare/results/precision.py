@@ -86,7 +86,10 @@ def _is_within(cell: Record) -> bool:
 
 
 def _width(cell: Record) -> str:
-    return "without interval" if math.isnan(cell.interval_arm) else f"±{cell.interval_arm:.1%}"
+    if math.isnan(cell.interval_arm):
+        return "without interval"
+    near = cell.interval_arm < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
+    return f"±{cell.interval_arm:.{2 if near else 1}%}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

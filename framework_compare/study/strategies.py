@@ -156,7 +156,11 @@ class Budget:
 
     def next(self, standing: Standing) -> Sequence[Cell]:
         left = self.seconds - standing.spent_s
-        blocks = sorted(_rivals(standing), key=lambda cells: max(arm(cell, standing) for cell in cells), reverse=True)
+
+        def need(cells: Sequence[Cell]) -> Tuple[float, int]:  # of those that have no interval yet the fewest runs
+            return max(arm(cell, standing) for cell in cells), -min(len(standing.outcomes[cell]) for cell in cells)
+
+        blocks = sorted(_rivals(standing), key=need, reverse=True)
         unsure = (cells for cells in blocks if any(arm(cell, standing) > self.target for cell in cells))
         return next((cells for cells in unsure if sum(run_s(cell, standing.wall_s) for cell in cells) <= left), ())
 

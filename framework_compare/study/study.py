@@ -64,10 +64,16 @@ class Study:
 
     def _plan_more(self) -> bool:
         standing = self._standing()
+        # Under a budget at once, as a disturbed run gives no interval what another block would cost far more to give.
+        if self.strategy.adds_blocks and self._repeat_disturbed(standing):
+            return True
         following = self.strategy.next(standing)
         if following:
             self._plan_cells(following, standing)
             return True
+        return self._repeat_disturbed(standing)
+
+    def _repeat_disturbed(self, standing: Standing) -> bool:
         left_s = self.strategy.seconds - standing.spent_s
         costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from framework_compare.results import intervals
 from framework_compare.results.intervals import geometric_mean, holm, paired_ratio, unpaired_ratio
 
 SIMULATIONS = 2000
@@ -104,3 +105,31 @@ def test_among_many_comparisons_without_a_difference_any_false_verdict_is_rare()
     logs = generator.normal(0, 0.03, (400, 10, 5))
     wrong = [min(holm([geometric_mean(np.exp(row)).p for row in study])) < 0.05 for study in logs]
     assert np.mean(wrong) <= 0.08
+
+
+def test_a_mean_over_models_without_common_blocks_has_the_variance_of_both():
+    found = intervals.mean_of_ratios([[1.1, 1.2, 1.3], [2.0, 2.2]])
+    logs = [np.log([1.1, 1.2, 1.3]), np.log([2.0, 2.2])]
+    parts = [logs[0].var(ddof=1) / 3, logs[1].var(ddof=1) / 2]
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 1)
+    mean, error = (logs[0].mean() + logs[1].mean()) / 2, np.sqrt(sum(parts)) / 2
+    arm = stats.t.ppf(0.975, freedom) * error
+    assert found.value == pytest.approx(np.exp(mean)) and found.runs == 2
+    assert (found.low, found.high) == (pytest.approx(np.exp(mean - arm)), pytest.approx(np.exp(mean + arm)))
+    assert found.p == pytest.approx(2 * stats.t.sf(mean / error, freedom))
+
+
+def test_a_mean_over_models_of_which_one_has_one_block_or_none():
+    alone = intervals.mean_of_ratios([[1.1, 1.2], [2.0]])
+    assert alone.value == pytest.approx(np.sqrt(np.sqrt(1.1 * 1.2) * 2.0)) and alone.low is None and alone.runs == 1
+    assert intervals.mean_of_ratios([[1.1, 1.2], []]) is None
+    assert intervals.mean_of_ratios([]) is None
+
+
+def test_the_mean_over_models_holds_the_truth():
+    random = np.random.RandomState(4)
+    held = 0
+    for _ in range(2000):
+        found = intervals.mean_of_ratios([np.exp(random.normal(0.0, spread, 3)) for spread in (0.02, 0.05, 0.1, 0.05)])
+        held += found.low <= 1 <= found.high
+    assert 0.94 < held / 2000 < 0.985

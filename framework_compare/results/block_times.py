@@ -9,7 +9,7 @@ from typing import Any, Dict, Hashable, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from framework_compare.results import moderation
-from framework_compare.results.intervals import Interval, paired_ratio
+from framework_compare.results.intervals import Interval, mean_of_ratios, paired_ratio
 from framework_compare.results.moderation import Prior
 
 Seconds = Mapping[int, float]  # by block
@@ -46,6 +46,14 @@ class BlockTimes(Mapping[Any, Seconds]):
         pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
         prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
         return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior)
+
+    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Optional[Interval]:
+        """The geometric mean of the ratios of pairs of cells, each pair in the blocks that both have."""
+        by_pair = []
+        for two in zip(slower, faster):
+            first, second = (self.get(cell, {}) for cell in two)
+            by_pair.append([first[block] / second[block] for block in sorted(first.keys() & second.keys())])
+        return mean_of_ratios(by_pair)
 
     def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""

@@ -56,6 +56,27 @@ def paired_ratio(
     return geometric_mean([slower[block] / faster[block] for block in shared], prior) if shared else None
 
 
+def mean_of_ratios(by_model: Sequence[Sequence[float]]) -> Optional[Interval]:
+    """The geometric mean over models of paired ratios, of each model those of its own blocks; None if one has none.
+
+    Of models whose runs share no blocks, as under a budget: their variances add up, with Satterthwaite's degrees of
+    freedom. Without an interval where a model has one block. Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114.
+    """
+    logs = [np.log(np.asarray(ratios, dtype=float)) for ratios in by_model]
+    counts = [len(ratios) for ratios in logs]
+    if not counts or not min(counts):
+        return None
+    mean = float(np.mean([ratios.mean() for ratios in logs]))
+    if min(counts) < MIN_RUNS:
+        return Interval(math.exp(mean), runs=min(counts))
+    parts = [float(ratios.var(ddof=1)) / len(ratios) for ratios in logs]
+    error = math.sqrt(sum(parts)) / len(parts)
+    if error <= _SAME:
+        return _interval(mean, error, 1.0, min(counts))
+    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
+    return _interval(mean, error, freedom, min(counts))
+
+
 def unpaired_ratio(now: Sequence[float], before: Sequence[float]) -> Optional[Interval]:
     """Of seconds of runs that share no blocks, the ratio with Welch's interval; None if a side has no value."""
     logs = [np.log(np.asarray(side, dtype=float)) for side in (now, before)]

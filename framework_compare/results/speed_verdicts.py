@@ -131,6 +131,9 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
             if models not in means:
                 means[models] = _means_of(models, by_name, blocks)
             ratio = means[models].ratio(second, first)
+            if ratio is None or ratio.runs < MIN_RUNS:  # as under a budget, where models have blocks of their own
+                places = [[by_name[name][model].Index for model in models] for name in (second, first)]
+                ratio = blocks.ratio_over(*places) or ratio
             pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, blocks, of))
     return pairs
 

@@ -34,13 +34,7 @@ def diabetes(path: Path | None = None, *, validation: float = 0.2, seed: int = 0
     """Rows of 8 numbers and a target (1,) of 0 or 1; `validation` is a share of the rows, drawn by `seed`."""
     if not isinstance(validation, float) or not 0 < validation < 1:
         raise UsageError(f"validation is {validation!r}; allowed: a share between 0 and 1")
-    if path is None:
-        table, outcome = generate(768, seed)
-        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
-    else:
-        file = one_file(path, ("*.csv",), "the table")
-        table, outcome = read(file)
-        facts = {"generated": False, "source": source([file])}
+    table, outcome, facts = _rows(path, seed)
     train, held = split_indices(len(table), round(validation * len(table)), seed, name="diabetes")
     return prepare(table, outcome, train, held, facts=facts)
 
@@ -50,13 +44,7 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
 
     facts["folds"] counts the rows of each fold by split.
     """
-    if path is None:
-        table, outcome = generate(768, seed)
-        facts: dict[str, Any] = {"generated": True, "source": [], "seed": seed}
-    else:
-        file = one_file(path, ("*.csv",), "the table")
-        table, outcome = read(file)
-        facts = {"generated": False, "source": source([file])}
+    table, outcome, facts = _rows(path, seed)
     made = [prepare(table, outcome, *rows, facts=facts) for rows in rows_of_folds(len(table), folds, seed)]
     return ArrayData(
         "diabetes-folds",
@@ -74,6 +62,14 @@ def diabetes_folds(path: Path | None = None, *, folds: int = 3, seed: int = 0) -
         },
         Baseline("majority class", np.concatenate([one.baseline.outputs for one in made])),
     )
+
+
+def _rows(path: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Table float64 (N, 8), outcomes int64 (N,) and where both are from; without a path they are generated."""
+    if path is None:
+        return *generate(768, seed), {"generated": True, "source": [], "seed": seed}
+    file = one_file(path, ("*.csv",), "the table")
+    return *read(file), {"generated": False, "source": source([file])}
 
 
 def _joined(splits: list[Split]) -> Split:

@@ -90,8 +90,8 @@ class Job:
     """One worker's job; a JSON document at the process boundary.
 
     "train" runs a cell: graph is Graph.to_dict(), images and weights are files. A data set of arrays is in `data`, and
-    then there are no images: {"kind": "arrays", "path": file that batches.arrays reads}. "verify", "conformance" and
-    "trace" answer `tasks`, each a document of its own.
+    then there are no images: {"kind": "arrays", "path": file that batches.arrays reads}. "search" trains its
+    `tasks` one after the other; "verify", "conformance" and "trace" answer them, each a document of its own.
     """
 
     config: TrainConfig
@@ -104,9 +104,7 @@ class Job:
     steps: str = ""  # file that step times are appended to, little-endian int64 nanoseconds; "" for none
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
-    written: Optional[Mapping[str, str]] = (
-        None  # a user's model to be trained as written: a source, as "trace" takes it
-    )
+    written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
     sample_s: float = 0.0  # the first epoch is ended after as many seconds, and the run with it; 0: no epoch is
 
     def for_trainer(self, trainer: str) -> "Job":

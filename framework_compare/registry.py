@@ -235,7 +235,7 @@ def unit(model: str) -> str:
 
 def framework(name: str) -> Framework:
     """A framework under a name or an alias; a reader; or one that trains models as they are written."""
-    return {**READERS, **AS_WRITTEN}.get(name) or find("framework", FRAMEWORKS, name)
+    return READERS.get(name) or AS_WRITTEN.get(name) or find("framework", FRAMEWORKS, name)
 
 
 def labels(names: Iterable[str]) -> Tuple[str, ...]:

@@ -76,6 +76,8 @@ def test_the_whole_search_is_one_epoch_and_its_parts_add_up(search, small_grid):
     assert epoch.images == 4 * 3 * 512 and epoch.steps == 4 * 3 * 16
     assert study.candidates["search_s"].sum() == pytest.approx(epoch.epoch_s, rel=0.05)
     (row,) = study.searches.itertuples()
+    best = study.candidates.loc[study.candidates["accuracy"].idxmax()]
+    assert epoch.loss == pytest.approx(best["training_loss"]) and epoch.loss != epoch.validation_loss
     assert row.candidates == 4 and row.best_metric == "accuracy"
     assert row.best_value == pytest.approx(study.candidates["accuracy"].max()) == epoch.validation_accuracy
     assert 0 < row.candidates_build_s + row.candidates_validation_s + row.candidates_first_step_s < epoch.epoch_s

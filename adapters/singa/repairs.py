@@ -7,6 +7,7 @@ C++ functions that the wheel's Python side cannot call are called by their expor
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import importlib
 import importlib.machinery
@@ -38,8 +39,9 @@ class Singa(NamedTuple):
     device: Any
 
 
+@functools.lru_cache(maxsize=None)
 def load() -> Singa:
-    """Import the wheel and repair it; Unsupported where another SINGA, or another Python, is there."""
+    """Import the wheel and repair it, once in a process; Unsupported where another SINGA, or another Python, is there."""
     folder = _folder()
     _refuse_others(folder)
     _load_extension(os.path.join(folder, EXTENSION))

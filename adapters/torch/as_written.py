@@ -15,7 +15,6 @@ from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.graph.head import head_of
-from framework_compare.protocol import Batch
 
 
 class WrittenTrainer(TorchTrainer):
@@ -74,19 +73,13 @@ class WrittenTrainer(TorchTrainer):
             for name, array in self._reading.arrays.items()
         }
 
-    def gradients(self, batch: Batch) -> Dict[str, Any]:
-        self._set_training(True)
-        self._backward(batch.images, batch.labels)
-        self._scaler.unscale_(self._optimizer)
-        self._scaler.update()
+    def _held_gradients(self) -> Dict[str, Any]:
         own = _arrays(self._network.module)
-        held = {
+        return {
             name: self._reading.as_graph(name, own[target].grad)
             for name, target in self._reading.origin.items()
             if own[target].grad is not None
         }
-        self._optimizer.zero_grad(set_to_none=True)
-        return held
 
 
 def _arrays(module: Any) -> Dict[str, Any]:

@@ -170,6 +170,12 @@ class TorchTrainer(TrainerDefaults):
             how = data_parallel.CAPTURE if self._group else {}
             self._step = CapturedStep(torch, self._plain_step, self._kept_state, **how)
 
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        with self.torch.no_grad():
+            self._copy_in(weights)
+            forget(self._optimizer)
+            self._scaler.load_state_dict(self._first_scale)
+
     def _make_network(self, graph: Graph) -> Any:
         return make_network(self.torch, graph)
 
@@ -180,12 +186,6 @@ class TorchTrainer(TrainerDefaults):
             parameter.requires_grad_(False)
         for name, parameter in by_graph_name(graph, dict(self._network.named_parameters())).items():
             parameter.requires_grad_(name in trainable)
-
-    def load_weights(self, weights: Mapping[str, Any]) -> None:
-        with self.torch.no_grad():
-            self._copy_in(weights)
-            forget(self._optimizer)
-            self._scaler.load_state_dict(self._first_scale)
 
     def _copy_in(self, weights: Mapping[str, Any]) -> None:
         held = self._arrays()
@@ -258,10 +258,13 @@ class TorchTrainer(TrainerDefaults):
         self._backward(batch.images, batch.labels)
         self._scaler.unscale_(self._optimizer)
         self._scaler.update()
-        parameters = by_graph_name(self._graph, dict(self._network.named_parameters()))
-        held = {name: p.grad.contiguous() for name, p in parameters.items() if p.requires_grad}
+        held = self._held_gradients()
         self._optimizer.zero_grad(set_to_none=True)
-        return {name: gradient.cpu().numpy() for name, gradient in held.items()}
+        return held
+
+    def _held_gradients(self) -> Dict[str, Any]:
+        parameters = by_graph_name(self._graph, dict(self._network.named_parameters()))
+        return {name: p.grad.contiguous().cpu().numpy() for name, p in parameters.items() if p.requires_grad}
 
     def _autocast(self) -> Any:
         if self.config.precision in ("fp32", "tf32"):

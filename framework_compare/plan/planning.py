@@ -399,11 +399,17 @@ def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) ->
     """
     if model in registry.WORKLOADS:
         workload = registry.WORKLOADS[model]
-        return registry.load(workload.model)(
-            task or _generated_task(workload.dataset, **workload.options), **workload.size
-        )
-    build = registry.load(registry.find("model", registry.MODELS, model))
-    return build(num_classes=config.num_classes, image_size=config.image_size)
+        task = task or _generated_task(workload.dataset, **workload.options)
+        return _built(registry.load(workload.model), task, **workload.size)
+    found = registry.find("model", registry.MODELS, model)
+    wanted = {"num_classes": config.num_classes, "image_size": config.image_size}
+    return _built(registry.load(found), **wanted) if isinstance(found, str) else found(**wanted)
+
+
+@functools.lru_cache(maxsize=256)
+def _built(build: Callable[..., Graph], *task: Task, **sizes: Any) -> Graph:
+    """A graph, built once: planning, forecasts and every run of a cell ask for it."""
+    return build(*task, **sizes)
 
 
 def check_graphs(models: Iterable[str], configs: Iterable[TrainConfig]) -> None:

@@ -110,6 +110,11 @@ def epoch_text(cell: Record, times: float = 1.0) -> str:
     return mark + with_interval(*(times * seconds for seconds in ends))
 
 
+def _epoch_s(cell: Record) -> float:
+    """Seconds of a whole epoch, of a sampled cell those of its estimate; NaN of one that did not work."""
+    return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
+
+
 def estimated(table: Table) -> List[str]:
     """What the mark of an estimate means, where a figure has it."""
     some = any(figure.text.startswith(ABOUT) for row in table.rows for figure in row.figures)
@@ -230,7 +235,7 @@ def beside_written(cells: Sequence[Record]) -> List[str]:
     """Which models of users take another time as we rebuild them than as they are written; see MOST_APART."""
     found: Dict[Any, Dict[str, Record]] = {}
     for cell in cells:
-        if not math.isnan(cell.epoch_s_median):
+        if not math.isnan(_epoch_s(cell)):
             key = tuple(getattr(cell, name, None) for name in ("model", "dataset", "device", *SETTINGS))
             found.setdefault(key, {})[cell.framework] = cell
     texts = []
@@ -238,7 +243,7 @@ def beside_written(cells: Sequence[Record]) -> List[str]:
         for pair in found.values():
             if own not in pair or entry.name not in pair:
                 continue
-            ratio = pair[entry.name].epoch_s_median / pair[own].epoch_s_median
+            ratio = _epoch_s(pair[entry.name]) / _epoch_s(pair[own])
             if abs(math.log(ratio)) > math.log(MOST_APART):
                 texts.append(
                     f"Warning, {pair[own].model}: rebuilt from its layer graph it takes {ratio:.2f} times as long in"

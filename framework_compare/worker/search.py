@@ -28,6 +28,7 @@ from framework_compare.worker.validation import Validation
 
 SEARCH, CANDIDATE = "search", "candidate"  # what seconds and qualities are told of, in place of a split
 BUILD, FIRST_STEP, JUDGING, WHOLE = "build_s", "first_step_s", "validation_s", "search_s"
+TRAINED = "training_loss"  # mean per sample of a candidate's last epoch
 Values = Dict[str, Optional[float]]
 
 
@@ -83,7 +84,9 @@ class SearchRunner(runner.Runner):
         end = time.monotonic_ns()
         task_metrics = folds[0].train.task.metrics
         best = found[best_of(found, task_metrics[0] if task_metrics else "loss")]
-        event = runner.epoch_event(1, start, end, self._waits, self._ends, self._images, best["loss"] or 0.0)
+        if best[TRAINED] is None:
+            raise runner.Diverged("the best candidate's mean loss is not finite")
+        event = runner.epoch_event(1, start, end, self._waits, self._ends, self._images, best[TRAINED])
         self._keep_steps(start, self._ends)
         self.events.send("epoch", **event)
         self._tell("validation", {name: best[name] for name in ("loss", *task_metrics)})
@@ -95,8 +98,9 @@ class SearchRunner(runner.Runner):
         self.events.send("quality", epoch=1, split=split, values=values)
 
     def _fit(self, fold: Fold, weights: Mapping[str, np.ndarray], is_first: bool) -> Values:
-        """Train on a fold from these weights; loss and metrics on the rest of it, None where one is not finite."""
+        """Train on a fold from these weights; TRAINED, and loss and metrics on the rest of it, None where not finite."""
         trainer, config, now = self.trainer, self.config, time.monotonic_ns
+        trained = math.nan
         trainer.load_weights(weights)
         pipeline = ArrayPipeline(
             fold.train,
@@ -119,14 +123,14 @@ class SearchRunner(runner.Runner):
                 self._mark = now()
                 self._ends.append(self._mark)
                 self._say_how_far()
-            losses.mean()
+            trained = losses.mean()
             self._images += losses.samples
         trainer.synchronize()
         began = now()
         values = Validation(trainer, fold.validation, config).measure()
         self._mark = now()
         self._spent[JUDGING] += self._mark - began
-        return values
+        return {**values, TRAINED: trained if math.isfinite(trained) else None}
 
     def _say_how_far(self) -> None:
         if self._mark - self._told > runner.PROGRESS_NS:

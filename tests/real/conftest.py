@@ -144,7 +144,7 @@ def write_job(folder: Path, framework: str, model: str, pictures: Path, config: 
 
 # One Trainer a process: some frameworks take their number of threads once. Each script has a copy of it, with its config.
 SERVER = """
-import copy, gc, importlib, json, os, sys, traceback
+import gc, importlib, json, os, sys, traceback
 
 def main():
     source, target, threads, answered = sys.argv[1:]
@@ -154,10 +154,9 @@ def main():
     trainer_class = getattr(importlib.import_module(module), name)
     config = TrainConfig(threads=int(threads))
     os.environ.update(trainer_class.environment(config))
-    trainer = trainer_class(config)
     for line in sys.stdin:
         try:
-            run(copy.copy(trainer), line.strip())
+            run(trainer_class, line.strip())
             told = b"1"
         except Exception:
             traceback.print_exc()
@@ -167,13 +166,14 @@ def main():
         os.write(int(answered), told)
     os._exit(0)
 
-def run(trainer, path):
+def run(trainer_class, path):
     import numpy as np
     from framework_compare.graph import Graph, weight_views
     from framework_compare.protocol import Pictures, TrainConfig
     with open(path) as file:
         job = json.load(file)
-    trainer.config = config = TrainConfig.from_dict(job["config"])
+    config = TrainConfig.from_dict(job["config"])
+    trainer = trainer_class(config)
     graph = Graph.from_dict(job["graph"])
     pictures = Pictures(**{key: tuple(value) for key, value in job["pictures"].items()})
     names = dict(np=np, trainer=trainer, graph=graph, pictures=pictures, config=config)

@@ -36,13 +36,11 @@ def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 
 
 def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -> Any:
-    several = subject.cells["device"].nunique() > 1
+    cells = subject.cells
+    several = cells["device"].nunique() > 1
+    rows = rows.assign(device=rows["cell"].map(dict(zip(cells["cell"], cells["device"]))).map(look.title))
     if several:  # the curves of a CPU and of a GPU are to be compared: one panel has both
-        names = dict(zip(subject.cells["cell"], subject.without("device")))
-        rows = rows.assign(what=rows["cell"].map(names))
-    if "device" not in rows:
-        rows = rows.assign(device=rows["cell"].map(dict(zip(subject.cells["cell"], subject.cells["device"]))))
-    rows = rows.assign(device=rows["device"].map(look.title))
+        rows = rows.assign(what=rows["cell"].map(dict(zip(cells["cell"], subject.without("device")))))
     keys = ["who", "what", "device", "epoch"]
     table = rows.groupby(keys, sort=False)[name].agg(["mean", "min", "max"]).reset_index()
     legend = alt.Legend(symbolOpacity=1)

@@ -70,8 +70,7 @@ class Subject:
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":
         """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
-        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`, by paired runs where
-        verdict, the one on both, is not None; about, the mark of
+        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`; about, the mark of
         an estimate, which stands as the epoch time of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
@@ -87,24 +86,27 @@ class Subject:
         )
         cells = cells if self._whats is None else cells[cells["what"].isin(list(self._whats))]
         seconds = cells["epoch_s_median"].where(cells["worked"])
-        cells = cells.assign(best=seconds / seconds.groupby(cells["what"]).transform("min"))
-        judged = [self._paired(cell, cells) for cell in cells.itertuples()]
-        return cells.assign(
-            best=[cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), judged)],
-            verdict=judged,
-        )
+        return cells.assign(best=seconds / seconds.groupby(cells["what"]).transform("min"))
 
-    def _paired(self, cell: Any, cells: "pd.DataFrame") -> Optional[Verdict]:
-        """The verdict on a cell and the fastest of the same `what`, as times of the cell over times of that."""
+    @functools.cached_property
+    def judged(self) -> "pd.DataFrame":
+        """`cells` with a column more, verdict: the one on the cell and the fastest of its `what`, as times of the cell
+        over times of that. Where there is one, best is its ratio, of paired runs."""
+        cells = self.cells
+        leaders = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
+        found = [self._paired(cell, leaders) for cell in cells.itertuples()]
+        best = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
+        return cells.assign(best=best, verdict=found)
+
+    def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:
         if not cell.worked or cell.best == 1:
             return None
-        rivals = cells[(cells["what"] == cell.what) & (cells["best"] == 1)]
-        best, condition = rivals["framework"].iloc[0], str(speed_verdicts.condition(cell))
-        found = self.verdicts.get((cell.model, condition, best, cell.framework))
+        key, best = (cell.model, str(speed_verdicts.condition(cell))), leaders[cell.what]
+        found = self.verdicts.get((*key, best, cell.framework))
         if found is not None:
             return found
-        turned = self.verdicts.get((cell.model, condition, cell.framework, best))
-        return None if turned is None else speed_verdicts.turned(turned)
+        other = self.verdicts.get((*key, cell.framework, best))
+        return None if other is None else speed_verdicts.turned(other)
 
     def narrowed(self, what: Sequence[str]) -> "Subject":
         """The same study with only these of `what`."""

@@ -36,7 +36,7 @@ def panels(chart: Any, subject: Subject, columns: int, **independent: Any) -> An
 
 def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F1: the ratio of each cell to the fastest of its column, with its interval."""
-    rows = [_overview_row(subject, cell) for cell in subject.cells.itertuples()] + _geometric_means(subject)
+    rows = [_overview_row(subject, cell) for cell in subject.judged.itertuples()] + _geometric_means(subject)
     what = [*subject.what, *(["geometric mean"] if len(subject.what) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(what)))
     flat = step * LINE_PER_STEP > max(len(line) for name in what for line in name.split(", "))
@@ -94,7 +94,7 @@ def _geometric_means(subject: Subject) -> List[Dict[str, Any]]:
         return []
     rows = []
     for who in subject.who:
-        ratios = subject.worked[subject.worked["who"] == who]["best"]
+        ratios = subject.judged[subject.judged["worked"] & (subject.judged["who"] == who)]["best"]
         mean = math.exp(ratios.map(math.log).mean()) if len(ratios) else None
         count = f"{len(ratios)} of {len(subject.what)}"
         whole = len(ratios) == len(subject.what)
@@ -167,7 +167,7 @@ def _epoch_tooltip() -> List[alt.Tooltip]:
 def _clipped(subject: Subject) -> Any:
     """Cells with low, high and the right end of each, cut where one interval would set the axis of all."""
     columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about"]
-    cells = subject.cells[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
+    cells = subject.judged[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
     cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
     cells["s"] = cells["s"].where(cells["worked"])
     most = CLIP * cells.groupby("what")["s"].transform("max")

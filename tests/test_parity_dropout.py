@@ -5,7 +5,7 @@ import re
 import numpy
 import pytest
 
-from framework_compare.parity.network.ladder import LevelFailed, check_dropout, check_stochastic_depth
+from framework_compare.parity.network.ladder import LevelFailed, check_dropout, check_off, check_stochastic_depth
 
 
 def dropped(values, p=0.5, scale=2.0, passes=16):
@@ -74,3 +74,17 @@ def test_samples_dropped_by_chance_pass():
 def test_other_ways_to_drop_samples_fail(passes, message):
     with pytest.raises(LevelFailed, match=message):
         check_stochastic_depth("depth", 0.2, passes, DEPTH_INPUT, "fp32")
+
+
+def test_logits_that_two_orders_of_sums_explain_are_those_without_dropout(summed_twice):
+    one, other = summed_twice
+    assert not numpy.array_equal(one, other)
+    check_off(other, one)
+
+
+@pytest.mark.parametrize("moved", [1e-4, numpy.nan])
+def test_dropout_that_is_on_in_evaluation_is_seen(summed_twice, moved):
+    with_it = summed_twice[0].copy()
+    with_it.flat[0] += moved * numpy.abs(with_it).max()
+    with pytest.raises(LevelFailed, match="dropout is on in evaluation mode"):
+        check_off(with_it, summed_twice[0])

@@ -33,7 +33,11 @@ def make_from_zoo(name: str):
     return build(weights=None, classes=3, input_shape=(224, 224, 3), classifier_activation=None)
 
 
-def make(model: str, images, labels, threads: int):
+def make(model: str, images, labels, threads: int, execution: str = "", precision: str = "fp32"):
+    """A step that reads its loss, and what waits for the device. With an execution: a step that a GPU runs behind."""
+    tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
+    if precision == "bf16":
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     network = make_alexnet() if model == "alexnet" else make_from_zoo(model)
@@ -41,7 +45,7 @@ def make(model: str, images, labels, threads: int):
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.SGD(learning_rate=0.001, momentum=0.9)
 
-    @tf.function
+    @tf.function(jit_compile=execution == "compiled" or None)
     def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = loss_of(y, network(x, training=True))
@@ -49,4 +53,11 @@ def make(model: str, images, labels, threads: int):
         optimizer.apply(gradients, network.trainable_weights)
         return loss
 
-    return lambda: float(train_step(x, y)), lambda: None
+    if not execution:
+        return lambda: float(train_step(x, y)), lambda: None
+    losses = []
+
+    def step():
+        losses[:] = [train_step(x, y)]
+
+    return step, lambda: losses[0].numpy()

@@ -47,12 +47,14 @@ def ratio(model: str, size: int, repeats: int, steps: int) -> Dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--families", default=",".join(FAMILIES), help="others stay in the file as they are")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="in an epoch")
     parser.add_argument("--save", type=Path, default=OUT)
     arguments = parser.parse_args()
     found: Dict[str, Any] = {}
+    if arguments.save.exists() and arguments.families != parser.get_default("families"):
+        found = json.loads(arguments.save.read_text(encoding="utf-8"))["families"]
     for family in arguments.families.split(","):
         model, size = FAMILIES[family]
         found[family] = ratio(model, size, arguments.repeats, arguments.steps)

@@ -6,11 +6,13 @@ most 1.03 on a CPU; on a GPU 1.02 at batch 100 and 1.05 at batch 1, where PyTorc
 others' are taken with the device idle. With --pairs both sides are started so often, as each process chooses its
 algorithms anew, every other time in the other order: the rounds of all pairs count, and the median of each pair is kept,
 too. With --control a second hand-written loop takes its turns, and its times over those of the first say what the host,
-the GPU and the choice of algorithms make of two sides that do the same. With --together a pair shares one process, and
+the GPU and the choice of algorithms make of two sides that do the same. Workloads have their own batch size and
+optimizer; with --fit, TensorFlow's have Keras' Model.fit take turns, too. With --together a pair shares one process, and
 with it XLA's choices for equal instructions, the threads and their places: what is left is mostly what the loops and
 their programs differ in.
 
 Usage: python benchmarks/step_time.py [--frameworks torch,mxnet] [--models alexnet] [--save FILE]
+       python benchmarks/step_time.py --models lstm_ibm,diabetes_ann,tiny_cnn,tweet_span --fit
        python benchmarks/step_time.py --device cuda --python torch=/path/python --batch-size 1,100 --execution graph
 """
 
@@ -29,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from framework_compare import registry
+from framework_compare.datasets import arrays
 from framework_compare.datasets.resolve import resolve
 from framework_compare.environments import managed
 from framework_compare.graph import initial_weights, weights_size
@@ -42,7 +45,8 @@ HERE = Path(__file__).parent
 # the variant of ResNet-50 that the hand-written loop has: stride on the 3x3 in torchvision and paddle.vision
 OUR_VARIANT = {(framework, "resnet50"): "resnet50_v1_5" for framework in ("torch", "paddle", "jax")}
 STEPS = {"alexnet": 4, "mobilenet_v2": 4, "resnet50": 2, "vgg16": 1}
-GPU_ROUND_S = 0.3  # a round of a GPU takes as many steps as last about so long
+ROUND_S = 0.3  # a round of a GPU, or of a workload, takes as many steps as last about so long
+FIT_ROUND_S = 2.0  # where Model.fit takes turns, whose start is part of it
 
 
 class Child:
@@ -64,11 +68,13 @@ class Child:
         return self._child.pid
 
     def run(self, role, steps):
-        """Seconds a step over `steps` steps of "ours", or of "hand" or "control", which are hand-written loops."""
+        """Seconds a step over `steps` steps of "ours", or of a hand-written loop: "hand", "control", "fit"."""
         print(role, steps, file=self._child.stdin, flush=True)
         for line in self._child.stdout:
             if line[0].isdigit():  # frameworks print too
                 return float(line)
+            if line.startswith("another model"):
+                raise RuntimeError(line)
         raise RuntimeError(f"the child ended with {self._child.wait()}")
 
     def close(self):
@@ -80,7 +86,9 @@ def measure(framework, model, config, options, folder, python):
     spec = registry.framework(framework)
     job = write_job(spec, model, config, folder)
     python, source = managed.ensure(framework, python=python).python, staging.stage(spec)
-    roles = ("ours", "hand", "control")[: 3 if options.control else 2]
+    of_arrays = model in registry.WORKLOADS
+    third = "fit" if options.fit and of_arrays and framework == "tensorflow" else "control" if options.control else ""
+    roles = ("ours", "hand", third)[: 3 if third else 2]
     times = []
     for pair in range(options.pairs):
         with contextlib.ExitStack() as stack:
@@ -90,8 +98,13 @@ def measure(framework, model, config, options, folder, python):
                     child = stack.enter_context(contextlib.closing(Child(python, source, job)))
                 child.run(role, 2)  # before the next is there: compilers and libraries choose algorithms by timing them
                 children[role] = child
-            least = min(children[role].run(role, 20) for role in roles) if config.device != "cpu" else None
-            steps = STEPS[model] if least is None else max(5, round(GPU_ROUND_S / least))
+            if config.device == "cpu" and not of_arrays:
+                steps = STEPS[model]
+            else:
+                few = 20 if config.device != "cpu" else 2
+                least = min(children[role].run(role, few) for role in roles)
+                round_s = FIT_ROUND_S if third == "fit" else ROUND_S
+                steps = max(5 if config.device != "cpu" else 1, round(round_s / least))
             for turn in itertools.islice(turns(roles), options.rounds):
                 times.append({role: children[role].run(role, steps) for role in turn})
     return {
@@ -105,8 +118,9 @@ def measure(framework, model, config, options, folder, python):
         "rounds": options.rounds,
         "ours_step_s": statistics.median(taken["ours"] for taken in times),
         "hand_step_s": statistics.median(taken["hand"] for taken in times),
-        **over_hand(times, "ours", options.rounds),
-        **({"control": over_hand(times, "control", options.rounds)} if options.control else {}),
+        **over(times, "ours", "hand", options.rounds),
+        **({"control": over(times, "control", "hand", options.rounds)} if third == "control" else {}),
+        **({"over_fit": over(times, "ours", "fit", options.rounds)} if third == "fit" else {}),
     }
 
 
@@ -120,9 +134,9 @@ def turns(roles):
     return itertools.cycle([roles[int(place)] for place in order] for order in orders)
 
 
-def over_hand(times, role, rounds):
-    """Times of a side over those of the hand-written loop, round by round."""
-    ratios = [taken[role] / taken["hand"] for taken in times]
+def over(times, role, base, rounds):
+    """Times of a side over those of another, round by round."""
+    ratios = [taken[role] / taken[base] for taken in times]
     return {
         "ratio_median": statistics.median(ratios),
         "ratio_low": min(ratios),
@@ -147,46 +161,44 @@ def median_interval(values):
 
 def cells(options):
     """Frameworks x models x settings, as (framework, model, config)."""
-    axes = (options.frameworks, options.models, options.batch_size, options.execution, options.precision)
-    for framework, model, batch, execution, precision in itertools.product(*(axis.split(",") for axis in axes)):
-        yield (
-            framework,
-            model,
-            TrainConfig(
-                device=options.device,
-                batch_size=int(batch),
-                execution=execution,
-                precision=precision,
-                pipeline="memory",
-                threads=host.available_cores(),
-                loader_workers=1,
-            ),
-        )
+    axes = (options.frameworks, options.models, options.execution, options.precision)
+    for framework, model, execution, precision in itertools.product(*(axis.split(",") for axis in axes)):
+        own = registry.WORKLOADS[model].settings if model in registry.WORKLOADS else {"batch_size": 8}
+        sizes = map(int, options.batch_size.split(",")) if options.batch_size else [own["batch_size"]]
+        for size in sizes:
+            given = dict(device=options.device, batch_size=size, execution=execution, precision=precision)
+            fixed = dict(pipeline="memory", threads=host.available_cores(), loader_workers=1)
+            yield framework, model, TrainConfig(**{**own, **given, **fixed})
 
 
 def write_job(spec, model, config, folder):
-    graph = build_graph(OUR_VARIANT.get((spec.name, model), model), config)
+    workload = registry.WORKLOADS.get(model)
+    document = {"config": config.to_dict(), "trainer": staging.trainer_target(spec), "zoo_model": model}
+    if workload:
+        data = arrays.load(workload.dataset, **workload.options)
+        data.write(folder / "data.npz")
+        graph = build_graph(model, config, data.task)
+        document.update(data={"kind": "arrays", "path": str(folder / "data.npz")}, parameters=graph.parameter_count())
+    else:
+        graph = build_graph(OUR_VARIANT.get((spec.name, model), model), config)
+        document["pictures"] = str(write_pictures(folder, config.batch_size))
     weights = folder / "weights.npy"
     flat = np.lib.format.open_memmap(weights, mode="w+", dtype=np.float32, shape=(weights_size(graph),))
     initial_weights(graph, 0, flat)
+    job = folder / "job.json"
+    job.write_text(json.dumps({**document, "graph": graph.to_dict(), "weights": str(weights)}))
+    return job
+
+
+def write_pictures(folder, count):
     index = resolve("fire-smoke-tiny")
     pictures = folder / "pictures.json"
-    times = -(-config.batch_size // len(index.pictures))
+    times = -(-count // len(index.pictures))
     listing = {
         name: list(value) * (times if name != "classes" else 1) for name, value in index.pictures.__dict__.items()
     }
     pictures.write_text(json.dumps(listing))
-    job = folder / "job.json"
-    document = {
-        "config": config.to_dict(),
-        "trainer": staging.trainer_target(spec),
-        "graph": graph.to_dict(),
-        "pictures": str(pictures),
-        "weights": str(weights),
-        "zoo_model": model,
-    }
-    job.write_text(json.dumps(document))
-    return job
+    return pictures
 
 
 def main():
@@ -194,13 +206,14 @@ def main():
     parser.add_argument("--frameworks", default="torch,tensorflow,mxnet,paddle,jax")
     parser.add_argument("--models", default="alexnet,mobilenet_v2,resnet50,vgg16")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--batch-size", default="8", help="one, or several with commas between")
+    parser.add_argument("--batch-size", help="one, or several with commas between; default: 8, a workload's own")
     parser.add_argument("--execution", default="default", help="likewise")
     parser.add_argument("--precision", default="fp32", help="likewise")
     parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH of an interpreter that has it")
     parser.add_argument("--rounds", type=int, default=10, help="of each pair of processes")
     parser.add_argument("--pairs", type=int, default=1, help="of processes, one after the other")
     parser.add_argument("--control", action="store_true", help="a second hand-written loop takes turns, too")
+    parser.add_argument("--fit", action="store_true", help="Keras' Model.fit takes turns, too")
     parser.add_argument("--together", action="store_true", help="the sides of a pair share a process")
     parser.add_argument("--save")
     options = parser.parse_args()
@@ -214,7 +227,7 @@ def main():
         print(
             f"{framework:12}{model:14}batch {config.batch_size:<5}{config.execution:10}{config.precision:6}"
             f"ours {1e3 * row['ours_step_s']:.3f} ms  hand {1e3 * row['hand_step_s']:.3f} ms  ratio {shown(row)}"
-            + (f"  control {shown(row['control'])}" if options.control else ""),
+            + "".join(f"  {name} {shown(row[name])}" for name in ("control", "over_fit") if name in row),
             flush=True,
         )
         if options.save:

@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+SECOND_BIASES = 0.02  # of all parameters: a framework's own LSTM has two biases, ours trains one
+
 
 def main(source, job_path, loops):
     sys.path[:0] = [source, loops]
@@ -26,18 +28,19 @@ def main(source, job_path, loops):
     for line in sys.stdin:
         role, steps = line.split()
         if role not in sides:
-            sides[role] = (make_ours if role == "ours" else make_hand)(job, config, trainer_class)
+            make = make_ours if role == "ours" else make_workload if "data" in job else make_hand
+            sides[role] = make(job, config, trainer_class, role)
         print(json.dumps(sides[role](int(steps))), flush=True)
 
 
-def make_ours(job, config, trainer_class):
+def make_ours(job, config, trainer_class, role):
     """The runner's own epoch loop over the held batch."""
     from framework_compare.events import EventWriter
     from framework_compare.protocol import Job
     from framework_compare.worker.runner import Runner
     from framework_compare.worker.sources import open_source
 
-    document = {name: value for name, value in job.items() if name != "zoo_model"}
+    document = {name: value for name, value in job.items() if name not in ("zoo_model", "parameters")}
     runner = Runner(Job.from_dict(document), trainer_class, EventWriter(os.open(os.devnull, os.O_WRONLY)))
     runner.trainer = trainer_class(config)
     runner.trainer.build(runner.graph)
@@ -47,14 +50,38 @@ def make_ours(job, config, trainer_class):
     return lambda steps: timed(lambda: runner.run_epoch(itertools.repeat(held, steps), 1)) / steps
 
 
-def make_hand(job, config, trainer_class):
-    """The hand-written loop, with the allocator and environment variables that our trainer sets."""
-    import numpy as np
+def make_workload(job, config, trainer_class, role):
+    """The hand-written loop of a workload on its first batch; it must have as many parameters as ours, or nearly so."""
+    from framework_compare.batches.arrays import ArrayPipeline, read_split
 
+    share_allocator(config, trainer_class)
+    name = trainer_class.name
+    split = read_split(job["data"]["path"], "train")
+    layout = "NHWC" if name in ("tensorflow", "jax") else "NCHW"
+    with ArrayPipeline(split, batch_size=config.batch_size, layout=layout) as pipeline:
+        (inputs,), target = next(iter(pipeline.epoch(1)))
+    loop = importlib.import_module(f"{name}_workloads")
+    how = {"fit": True} if role == "fit" else {}
+    go, count = loop.make(job["zoo_model"], inputs, target, split.task, config.threads, **how)
+    if abs(count / job["parameters"] - 1) > SECOND_BIASES:
+        sys.exit(print(f"another model: {count} parameters, ours has {job['parameters']}", flush=True))
+    timed = clock(config, trainer_class)
+    return lambda steps: timed(lambda: go(steps)) / steps
+
+
+def share_allocator(config, trainer_class):
+    """What our trainer sets for the process."""
     from framework_compare.worker.allocator import keep_freed_memory
 
     if trainer_class.name in ("torch", "paddle") and config.device == "cpu":
         keep_freed_memory()
+
+
+def make_hand(job, config, trainer_class, role):
+    """The hand-written loop, with the allocator and environment variables that our trainer sets."""
+    import numpy as np
+
+    share_allocator(config, trainer_class)
     if trainer_class.name == "torch":
         import torch
 

@@ -72,6 +72,26 @@ def test_a_failed_cell_has_its_status_and_a_disturbed_one_its_mark(comparison):
     assert part.svg.count("▲") == 2  # mxnet with both models
 
 
+@pytest.mark.parametrize("name", ["memory", "batch-sizes"])
+def test_speeds_have_the_interval_of_their_epoch_times_and_a_mark_where_disturbed(comparison, varied, name):
+    made = varied if name == "batch-sizes" else comparison
+    (part,) = files.draw(Subject(made), name).values()
+    frame = made.frame[made.frame["status"] == "ok"]
+    expected = sorted(frame["images_per_s"] * frame["epoch_s_median"] / frame["epoch_s_ci_high"])
+    rows = [row for row in values(part.spec) if row.get("slow") is not None]
+    assert sorted(row["slow"] for row in rows) == pytest.approx(expected, rel=1e-4)
+    assert all(row["slow"] < row["images_per_s"] < row["fast"] for row in rows)
+    assert part.svg.count("▲") == sum(bool(row["disturbed"]) for row in rows) > 0
+
+
+def test_published_ratios_have_the_interval_of_the_verdict(comparison):
+    (part,) = files.draw(Subject(comparison), "published").values()
+    verdict = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))
+    row = next(row for row in values(part.spec) if (row.get("who"), row.get("what")) == ("MXNet", "AlexNet"))
+    assert (row["here"], row["low"], row["high"]) == pytest.approx((verdict.ratio, verdict.low, verdict.high))
+    assert part.svg.count("▲") == 2  # mxnet with both models
+
+
 def test_the_ratios_of_the_overview_are_those_of_the_verdicts(comparison):
     (part,) = files.draw(Subject(comparison), "overview").values()
     verdict = next(one for one in comparison.verdicts() if (one.model, one.slower) == ("alexnet", "mxnet"))

@@ -17,6 +17,8 @@ from framework_compare.cli.root import app
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 from framework_compare.report import headlines
+from framework_compare.report.figures import files
+from framework_compare.report.figures.subject import Subject
 from framework_compare.report.html import code
 from framework_compare.report.page import report
 from framework_compare.report.page.lights import lights
@@ -77,7 +79,7 @@ def test_every_figure_with_data_is_a_picture_with_a_text(page):
 
 def test_what_the_study_has_not_is_named(page):
     assert "F8 Batch sizes: all cells have the same batch size." in page.text
-    assert "F10 Gains: no two cells differ only in device, precision or execution." in page.text
+    assert "F10 Gains: no two cells differ only in device, precision or execution, and it is no ladder." in page.text
 
 
 def test_the_numbers_are_those_of_the_frame(page, comparison):
@@ -112,9 +114,15 @@ def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, pictures,
 
 
 def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
-    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 1, "python": {tiny: sys.executable}}
+    asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
     study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
     assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
+    part = files.draw(Subject(study), "gains")["times faster than the rung before"]
+    (row,) = (row for rows in part.spec["datasets"].values() for row in rows)
+    gained = study.gains.set_index("rung").loc["batch 4"]
+    assert (row["ratio"], row["low"], row["high"]) == pytest.approx(
+        tuple(gained[["gain", "gain_low", "gain_high"]]), rel=1e-4
+    )
 
 
 def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
+import pandas
 import pytest
 from drawn_study import study
 
@@ -176,6 +177,112 @@ def test_hostile_names_run_nothing(browser, tmp_path):
     assert opened.page.evaluate("window.broken") is None
     assert opened.messages == []
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def wait_until_drawn(opened):
+    drawn = "() => [...document.querySelectorAll('.plot')].every(plot => plot.dataset.live !== '')"
+    opened.page.wait_for_function(drawn, timeout=60_000)
+
+
+def test_a_framework_that_is_unchecked_leaves_the_figures(browser, path):
+    def texts(selector):
+        return opened.page.eval_on_selector_all(f"{selector} svg text", "all => all.map(one => one.textContent)")
+
+    opened = Opened(browser, path)
+    opened.draw_all()
+    name = opened.page.get_attribute("#F2 svg[role=img]", "aria-label")
+    assert "MXNet" in texts("#F2") and "MXNet" in texts("#F5")
+    opened.page.locator(".choices input[value=MXNet]").focus()
+    opened.page.keyboard.press("Space")
+    wait_until_drawn(opened)
+    for figure in ("#F2", "#F5"):
+        assert "MXNet" not in texts(figure) and "PyTorch" in texts(figure)
+    assert opened.page.get_attribute("#F2 svg[role=img]", "aria-label") == name
+    opened.page.locator(".choices input[value=JAX]").uncheck()
+    assert opened.page.locator(".choices input[value=PyTorch]").is_disabled(), "a figure of nothing says nothing"
+    opened.page.locator(".choices input[value=MXNet]").check()
+    wait_until_drawn(opened)
+    assert "MXNet" in texts("#F2") and opened.messages == []
+
+
+def test_a_table_is_copied_as_it_is_shown(browser, path, comparison):
+    opened = Opened(browser, path)
+    opened.page.evaluate(
+        "document.addEventListener('copy', event => { window.copied = event.target.value; }, { once: true })"
+    )
+    opened.page.get_by_role("button", name="Copy as Markdown").first.click()
+    lines = opened.page.evaluate("window.copied").splitlines()
+    shown = comparison.table("time", style="markdown")
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) > 4 and all(line in shown for line in rows)
+
+
+def test_the_csv_that_is_downloaded_has_the_frames_figures(browser, path, comparison, tmp_path):
+    opened = Opened(browser, path)
+    with opened.page.expect_download() as download:
+        opened.page.get_by_role("link", name="Download all columns as CSV").click()
+    download.value.save_as(tmp_path / "cells.csv")
+    read = pandas.read_csv(tmp_path / "cells.csv")
+    assert list(read["framework"]) == list(comparison.frame["framework"])
+    assert read["epoch_s_median"].to_numpy() == pytest.approx(
+        comparison.frame["epoch_s_median"].to_numpy(), rel=1e-8, nan_ok=True
+    )
+
+
+def test_each_entry_of_the_contents_leads_to_its_part(browser, path):
+    opened = Opened(browser, path)
+    places = opened.page.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
+    assert "#F4" in places and len(set(places)) == len(places)
+    for place in places:
+        assert opened.count(place) == 1, place
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
+    page = context.new_page()
+    page.goto(f"{path.as_uri()}#F4")
+    page.wait_for_function("() => document.querySelector('#F4 .plot').dataset.live === 'yes'")
+    top = page.locator("#F4 h2").bounding_box()["y"]
+    assert -1 <= top < 800, "the figures above were drawn meanwhile"
+
+
+@pytest.mark.parametrize("figure", ["#F1", "#F2", "#F5"])
+def test_labels_do_not_lie_upon_each_other(drawn, figure):
+    boxes = drawn(1280).page.eval_on_selector_all(
+        f"{figure} svg text",
+        """all => all.filter(one => one.textContent.trim()).map(one => {
+            const box = one.getBoundingClientRect();
+            return [one.textContent, box.left, box.top, box.right, box.bottom];
+        })""",
+    )
+    upon = [
+        (one[0], other[0])
+        for number, one in enumerate(boxes)
+        for other in boxes[number + 1 :]
+        if min(one[3], other[3]) - max(one[1], other[1]) > 2 and min(one[4], other[4]) - max(one[2], other[2]) > 3
+    ]
+    assert upon == []
+
+
+@pytest.mark.parametrize(
+    "frameworks, failing",
+    [(("torch",), ()), (("torch", "jax"), (("jax", "alexnet"),))],
+    ids=["one cell", "all but one failed"],
+)
+def test_a_study_that_lacks_figures_says_so_without_an_error(browser, tmp_path, frameworks, failing):
+    made = study(tmp_path / "study", frameworks, ("alexnet",), repeats=1, failing=failing)
+    opened = Opened(browser, made.report(tmp_path / "report.html"))
+    opened.draw_all()
+    texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
+    assert opened.messages == [] and not {"NaN", "undefined", "Infinity", "null"} & set(texts)
+    assert "Not in this study" in opened.page.inner_text("main")
+    assert opened.count(".choices") == (1 if len(frameworks) > 1 else 0)
+
+
+def test_names_from_right_to_left_keep_their_rows(browser, tmp_path):
+    name = "\u05de\u05d5\u05d3\u05dc"  # Hebrew
+    made = study(tmp_path / "study", ("torch", name), ("alexnet",), repeats=2, failing=())
+    opened = Opened(browser, made.report(tmp_path / "report.html"))
+    opened.draw_all()
+    assert name in opened.page.eval_on_selector_all("[data-cell] th", "all => all.map(one => one.textContent)")
+    assert opened.messages == [] and opened.page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 @pytest.mark.nightly

@@ -51,8 +51,9 @@ FIGURES: Dict[str, Figure] = {
         "F3",
         "Throughput and memory",
         costs.throughput_memory,
-        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. No "
-        "framework is both faster and smaller than one on the dashed line.",
+        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Line: "
+        "95 % interval over runs. Red triangle: other programs took CPU time. No framework is both faster and smaller than "
+        "one on the dashed line.",
         "no cell has readings of its memory",
     ),
     "resources": Figure(
@@ -60,7 +61,8 @@ FIGURES: Dict[str, Figure] = {
         "CPU, memory and threads over time",
         costs.resources,
         "One run of each framework, the first that counts, from its start. Line: mean; band: least to most of up to 160 "
-        "stretches of time. Shades: the phases of the run, one after the other. Of more than 40 cells the first 40 are "
+        "stretches of time. Grey line: what others took of the CPU. Shades: the phases of the run, one after the other, "
+        "named where there is room. Of more than 40 cells the first 40 are "
         "drawn; `framework-compare figure resources --models NAME` draws others.",
         "no run has readings (sampling_hz 0)",
     ),
@@ -89,7 +91,8 @@ FIGURES: Dict[str, Figure] = {
         "F8",
         "Batch sizes",
         learning.batch_sizes,
-        "Images per second and peak memory over the batch size. A size that failed has its status.",
+        "Images per second and peak memory over the batch size. Upright line: 95 % interval over runs. Red triangle: "
+        "other programs took CPU time. A size that failed has its status.",
         "all cells have the same batch size",
     ),
     "functions": Figure(
@@ -103,14 +106,16 @@ FIGURES: Dict[str, Figure] = {
         "F10",
         "Gains",
         learning.gains,
-        "How many times faster than the baseline, with the 95 % interval over paired runs. Grey: no difference shown.",
-        "no two cells differ only in device, precision or execution",
+        "How many times faster than the baseline, or of a ladder than the rung before, with the 95 % interval over paired "
+        "runs. Grey: no difference shown. Red: at a quality worse than the base's.",
+        "no two cells differ only in device, precision or execution, and it is no ladder",
     ),
     "energy": Figure(
         "F11",
         "Energy",
         costs.energy,
-        "Joules per image of the measured epochs, by the machine's own counters.",
+        "Joules per image of the measured epochs, by the machine's own counters; mean over runs, so no interval. Red "
+        "triangle: other programs took CPU time.",
         "this machine gave no readings of energy",
     ),
     "machine": Figure(
@@ -125,7 +130,8 @@ FIGURES: Dict[str, Figure] = {
         "F13",
         "Published ratios",
         learning.published,
-        "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here. On the dashed line both are equal.",
+        "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here. Upright line: 95 % interval "
+        "over paired runs here. Red triangle: other programs took CPU time. On the dashed line both are equal.",
         "the study does not have PyTorch and another framework on a data set of the published study",
     ),
 }

@@ -7,13 +7,15 @@ from typing import Any, Dict, List, Mapping, Tuple
 import altair as alt
 
 from framework_compare.report.figures import look
-from framework_compare.report.figures.subject import Subject, known, rounded
-from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape
+from framework_compare.report.figures.subject import Subject, known, rounded, speeds
+from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
 
 GIB = 2**30
 BINS = 160
 MAX_BINS = 3200  # in all
 MAX_CURVES = 40  # cells whose readings are drawn
+LETTER = 6.0  # points of width that a letter of a phase's name takes at most
+OTHERS = "others_cpu_percent"  # a grey line beside the cell's own
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
 READINGS: Tuple[Tuple[str, str, float], ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
@@ -27,12 +29,13 @@ READINGS: Tuple[Tuple[str, str, float], ...] = (
 
 def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F3: images per second over the peak of memory; the line joins what nothing beats in both."""
-    cells = subject.worked
+    cells = speeds(subject.worked)
     on_gpu = cells["gpu_process_memory_peak_bytes"].notna()
     bytes_ = cells["gpu_process_memory_peak_bytes"].where(
         on_gpu, cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"])
     )
-    rows = cells.assign(gib=bytes_ / GIB)[["who", "what", "gib", "images_per_s"]].dropna()
+    rows = cells.assign(gib=bytes_ / GIB)[["who", "what", "gib", "images_per_s", "slow", "fast", "disturbed"]]
+    rows = rows.dropna(subset=["gib", "images_per_s"])
     if rows.empty:
         return {}
     rows = rows.assign(front=_undominated(rows))
@@ -46,7 +49,10 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", alt.Tooltip("gib:Q", format=".3~g"), alt.Tooltip("images_per_s:Q", format=".4~g")],
     )
-    chart = alt.layer(front, points).properties(width=panel_width(width, columns, 40) - 40, height=130)
+    ends = base.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5)
+    ends = ends.encode(y="slow:Q", y2="fast:Q", color=colour(subject, alt.Legend()))
+    chart = alt.layer(front, ends, points, warned(base))
+    chart = chart.properties(width=panel_width(width, columns, 40) - 40, height=130)
     return {"": panels(chart, subject, columns, x="independent", y="independent")}
 
 
@@ -91,18 +97,28 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
     drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
     rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
     # One table for all layers: a facet splits no layer that has data of its own.
-    table = alt.InlineData(values=[*rows, *rounded(_spans(phases))])
     panel = max(36.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
+    table = alt.InlineData(values=[*rows, *rounded(_spans(phases, panel))])
     charts = []
     for place, (_, title, _) in enumerate(drawn):
-        curve = _curve(subject, table, place, title, last=place == len(drawn) - 1).properties(width=panel, height=80)
+        layers = _curve(subject, table, place, title, last=place == len(drawn) - 1)
+        if place == 0:
+            named = alt.Chart(table).transform_filter("isValid(datum.name)")
+            named = named.mark_text(align="left", baseline="top", dx=2, color="#444444")
+            layers.append(named.encode(x="start:Q", y=alt.value(2), text="name:N"))
+        if drawn[place][0] == "cpu_percent" and OTHERS in samples:
+            others = (
+                alt.Chart(table).transform_filter("isValid(datum.others)").mark_line(strokeWidth=1, color=look.GREY)
+            )
+            layers.append(others.encode(x="t:Q", y="others:Q"))
+        curve = alt.layer(*layers).properties(width=panel, height=80)
         header = alt.Header(labels=place == 0)
         faceted = curve.facet(column=alt.Column("who:N", sort=who, title=None, header=header), spacing=14)
         charts.append(faceted.resolve_scale(x="independent"))
     return alt.vconcat(*charts, spacing=4)
 
 
-def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) -> Any:
+def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) -> List[Any]:
     field = f"y{place}"
     base = alt.Chart(table)
     x = alt.X("t:Q", title="seconds" if last else None, axis=alt.Axis(labels=last, tickCount=4))
@@ -118,7 +134,7 @@ def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) 
     shades = shade.encode(
         x="start:Q", x2="end:Q", color=alt.Color("shade:N", scale=None), tooltip=["phase:N", "start:Q", "end:Q"]
     )
-    return alt.layer(shades, band, line)
+    return [shades, band, line]
 
 
 def _binned(samples: Any, drawn: Any, name: str, bins: int) -> List[Mapping[str, Any]]:
@@ -132,15 +148,20 @@ def _binned(samples: Any, drawn: Any, name: str, bins: int) -> List[Mapping[str,
         values = groups[column]
         for end, value in (("", values.mean()), ("l", values.min()), ("h", values.max())):
             columns[f"y{place}{end}"] = value / divisor
+    if OTHERS in samples:
+        columns["others"] = groups[OTHERS].mean()
     return rounded(pd.DataFrame(columns).assign(who=name), 4)
 
 
-def _spans(phases: Any) -> Any:
-    """Phases as stretches of time, every second one shaded."""
+def _spans(phases: Any, panel: float) -> Any:
+    """Phases as stretches of time, every second one shaded; with its name where that fits into the stretch."""
     spans = phases.sort_values(["who", "start_s"])[["who", "phase", "start_s", "seconds"]]
     shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("who").cumcount()]
-    return spans.assign(start=spans["start_s"], end=spans["start_s"] + spans["seconds"], shade=shade)[
-        ["who", "phase", "start", "end", "shade"]
+    end = spans["start_s"] + spans["seconds"]
+    room = panel * spans["seconds"] / end.groupby(spans["who"]).transform("max")
+    name = spans["phase"].where(room > LETTER * spans["phase"].str.len(), None)
+    return spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)[
+        ["who", "phase", "start", "end", "shade", "name"]
     ]
 
 
@@ -204,24 +225,21 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F11: joules per image, of the GPU and of the host's processors."""
     rows = [
-        {"who": cell.who, "what": cell.what, "part": part, "j": float(value)}
+        {"who": cell.who, "what": cell.what, "part": part, "j": float(value), "disturbed": cell.disturbed}
         for cell in subject.worked.itertuples()
         for part, value in (("GPU", cell.gpu_j_per_image), ("host", cell.host_j_per_image))
         if known(value)
     ]
     if not rows:
         return {}
-    bars = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar(stroke="white", strokeWidth=0.5)
-        .encode(
-            x=alt.X("sum(j):Q", title="joules per image"),
-            y=framework_axis(subject),
-            color=alt.Color(
-                "part:N", scale=alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"]), title=None
-            ),
-            tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
-        )
-        .properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
+    total = alt.X("sum(j):Q", title="joules per image")
+    scale = alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"])
+    bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
+        x=total,
+        color=alt.Color("part:N", scale=scale, title=None),
+        tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
     )
-    return {"": panels(bars, subject, columns, x="independent")}
+    height = 20 * len(subject.who) + 6
+    chart = alt.layer(bars, warned(base, x=total)).properties(width=panel_width(width, columns, 90), height=height)
+    return {"": panels(chart, subject, columns, x="independent")}

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Tuple
 import altair as alt
 
 from framework_compare.report.figures import look
-from framework_compare.report.figures.subject import Subject, known, rounded
-from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape
+from framework_compare.report.figures.subject import Subject, known, rounded, speeds
+from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
 from framework_compare.results import pairing, ratios
 from framework_compare.results import published as published_figures
 from framework_compare.results.published import SETS
@@ -77,12 +77,12 @@ def _ticks(epochs: Any) -> List[int]:
 
 def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F8: images per second and peak memory over the batch size; a size that failed has its status."""
-    cells = subject.cells
+    cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
     own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
     rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
-    rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib"]]
+    rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2))
     )
@@ -95,7 +95,9 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             shape=shape(subject, alt.Legend()), tooltip=["who:N", "batch_size:Q", f"{field}:Q"]
         )
         failed = base.transform_filter("!datum.worked").mark_text(color=look.WARNING, angle=270, align="left")
-        layers = [drawn.mark_line(strokeWidth=1.3), marks, failed.encode(text="status:N", y=alt.YDatum(0))]
+        ends = drawn.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5).encode(y="slow:Q", y2="fast:Q")
+        of_speed = [ends, warned(drawn)] if field == "images_per_s" else []
+        layers = [drawn.mark_line(strokeWidth=1.3), marks, *of_speed, failed.encode(text="status:N", y=alt.YDatum(0))]
         chart = alt.layer(*layers).properties(width=panel_width(width, columns, 45) - 45, height=120)
         facet = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
         parts.append(chart.facet(facet=facet, columns=columns).resolve_scale(y="independent"))
@@ -167,24 +169,55 @@ def gains(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             rows.append({"who": who, "what": what, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
         if rows:
             parts[f"times faster than {base}"] = _gain(subject, rows, base, width, columns)
-    return parts
+    rungs = _rungs(subject, width, columns)
+    return {**parts, **({"times faster than the rung before": rungs} if rungs else {})}
+
+
+def _rungs(subject: Subject, width: float, columns: int) -> Any:
+    """Of a ladder the gain of each rung on the one before it, one panel per framework; None of other studies."""
+    gained = subject.study.gains
+    names = dict(zip(subject.cells["framework"], subject.cells["who"]))
+    if gained.empty or not gained["gain"].notna().any():
+        return None
+    rows = gained[gained["framework"].isin(list(names)) & gained["gain"].notna()]
+    low, high = rows["gain_low"], rows["gain_high"]
+    worse = rows["worse"].fillna(False).astype(bool)
+    rows = rows.assign(
+        who=rows["framework"].map(names),
+        ratio=rows["gain"],
+        low=low,
+        high=high,
+        shown=low.gt(1) | high.lt(1),
+        label=[f"{gain:.2f}{' worse' if bad else ''}" for gain, bad in zip(rows["gain"], worse)],
+        worse=worse,
+    )[["who", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
+    order = list(gained["rung"].drop_duplicates())
+    layers = _bars(subject, rounded(rows), alt.Y("rung:N", sort=order, title=None), "times faster than the rung before")
+    chart = alt.layer(*layers).properties(width=panel_width(width, columns, 110), height=20 * len(order) + 6)
+    facet = alt.Facet("who:N", sort=subject.who, title=None)
+    return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
 
 
 def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float, columns: int) -> Any:
-    chart = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
-    tint = alt.condition("datum.shown", colour(subject), alt.value("#BBBBBB"))
+    rows = [{**row, "label": f"{row['ratio']:.2f}", "worse": False} for row in rows]
+    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}"))
+    layered = layered.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    return panels(layered, subject, columns, x="independent")
+
+
+def _bars(subject: Subject, rows: Any, y: alt.Y, title: str) -> List[Any]:
+    """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown."""
+    chart = alt.Chart(alt.InlineData(values=rows)).encode(y=y)
     bars = chart.mark_bar(size=12).encode(
-        x=alt.X("ratio:Q", title=f"times faster than {base}"),
-        color=tint,
+        x=alt.X("ratio:Q", title=title),
+        color=alt.condition("datum.shown", colour(subject), alt.value("#BBBBBB")),
         tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"],
     )
     ends = chart.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
     texts = chart.transform_calculate(end="max(datum.ratio, datum.high)").mark_text(align="left", dx=4)
+    ink = alt.condition("datum.worse", alt.value(look.WARNING), alt.value("#222222"))
     one = chart.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
-    layers = [bars, ends, one, texts.encode(x="end:Q", text=alt.Text("ratio:Q", format=".2f"))]
-    layered = alt.layer(*layers)
-    layered = layered.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
-    return panels(layered, subject, columns, x="independent")
+    return [bars, ends, one, texts.encode(x="end:Q", text="label:N", color=ink)]
 
 
 def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -193,45 +226,41 @@ def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     for cell in subject.worked.itertuples():
         pair = _published_pair(subject, cell)
         if pair:
-            rows.append({"who": cell.who, "what": cell.what, "published": pair[0], "here": pair[1]})
+            rows.append({"who": cell.who, "what": cell.what, **pair, "disturbed": cell.disturbed})
     if not rows:
         return {}
-    ends = [f(row[name] for row in rows for name in ("published", "here")) for f in (min, max)]
-    domain = [min(ends[0] * 0.8, 0.8), max(ends[1] * 1.25, 1.25)]
+    values = [row[name] for row in rows for name in ("published", "here", "low", "high") if row[name]]
+    domain = [min(min(values) * 0.8, 0.8), max(max(values) * 1.25, 1.25)]
     scale = alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("published:Q", scale=scale, title="epoch time over PyTorch's, published")
     y = alt.Y("here:Q", scale=scale, title="epoch time over PyTorch's, here")
     line = alt.Chart(alt.InlineData(values=[{"published": end, "here": end} for end in domain]))
-    points = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_point(filled=True, size=80)
-        .encode(
-            x=x,
-            y=y,
-            color=colour(subject, alt.Legend()),
-            shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
-            tooltip=[
-                "who:N",
-                "what:N",
-                alt.Tooltip("published:Q", format=".3~g"),
-                alt.Tooltip("here:Q", format=".3~g"),
-            ],
-        )
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y)
+    tint = colour(subject, alt.Legend())
+    points = base.mark_point(filled=True, size=80).encode(
+        color=tint,
+        shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
+        tooltip=["who:N", "what:N", alt.Tooltip("published:Q", format=".3~g"), alt.Tooltip("here:Q", format=".3~g")],
     )
+    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+    ends = ends.encode(y=alt.Y("low:Q", scale=scale), y2="high:Q", color=tint)
     size = min(width - 80, 320)
     diagonal = line.mark_line(color="#999999", strokeDash=[4, 3]).encode(x=x, y=y)
-    return {"": alt.layer(diagonal, points).properties(width=size, height=size)}
+    return {"": alt.layer(diagonal, ends, points, warned(base)).properties(width=size, height=size)}
 
 
-def _published_pair(subject: Subject, cell: Any) -> Any:
-    """(published, here): the epoch time of a cell over that of PyTorch, where both are known of both."""
+def _published_pair(subject: Subject, cell: Any) -> Dict[str, Any]:
+    """The epoch time of a cell over that of PyTorch, published and here, with its interval; {} where one is not known."""
     table = published_seconds(cell.device.partition(":")[0])
     dataset = SETS.get(cell.dataset)
     ours = subject.worked[(subject.worked["what"] == cell.what) & (subject.worked["framework"] == "torch")]
     keys = [(name, cell.model, str(dataset)) for name in (cell.framework, "torch")]
     if cell.framework == "torch" or not len(ours) or not all(key in table for key in keys):
-        return None
-    return table[keys[0]] / table[keys[1]], cell.epoch_s_median / ours["epoch_s_median"].iloc[0]
+        return {}
+    verdict = subject.against(cell, "torch")
+    here = cell.epoch_s_median / ours["epoch_s_median"].iloc[0] if verdict is None else verdict.ratio
+    ends = {"low": verdict and verdict.low, "high": verdict and verdict.high}
+    return {"published": table[keys[0]] / table[keys[1]], "here": here, **ends}
 
 
 def published_seconds(device: str) -> Dict[Tuple[str, str, str], float]:

@@ -35,6 +35,8 @@ class Study(Protocol):
     @property
     def epochs(self) -> "pd.DataFrame": ...
     @property
+    def gains(self) -> "pd.DataFrame": ...
+    @property
     def runs(self) -> "pd.DataFrame": ...
     @property
     def samples(self) -> "pd.DataFrame": ...
@@ -99,13 +101,15 @@ class Subject:
         return cells.assign(best=best, verdict=found)
 
     def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:
-        if not cell.worked or cell.best == 1:
-            return None
-        key, best = (cell.model, str(speed_verdicts.condition(cell))), leaders[cell.what]
-        found = self.verdicts.get((*key, best, cell.framework))
+        return self.against(cell, leaders[cell.what]) if cell.worked and cell.best != 1 else None
+
+    def against(self, cell: Any, framework: str) -> Optional[Verdict]:
+        """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
+        key = cell.model, str(speed_verdicts.condition(cell))
+        found = self.verdicts.get((*key, framework, cell.framework))
         if found is not None:
             return found
-        other = self.verdicts.get((*key, cell.framework, best))
+        other = self.verdicts.get((*key, cell.framework, framework))
         return None if other is None else speed_verdicts.turned(other)
 
     def narrowed(self, what: Sequence[str]) -> "Subject":
@@ -166,6 +170,12 @@ class Subject:
         key = cell.model, str(speed_verdicts.condition(cell)), cell.framework
         verdicts = [self.verdicts.get((*key, name)) for name in rivals["framework"]]
         return bool(verdicts) and all(one is not None and one.shown for one in verdicts)
+
+
+def speeds(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """`cells` with the ends of the interval of images_per_s as slow and fast; NaN without one."""
+    images = cells["images_per_s"] * cells["epoch_s_median"]
+    return cells.assign(slow=images / cells["epoch_s_ci_high"], fast=images / cells["epoch_s_ci_low"])
 
 
 def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":

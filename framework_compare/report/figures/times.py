@@ -27,6 +27,12 @@ def shape(subject: Subject, legend: Any = None) -> alt.Shape:
     return alt.Shape("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[1]), legend=legend, title=None)
 
 
+def warned(base: Any, **place: Any) -> Any:
+    """A red triangle over each cell that others disturbed; `base` has its rows, with `disturbed`, and `place` its axes."""
+    marks = base.transform_filter("isValid(datum.disturbed) && datum.disturbed != ''")
+    return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
+
+
 def panels(chart: Any, subject: Subject, columns: int, **independent: Any) -> Any:
     """One panel for each `what`, in the study's order."""
     header = alt.Facet("what:N", sort=subject.what, title=None, header=alt.Header(labelLimit=280))
@@ -125,7 +131,6 @@ def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     arrows = base.transform_filter("datum.cut").mark_point(
         shape="triangle-right", filled=True, size=60, color="#444444"
     )
-    warned = base.transform_filter("datum.disturbed != ''").mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9)
     failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3, color=look.WARNING)
     layers = [
         dots.encode(x="s:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
@@ -139,7 +144,7 @@ def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             tooltip=_epoch_tooltip(),
         ),
         arrows.encode(x="high:Q"),
-        warned.encode(x="s:Q"),
+        warned(base, x="s:Q"),
         labels.encode(x="end:Q", text="label:N"),
         failed.encode(x=alt.XDatum(0), text="status:N"),
     ]

@@ -92,6 +92,7 @@ def _content(study: Study) -> Dict[str, Any]:
         "labels": labels,
         "judged": verdicts[:MAX_VERDICTS],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
+        "frameworks": list(zip(subject.who, subject.marks()[0])),
         "sections": sections,
         "absent": absent,
         "left": left,

@@ -16,13 +16,24 @@
     document.head.append(script);
     return window.vegaEmbed;
   }
+  // Rows of frameworks that are not shown are left out of the data; colours and names of the others stay.
+  const hidden = new Set();
+  function shown(part) {
+    if (Array.isArray(part)) return part.filter((one) => !(one && hidden.has(one.who))).map(shown);
+    if (part === null || typeof part !== "object") return part;
+    return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
+  }
   async function draw(plot) {
-    const image = plot.querySelector("img");
+    const still = plot.querySelector("img");
+    const name = still ? still.alt : plot.querySelector("svg[role=img]").getAttribute("aria-label");
     const live = document.createElement("div");
     try {
       // ast: expressions are interpreted, as the page's policy allows no eval.
       embed = embed || load();
-      const spec = JSON.parse(await unpacked(plot.dataset.spec));
+      const whole = JSON.parse(await unpacked(plot.dataset.spec));
+      const spec = hidden.size ? shown(whole) : whole;
+      plot.hidden = hidden.size > 0 && !JSON.stringify(spec).includes('"who":'); // no row is left to draw
+      if (plot.hidden) { plot.dataset.live = "yes"; return; }
       await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
     } catch (error) {
       console.error(error);
@@ -30,12 +41,27 @@
     }
     const drawn = live.querySelector("svg");
     drawn.setAttribute("role", "img");
-    drawn.setAttribute("aria-label", image.alt);
+    drawn.setAttribute("aria-label", name);
     for (const inner of drawn.querySelectorAll("[role], [aria-label], [aria-roledescription]")) {
       for (const name of ["role", "aria-label", "aria-roledescription"]) inner.removeAttribute(name);
     }
-    live.firstElementChild && image.replaceWith(live);
+    live.firstElementChild && plot.replaceChildren(live);
     plot.dataset.live = "yes";
+  }
+  const choices = document.querySelector(".choices");
+  if (choices) {
+    choices.hidden = false;
+    const boxes = Array.from(choices.querySelectorAll("input"));
+    choices.addEventListener("change", async () => {
+      const left = boxes.filter((box) => box.checked);
+      for (const box of boxes) box.disabled = left.length === 1 && box.checked; // a figure of nothing says nothing
+      hidden.clear();
+      for (const box of boxes) if (!box.checked) hidden.add(box.value);
+      for (const plot of document.querySelectorAll(".plot[data-live]")) {
+        plot.dataset.live = "";
+        await draw(plot);
+      }
+    });
   }
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {

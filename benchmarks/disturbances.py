@@ -28,7 +28,7 @@ import psutil
 from framework_compare import compare
 from framework_compare.records import Cell
 from framework_compare.samplers import host
-from framework_compare.store import Store
+from framework_compare.store.study_file import Store
 from framework_compare.study.progress import PlainWatcher
 
 HELD = 2 << 30

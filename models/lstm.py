@@ -1,4 +1,4 @@
-"""Stacked LSTM layers, each with dropout, then the last step's features to the numbers that are forecast.
+"""Stacked LSTM layers, each with dropout, the last one's last step to the numbers that are forecast.
 
 With 4 layers of 50 the network of the Kaggle notebook on IBM's price, with 2 that on Google's.
 """
@@ -10,8 +10,9 @@ def build(task: Task, layers: int = 4, hidden: int = 50, dropout: float = 0.2) -
     g = GraphBuilder("lstm", task)
     for index in range(layers):
         g.lstm(f"lstm.{index}", hidden)
-        if dropout:
+        if index == layers - 1:
+            g.last_step("last")
+        if dropout:  # of the last layer those values only that go on
             g.dropout(f"dropout.{index}", dropout)
-    g.last_step("last")
     g.linear("fc", task.outputs, init="glorot_uniform")
     return g.build()

@@ -272,7 +272,13 @@ def test_of_ranks_that_ended_at_once_the_one_that_took_the_others_along_is_named
 def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
     transcript = Transcript(0, epochs=1, ranks=2)
     assert transcript.first_failed() is None
-    late = {"event": "outcome", "t_ns": 1 << 62, "status": "failed", "reason": "mine", "rank": 1}  # another node's clock
+    late = {
+        "event": "outcome",
+        "t_ns": 1 << 62,
+        "status": "failed",
+        "reason": "mine",
+        "rank": 1,
+    }  # another node's clock
     transcript.add(late)
     transcript.add({"event": "outcome", "t_ns": 1, "status": "failed", "reason": "its connection is gone"})
     assert transcript.first_failed() == 1

@@ -93,7 +93,7 @@ _VARIANT = (
     " is not the same function"
 )
 _GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
-_NODES = "nodes of a Slurm job that train together (torch, jax), each on the devices that `device` names"
+_NODES = "nodes of a Slurm job that train together, each on the devices named"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {

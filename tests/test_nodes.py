@@ -93,7 +93,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
     study = Comparison.load(there)
     rows = study.frame.set_index("framework")
     assert (rows.status.ranked, rows.status.alone) == ("ok", "unsupported"), list(rows.reason)
-    assert rows.reason.alone.startswith("alone declares no replicas on several nodes")
+    assert rows.reason.alone.startswith("mutated declares no replicas on several nodes")
     epochs = [one.epochs for one in (study, Comparison.load(here))]
     assert list(epochs[0].loss) == list(epochs[1].loss) and list(epochs[0].images) == [12, 12]
     assert is_clean(tmp_path)
@@ -103,7 +103,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
     "framework, words",
     [
         ("mortal", "rank 1 (node 2 of 2): killed by SIGKILL in phase epochs"),
-        ("raising", "rank 1 (node 2 of 2): ValueError: no more"),
+        pytest.param("raising", "rank 1 (node 2 of 2): ValueError: no more", marks=pytest.mark.nightly),
     ],
 )
 def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command, pictures, tmp_path, framework, words):
@@ -114,6 +114,7 @@ def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command
     assert is_clean(tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["scancel", "time limit", "kill the part"])
 def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, pictures, tmp_path, how):
     out, limit = tmp_path / "study", ["--timeout=8"] if how == "time limit" else []

@@ -12,7 +12,6 @@ from slurm_cluster import install_plugin, start_command, wait_for
 
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
-from framework_compare.registry import framework as entry
 
 pytestmark = pytest.mark.slurm
 PLUGIN = """
@@ -32,7 +31,7 @@ def plugin(tmp_path_factory):
 
 @pytest.fixture
 def command(cluster, plugin, tmp_path):
-    environments = Path(managed.ensure(entry("torch")).python).parents[2]
+    environments = Path(managed.ensure("torch").python).parents[2]
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "envs").symlink_to(environments)
     return start_command(cluster, plugin, tmp_path)

@@ -13,6 +13,7 @@ from framework_compare.forecast import Forecast, forecast
 from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import Models, resolve
 from framework_compare.importing.tracing import Tracer
+from framework_compare.launch import nodes
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
@@ -189,6 +190,8 @@ def compare(
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
     if dry_run:
         return forecast(plan, options, strategy, repeats or blocks.REPEATS)
+    if executor is None:
+        nodes.check(max(cell.config.nodes for cell in plan.cells))
     kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
     times = 1 if limited else repeats
     if check_flag("extend", extend):
@@ -269,6 +272,7 @@ def resume(
     with Store.open(folder, readonly=False) as store, watcher:
         absorb_parts(store, watcher.say)
         if executor is None:
+            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
             check_machine(store)
         options = as_planned(store.settings(), store.path, given, index)
         check_same_limits(store, options.limits.to_dict())

@@ -68,6 +68,7 @@ class TrainConfig:
     optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
     batch_growth: float = 1.0  # batches/sizes.py has the rule
     batch_size_limit: int = 500  # of batches that grow
+    nodes: int = 1  # of a Slurm job; each has the devices that `device` names
 
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
@@ -83,6 +84,16 @@ def devices_of(device: str) -> Tuple[str, ...]:
     if "," not in numbers:
         return (device,)
     return tuple(kind if kind == "cpu" else f"{kind}:{number}" for number in numbers.split(","))
+
+
+def replicas_of(config: Any) -> Tuple[str, ...]:
+    """The devices of all replicas of a cell, node by node; `config` is a TrainConfig, or a row with its settings."""
+    return devices_of(config.device) * int(config.nodes)
+
+
+def where(config: TrainConfig) -> str:
+    """A cell's devices in words, for sentences that refuse it."""
+    return f"device {config.device!r}" + (f" of {config.nodes} nodes" if config.nodes > 1 else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,14 +160,24 @@ class Batch(NamedTuple):
 class Replicas(NamedTuple):
     """The replicas of a network that a cell on several devices trains, one a device; a process trains one, or all.
 
-    devices: of the replicas in their order, ("cuda:0", "cuda:1"); those on a CPU share it, ("cpu", "cpu").
-    rank: the replica that this process trains; None where it trains all.
+    Over several nodes a process trains one replica, or all of its node.
+
+    devices: of the replicas in their order, ("cuda:0", "cuda:1"), node by node; those on a CPU share it, ("cpu", "cpu").
+    rank: the number of this process; None where it trains all.
     address: HOST:PORT at which rank 0 meets the others; "" where one process trains all.
+    processes: how many train together; each has as many of the devices, in their order.
     """
 
     devices: Tuple[str, ...]
     rank: Optional[int] = None
     address: str = ""
+    processes: int = 1
+
+    @property
+    def own(self) -> Tuple[str, ...]:
+        """The devices of this process."""
+        each, rank = len(self.devices) // self.processes, self.rank or 0
+        return self.devices[rank * each : (rank + 1) * each]
 
 
 class DeviceTimes(NamedTuple):
@@ -190,6 +211,7 @@ class Declared(NamedTuple):
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
     one_device: str = ""  # why it trains none, where a reader should know
+    several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
 
 

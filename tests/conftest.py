@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,7 @@ COLOURS = {"fire": (220, 90, 20), "smoke": (150, 150, 150), "no_fire": (40, 130,
 # A node of its own, so that timings of another suite on this host are not waited for.
 os.environ["SLURMD_NODENAME"] = f"tests-{os.getpid()}"
 sys.path.insert(0, str(HERE / "plugins"))
+import slurm_cluster  # noqa: E402
 import warm_workers  # noqa: E402
 from reference_adapter import write_adapter  # noqa: E402
 
@@ -62,6 +64,7 @@ LONG = (
     "tests/test_linters",
     "tests/test_real_limits",
     "tests/test_slurm",
+    "tests/test_nodes",
 )
 
 
@@ -175,6 +178,23 @@ def warm(request: pytest.FixtureRequest, worker_server: warm_workers.Server, mon
     """
     if not request.node.get_closest_marker("cold"):
         monkeypatch.setattr(supervised_worker, "subprocess", warm_workers.Subprocess(worker_server))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[slurm_cluster.Cluster]:
+    """A Slurm of two nodes on this host."""
+    reason = slurm_cluster.lacking()
+    if reason:
+        pytest.skip(reason)
+    place = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+    made = None
+    try:
+        made = slurm_cluster.Cluster(place)
+        yield made
+    finally:
+        if made:
+            made.stop()
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture

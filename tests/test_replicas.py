@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference_adapter import write_adapter
+from reference_trainer import ReferenceTrainer
 
 from framework_compare import compare, events, registry
 from framework_compare.batches.shares import share_of, share_size
-from framework_compare.errors import ProtocolError, UnknownNameError, UsageError
+from framework_compare.errors import ProtocolError, UnknownNameError, Unsupported, UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch import supervisor
 from framework_compare.launch.transcript import Transcript
@@ -25,6 +26,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers.gpu_group import GpuGroup
 from framework_compare.samplers.nvml import GpuReading, gpu_indices
 from framework_compare.worker.placement import own_part
+from framework_compare.worker.refusal import refuse_undeclared
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
@@ -54,9 +56,9 @@ def test_counts_of_devices_begin_at_the_one_that_is_named():
 def test_ranks_share_an_order_as_one_process_would_split_it(count):
     """Global batch k is the order's k-th 8, rank r's its r-th 4; what is left is shared evenly."""
     order, batch = np.random.default_rng(count).permutation(count), 4
-    ranks = [share_of(order, batch, Replicas(CPUS, rank, "host:1")) for rank in (0, 1)]
+    ranks = [share_of(order, batch, Replicas(CPUS, rank, "host:1", 2)) for rank in (0, 1)]
     together = share_of(order, 2 * batch, Replicas(CPUS))
-    assert len(ranks[0]) == len(ranks[1]) == share_size(count, batch, Replicas(CPUS, 0, "host:1"))
+    assert len(ranks[0]) == len(ranks[1]) == share_size(count, batch, Replicas(CPUS, 0, "host:1", 2))
     for start in range(0, len(together), 2 * batch):
         halves = np.split(together[start : start + 2 * batch], 2)
         for rank, half in zip(ranks, halves):
@@ -70,11 +72,26 @@ def test_a_process_gets_the_config_of_its_part():
     alone, replicas = own_part(job, {})
     assert replicas == Replicas(("cuda:1", "cuda:3"))
     assert (alone.config.device, alone.config.batch_size, alone.config.threads) == ("cuda:1", 8, 4)
-    variables = {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
     ranked, replicas = own_part(job, variables)
-    assert replicas == Replicas(("cuda:1", "cuda:3"), 1, "127.0.0.1:9")
+    assert replicas == Replicas(("cuda:1", "cuda:3"), 1, "127.0.0.1:9", 2)
     assert (ranked.config.device, ranked.config.batch_size, ranked.steps) == ("cuda:3", 4, "")
     assert own_part(Job(TrainConfig(device="cuda:1")), variables) == (Job(TrainConfig(device="cuda:1")), None)
+
+
+def test_a_process_of_a_node_gets_the_devices_of_that_node():
+    job = Job(TrainConfig(device="cuda:1,3", nodes=2, batch_size=4, threads=2))
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "9"}
+    devices = ("cuda:1", "cuda:3") * 2
+    whole, replicas = own_part(job, variables)
+    assert replicas == Replicas(devices, 1, "a:9", 2) and replicas.own == ("cuda:1", "cuda:3")
+    assert (whole.config.device, whole.config.batch_size, whole.config.threads) == ("cuda:1", 8, 4)
+    one, replicas = own_part(job, {**variables, "RANK": "3", "WORLD_SIZE": "4"})
+    assert replicas == Replicas(devices, 3, "a:9", 4) and (one.config.device, one.config.batch_size) == ("cuda:3", 4)
+    order = np.arange(21)
+    shares = [share_of(order, 8, Replicas(devices, rank, "a:9", 2)) for rank in (0, 1)]
+    np.testing.assert_array_equal(np.concatenate([shares[0][:8], shares[1][:8]]), order[:16])
+    assert list(map(len, shares)) == [10, 10], "of the last five images each of four replicas takes one"
 
 
 def test_a_line_of_a_rank_is_written_whole():
@@ -250,6 +267,48 @@ def test_of_ranks_that_ended_at_once_the_one_that_took_the_others_along_is_named
     assert supervisor.TOLD_FAILURE == events.TOLD_FAILURE == 70
     ended = {pid: (-status if status < 0 else status << 8, 0) for pid, status in enumerate(statuses, start=100)}
     assert supervisor.decisive_rank([100, 101], ended) == rank
+
+
+def test_of_ranks_that_told_of_a_failure_the_first_that_was_heard_is_named():
+    transcript = Transcript(0, epochs=1, ranks=2)
+    assert transcript.first_failed() is None
+    late = {
+        "event": "outcome",
+        "t_ns": 1 << 62,
+        "status": "failed",
+        "reason": "mine",
+        "rank": 1,
+    }  # another node's clock
+    transcript.add(late)
+    transcript.add({"event": "outcome", "t_ns": 1, "status": "failed", "reason": "its connection is gone"})
+    assert transcript.first_failed() == 1
+
+
+def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(UsageError, match="nodes is 2, and this is no Slurm job; add --on slurm"):
+        compare(tiny, "linear", "cpu", nodes=2, dataset=pictures, out=tmp_path / "study", **SMALL)
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"mode": "inference"}, "mode is 'inference' on device 'cpu' of 2 nodes"),
+        ({"budget": "1min", "repeats": None}, "nodes is 2 under a budget"),
+        ({"nodes": 0}, "nodes is 0; allowed: a whole number of at least 1"),
+    ],
+)
+def test_what_several_nodes_cannot_do_is_refused(tiny, pictures, settings, words):
+    with pytest.raises(UsageError, match=words):
+        compare(tiny, "linear", "cpu", dataset=pictures, **{**SMALL, "nodes": 2, **settings})
+
+
+def test_an_adapter_without_several_nodes_says_so():
+    declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})})
+    trainer = type("Other", (ReferenceTrainer,), {"name": "other", "declared": declared})
+    with pytest.raises(Unsupported, match="other declares no replicas on several nodes; use one node"):
+        refuse_undeclared(trainer, TrainConfig(nodes=2), [], Replicas(CPUS, 0, "a:9", 2))
 
 
 def test_an_adapter_without_replicas_is_unsupported(tiny, pictures):

@@ -74,7 +74,18 @@ def test_keys_of_stored_verdicts_stay_as_they_are():
 
 def test_columns_of_the_cell_frame_stay_as_they_are():
     assert columns.SETTINGS == (
-        *("device", "mode", "batch_size", "execution", "pipeline", "precision", "tuning", "threads", "loader_workers"),
+        *(
+            "device",
+            "nodes",
+            "mode",
+            "batch_size",
+            "execution",
+            "pipeline",
+            "precision",
+            "tuning",
+            "threads",
+            "loader_workers",
+        ),
     )
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
@@ -85,7 +96,9 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
 
 
 def test_parity_is_cached_by_the_code_path():
-    assert set(cache.PATHS) == {"device", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"}
+    assert set(cache.PATHS) == {
+        *("device", "nodes", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"),
+    }
 
 
 def record(**settings: object) -> SimpleNamespace:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-import slurm_cluster
-from slurm_cluster import wait_for
+from slurm_cluster import install_plugin, start_command, wait_for
 
 from framework_compare.comparison import Comparison
 from framework_compare.store.study_file import Store
@@ -38,22 +32,6 @@ def register():
     registry.register_model("again", "again:build")
 """
 STEP_S = 0.02
-REASON = slurm_cluster.lacking()
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    if REASON:
-        pytest.skip(REASON)
-    place = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
-    made = None
-    try:
-        made = slurm_cluster.Cluster(place)
-        yield made
-    finally:
-        if made:
-            made.stop()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +48,13 @@ def plugin(tmp_path_factory):
         )
     model = (HERE / "plugins" / "linear.py").read_text()
     (place / "again.py").write_text(model.replace('GraphBuilder("linear"', 'GraphBuilder("again"'))
-    (place / "slurm_plugin.py").write_text(PLUGIN.format(place=str(place)))
-    info = place / "slurm_plugin-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slurm-plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[framework_compare.plugins]\nslurm = slurm_plugin:register\n")
-    return place
+    return install_plugin(place, PLUGIN.format(place=str(place)))
 
 
 @pytest.fixture
 def command(cluster, plugin, tmp_path):
     """Runs `framework-compare` as a user of the cluster does, in a process of its own."""
-    (tmp_path / "disk").mkdir()
-    environment = {
-        **os.environ,
-        **cluster.environment,
-        "PYTHONPATH": f"{plugin}:{HERE / 'plugins'}",
-        "FRAMEWORK_COMPARE_CACHE": str(tmp_path / "cache"),
-        "SLURM_TMPDIR": str(tmp_path / "disk"),
-    }
-    environment.pop("SLURMD_NODENAME")
-
-    def start(*arguments):
-        line = [sys.executable, "-c", PART, *map(str, arguments)]
-        return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    return start
+    return start_command(cluster, plugin, tmp_path)
 
 
 def run(command, *arguments, code=0):

@@ -10,13 +10,14 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Any, Iterator, NamedTuple, Tuple
+from typing import Any, Iterator, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.adapters.common.pipeline import read_normalised
+from framework_compare.batches.shares import share_of
 from framework_compare.errors import Unsupported
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import Pictures, Replicas, TrainConfig
 
 # Loader workers that are processes and no threads: two threads use up what one interpreter reads (846 pictures/s of 224
 # pixels a side on 2 cores, 700 by two processes; 590 to 650 by 16 threads on 16 cores).
@@ -36,9 +37,12 @@ def import_part(module: str, why: str) -> Any:
 class Threads:
     """Batches from Grain's threads, which read single pictures up to two batches ahead."""
 
-    def __init__(self, pictures: Pictures, config: TrainConfig, layout: str) -> None:
-        self._grain, self._config, self._count = import_grain(), config, len(pictures)
-        self._all = make_pictures(self._grain, pictures, config, layout).repeat()
+    def __init__(
+        self, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+    ) -> None:
+        self._grain, self._config = import_grain(), config
+        once = make_pictures(self._grain, pictures, config, layout, replicas)
+        self._count, self._all = len(once), once.repeat()
 
     def epoch(self, number: int) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         ahead = 2 * self._config.batch_size
@@ -55,12 +59,15 @@ class Processes:
     for data; one for all of them would read ahead while nothing is timed.
     """
 
-    def __init__(self, pictures: Pictures, config: TrainConfig, layout: str) -> None:
+    def __init__(
+        self, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+    ) -> None:
         self._grain = import_grain()
         # Grain reads absl's flags where it starts processes, which absl refuses before a command line was parsed
         import_part("absl.flags", "Grain's processes need it").FLAGS.mark_as_parsed()
         self._workers = config.loader_workers
-        self._batches = make_pictures(self._grain, pictures, config, layout).batch(config.batch_size)  # epochs apart
+        once = make_pictures(self._grain, pictures, config, layout, replicas)
+        self._batches = once.batch(config.batch_size)  # epochs apart
         self._gate = Gate.make()
         self._start(1)
 
@@ -150,8 +157,10 @@ def import_grain() -> Any:
     return import_part("grain", "pipeline 'native' needs it; install it, or use 'shared'")
 
 
-def make_pictures(grain: Any, pictures: Pictures, config: TrainConfig, layout: str) -> Any:
-    """Shuffled and drawn anew in each epoch by Grain's own rule."""
+def make_pictures(
+    grain: Any, pictures: Pictures, config: TrainConfig, layout: str, replicas: Optional[Replicas] = None
+) -> Any:
+    """Shuffled and drawn anew in each epoch by Grain's own rule; of several processes what this one trains on."""
     size = config.image_size
 
     def read(index: int, rng: Any) -> Tuple[np.ndarray, np.int64]:
@@ -161,4 +170,23 @@ def make_pictures(grain: Any, pictures: Pictures, config: TrainConfig, layout: s
         return out, np.int64(pictures.labels[index])
 
     order = grain.MapDataset.range(len(pictures)).seed(config.seed & 0xFFFFFFFF).shuffle()
-    return order.random_map(read)
+    every = order.random_map(read)
+    return every if replicas is None or replicas.processes == 1 else _shared(grain, every, config.batch_size, replicas)
+
+
+def _shared(grain: Any, every: Any, batch_size: int, replicas: Replicas) -> Any:
+    """Of every epoch of a dataset the part of this process."""
+    count = len(every)
+    places = share_of(np.arange(count), batch_size, replicas).tolist()
+
+    class Shared(grain.MapDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return len(places)
+
+        def __getitem__(self, index: Any) -> Any:
+            if isinstance(index, slice):
+                return self.slice(index)
+            epoch, place = divmod(index, len(places))
+            return every[epoch * count + places[place]]
+
+    return Shared()

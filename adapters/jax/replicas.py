@@ -1,20 +1,48 @@
-"""Replicas on the devices of one process: jax.shard_map over a mesh of them, each with its part of every batch."""
+"""Replicas on all devices of one process, or of one on each node: jax.shard_map over a mesh, each with its part of every
+batch."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+
+from framework_compare.adapters.common.trainer import gpu_number
+from framework_compare.protocol import Replicas
 
 DATA = "data"  # the mesh's only axis
 
 
-class Mesh:
-    """Where arrays are that all replicas share, and those that each has of its own, along a first axis."""
+def join(jax: Any, replicas: Replicas) -> None:
+    """Meet the processes of the other nodes; from then on `jax.devices` are those of all."""
+    on_gpu = replicas.own[0] != "cpu"
+    jax.distributed.initialize(
+        replicas.address,
+        replicas.processes,
+        replicas.rank,
+        local_device_ids=list(map(gpu_number, replicas.own)) if on_gpu else None,
+    )
 
-    def __init__(self, jax: Any, devices: Sequence[Any]) -> None:
+
+def of_all(jax: Any, own: Sequence[Any]) -> List[Any]:
+    """The devices of all processes, in the order of these, each of which has as many as this one."""
+    found = sorted(jax.devices(own[0].platform), key=lambda device: (device.process_index, device.id))
+    return found if jax.process_count() > 1 else list(own)
+
+
+class Mesh:
+    """Where arrays are that all replicas share, and those that each has of its own, along a first axis.
+
+    own: how many replicas this process has; spread: whether other processes have more. Of what is spread a process sees
+    its own part, and a computation on it is one that all processes take part in.
+    """
+
+    def __init__(self, jax: Any, own: Sequence[Any]) -> None:
         self.jax = jax
+        self.own = len(own)
+        devices = of_all(jax, own)
         self.count = len(devices)
+        self.spread = self.count > self.own
         self.mesh = jax.sharding.Mesh(np.array(devices), (DATA,))
         spec = jax.sharding.PartitionSpec
         self.all, self.each = spec(), spec(DATA)
@@ -22,9 +50,12 @@ class Mesh:
     def sharding(self, spec: Any, **memory: Any) -> Any:
         return self.jax.sharding.NamedSharding(self.mesh, spec, **memory)
 
-    def of_batch(self, images: int) -> Any:
-        """Batches are split in order; one that does not divide evenly, which is never trained on, is everywhere."""
-        return self.sharding(self.all if images % self.count else self.each)
+    def put_batch(self, *arrays: np.ndarray) -> Any:
+        """This process's part of a batch, split in order; one that does not divide evenly, never trained on, is everywhere."""
+        place = self.sharding(self.all if len(arrays[0]) % self.own else self.each)
+        if not self.spread:
+            return self.jax.device_put(arrays, place)
+        return tuple(self.jax.make_array_from_process_local_data(place, array) for array in arrays)
 
     def on_each(self, function: Callable[..., Any], inputs: Tuple[Any, ...], outputs: Any) -> Callable[..., Any]:
         """A function of global arrays that runs on each replica with its part of them.
@@ -42,9 +73,40 @@ class Mesh:
         """A replica's own key; in a function that runs on each."""
         return self.jax.random.fold_in(key, self.jax.lax.axis_index(DATA))
 
+    def put_all(self, array: Any) -> Any:
+        """A copy that all replicas share; never the memory of what is given."""
+        if not self.spread:
+            return self.jax.device_put(array, self.sharding(self.all), may_alias=False)
+        return self._put_parts(np.asarray(array), self.all)
+
     def put_each(self, array: np.ndarray) -> Any:
         """A copy for each replica."""
-        return self.jax.device_put(np.broadcast_to(array, (self.count, *array.shape)), self.sharding(self.each))
+        copies = np.broadcast_to(array, (self.count, *array.shape))
+        return (
+            self._put_parts(copies, self.each) if self.spread else self.jax.device_put(copies, self.sharding(self.each))
+        )
+
+    def _put_parts(self, array: np.ndarray, spec: Any) -> Any:
+        parts = lambda index: np.array(array[index])  # noqa: E731 - a copy, as JAX may take the memory for its own
+        return self.jax.make_array_from_callback(array.shape, self.sharding(spec), parts)
+
+    def here(self, array: Any) -> Any:
+        """This process's part of an array on its first device; all of one that replicas share."""
+        if not self.spread:
+            return array
+        shards = array.addressable_shards
+        if array.is_fully_replicated:
+            return shards[0].data
+        first = shards[0].data.devices()
+        parts = sorted(shards, key=lambda shard: shard.index[0].start or 0)
+        return self.jax.numpy.concatenate([self.jax.device_put(part.data, *first) for part in parts])
+
+    def meet(self) -> None:
+        """Return when all processes are here."""
+        if self.spread:
+            from jax.experimental import multihost_utils
+
+            multihost_utils.sync_global_devices("framework_compare")
 
 
 def stacked(mesh: Any, arrays: Mapping[str, Any]) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from framework_compare.adapters.common.trainer import (
 )
 from framework_compare.adapters.jax.network import OPS, Network
 from framework_compare.adapters.jax.pipeline import PROCESSES_FROM, Processes, Threads, import_part
-from framework_compare.adapters.jax.replicas import Mesh, stacked, unstacked
+from framework_compare.adapters.jax.replicas import Mesh, join, stacked, unstacked
 from framework_compare.adapters.jax.tasks import LOSSES, NAMES, make_optimizer
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
@@ -73,6 +74,7 @@ class JaxTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
+        several_nodes=True,
     )
 
     @staticmethod
@@ -99,9 +101,12 @@ class JaxTrainer(TrainerDefaults):
         import jax
 
         self.jax = jax
-        names = replicas.devices if replicas else (config.device,)
+        names = replicas.own if replicas else (config.device,)
         if replicas and config.device == "cpu":
             jax.config.update("jax_num_cpu_devices", len(names))
+        if replicas and replicas.processes > 1:
+            join(jax, replicas)
+        self._replicas = replicas
         self.config = config
         self._on_gpu = config.device != "cpu"
         self._keeps_losses = self._on_gpu and config.execution != "eager"  # in the state, on the device
@@ -186,11 +191,15 @@ class JaxTrainer(TrainerDefaults):
         statistics = {name: array for name, array in arrays.items() if name not in self._trainable}
         scale = jnp.float32(LOSS_SCALE if self.config.precision == "fp16" else 1)
         losses = jnp.zeros(LOSSES_TOGETHER) if self._keeps_losses else ()
-        optimizer = self._optimizer.init(parameters)
+        optimizer = self._optimizer.init(self._here(parameters))
         start = State(parameters, statistics, optimizer, jnp.uint32(0), scale, jnp.int32(0), losses)
         # as a step's results are: told apart from those by not being put anywhere, it would be compiled for twice
-        places = State(*map(self._mesh.sharding, _specs(self._mesh))) if self._mesh else self._device
-        start = jax.device_put(start, places)
+        if self._mesh and self._mesh.spread:
+            shared = jax.tree.map(self._mesh.put_all, start._replace(parameters=(), statistics=()))
+            start = shared._replace(parameters=parameters, statistics=statistics)
+        else:
+            places = State(*map(self._mesh.sharding, _specs(self._mesh))) if self._mesh else self._device
+            start = jax.device_put(start, places)
         leaves, self._tree = jax.tree.flatten(start)
         self._leaves = jax.block_until_ready(leaves)
 
@@ -198,8 +207,11 @@ class JaxTrainer(TrainerDefaults):
         """On the device; replicas share what is trained, and each has its own of the rest."""
         if self._mesh and name not in self._trainable:
             return self._mesh.put_each(array)
-        place = self._mesh.sharding(self._mesh.all) if self._mesh else self._device
-        return self.jax.device_put(array, place, may_alias=False)
+        return self._mesh.put_all(array) if self._mesh else self.jax.device_put(array, self._device, may_alias=False)
+
+    def _here(self, arrays: Any) -> Any:
+        """Of arrays that are spread over processes this one's part."""
+        return self.jax.tree.map(self._mesh.here, arrays) if self._mesh else arrays
 
     @property
     def _state(self) -> State:
@@ -207,27 +219,29 @@ class JaxTrainer(TrainerDefaults):
         return found
 
     def weights(self) -> Dict[str, np.ndarray]:
-        return self._to_graph({**self._state.parameters, **unstacked(self._mesh, self._state.statistics)})
+        state = self._state
+        return self._to_graph({**state.parameters, **unstacked(self._mesh, self._here(state.statistics))})
 
     def _to_graph(self, arrays: Mapping[str, Any]) -> Dict[str, np.ndarray]:
         return {name: self._network.from_native(name, np.asarray(array)) for name, array in arrays.items()}
 
     def adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        place = self._mesh.of_batch(len(labels)) if self._mesh else self._device
-        return Batch(*self.jax.device_put((images, labels.astype(self._target_type)), place), len(labels))
+        arrays = images, labels.astype(self._target_type)
+        placed = self._mesh.put_batch(*arrays) if self._mesh else self.jax.device_put(arrays, self._device)
+        return Batch(*placed, len(labels))
 
     def read_batch(self, batch: Batch) -> Tuple[np.ndarray, np.ndarray]:
-        labels = np.asarray(batch.labels)
-        return np.array(batch.images), labels.astype(np.int64) if self._target_type is np.int32 else labels
+        labels = np.asarray(self._here(batch.labels))
+        return np.array(self._here(batch.images)), labels.astype(np.int64) if self._target_type is np.int32 else labels
 
     def open_pipeline(self, pictures: Pictures) -> Any:
         if self.config.loader_workers < PROCESSES_FROM:
-            return Threads(pictures, self.config, self.layout)
-        self._feeds.append(Processes(pictures, self.config, self.layout))
+            return Threads(pictures, self.config, self.layout, self._replicas)
+        self._feeds.append(Processes(pictures, self.config, self.layout, self._replicas))
         return self._feeds[-1]
 
     def epoch(self, pipeline: Any, number: int) -> Iterator[Batch]:
-        replicas = self._mesh.count if self._mesh else 1
+        replicas = self._mesh.own if self._mesh else 1
         for images, labels in pipeline.epoch(number):
             even = len(labels) // replicas * replicas
             if even:
@@ -319,14 +333,15 @@ class JaxTrainer(TrainerDefaults):
         return block.values[place]
 
     def infer(self, batch: Batch) -> Any:
-        self._loss_seen = self._evaluate(self._state, batch.images, np.uint32(0))
+        state, images = self._here((self._state, batch.images))  # no matter of other processes
+        self._loss_seen = self._evaluate(state, images, np.uint32(0))
         return self._loss_seen
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return np.asarray(self.infer(batch))
         self._passes += 1
-        return np.asarray(self._train(self._state, batch.images, np.uint32(self._passes)))
+        return np.asarray(self._here(self._train(self._state, batch.images, np.uint32(self._passes))))
 
     def _logits(self, state: State, images: Any, number: Any, *, training: bool = False) -> Any:
         key = self.jax.random.fold_in(self._key, number) if training else None
@@ -335,6 +350,8 @@ class JaxTrainer(TrainerDefaults):
 
     def synchronize(self) -> None:
         self.jax.block_until_ready((self._leaves, self._loss_seen))
+        if self._mesh:
+            self._mesh.meet()
 
     def profile(self, step: Callable[[], None], folder: str) -> List[ProfileRow]:
         from framework_compare.adapters.common.profile import xplane_rows
@@ -349,6 +366,9 @@ class JaxTrainer(TrainerDefaults):
     def release(self) -> None:
         while self._feeds:
             self._feeds.pop().close()
+        if self._mesh and self._mesh.spread and sys.exc_info()[0] is None:
+            # waits for all: one that is gone without it would be taken for dead, and the others ended
+            self.jax.distributed.shutdown()
         self._network = self._leaves = self._loss_seen = None
         self._block = self._step = self._differentiate = self._evaluate = self._train = self._copy = None
 
@@ -362,10 +382,11 @@ def _find_devices(jax: Any, names: Sequence[str]) -> Tuple[List[Any], str]:
     """The devices of those names, or none and what there is instead."""
     platform = names[0].partition(":")[0]
     try:
-        devices = jax.devices(platform)
+        devices = jax.local_devices(backend=platform)
     except RuntimeError as error:
         return [], f"0 devices of kind {platform!r} ({str(error).splitlines()[0]})"
-    wanted = [place if name == "cpu" else gpu_number(name) for place, name in enumerate(names)]
+    alone = jax.process_count() == 1  # else there are only those that were asked for
+    wanted = [gpu_number(name) if alone and name != "cpu" else place for place, name in enumerate(names)]
     if max(wanted) >= len(devices):
         return [], f"{len(devices)} devices of kind {platform!r}"
     return [devices[number] for number in wanted], ""

@@ -47,6 +47,7 @@ class TorchTrainer(TrainerDefaults):
         executions={"cpu": frozenset({"default", "eager", "compiled"}), "cuda": frozenset(EXECUTIONS)},
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas={"cpu": frozenset({"default", "eager"}), "cuda": frozenset(EXECUTIONS)},
+        several_nodes=True,
     )
 
     @staticmethod

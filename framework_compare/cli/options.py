@@ -151,7 +151,16 @@ LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: Dict[str, Tuple[str, ...]] = {
     "What to compare": ("frameworks", "models", "weights", "as_written", "dataset", "batch_sizes", "search", "mode"),
-    "Device, arithmetic, execution": ("device", "devices", "precision", "execution", "tuning", "threads", "internals"),
+    "Device, arithmetic, execution": (
+        "device",
+        "devices",
+        "nodes",
+        "precision",
+        "execution",
+        "tuning",
+        "threads",
+        "internals",
+    ),
     "Training": (
         *(
             "batch_size",

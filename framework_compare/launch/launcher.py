@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict, List, Optional
 
 from framework_compare.errors import ProtocolError
-from framework_compare.events import EventReader
-from framework_compare.launch import memory_limit
+from framework_compare.events import TOLD_FAILURE, EventReader
+from framework_compare.launch import memory_limit, nodes
 from framework_compare.launch.disturbances import THRESHOLD, marked, summary
 from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
@@ -55,11 +55,15 @@ class WorkerSpec:
     folder: Path  # of this run: job, log
     job: Job
     device: str = "cpu"
-    ranks: int = 1  # processes that train together, each on one of several devices
+    ranks: int = 1  # processes that train together on a node
     managed: bool = True  # a managed environment is kept from the user's site-packages
     hz: float = 10.0
     limits: Limits = Limits()
     disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
+
+    @property
+    def nodes(self) -> int:
+        return self.job.config.nodes
 
     @property
     def log(self) -> Path:
@@ -185,7 +189,7 @@ class WorkerRun:
             time.monotonic_ns(),
             1 if spec.job.kind == "search" else spec.job.config.epochs,
             may_stop=spec.job.config.patience > 0 or spec.job.sample_s > 0,
-            ranks=spec.ranks,
+            ranks=spec.ranks * spec.nodes,
         )
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
@@ -196,7 +200,11 @@ class WorkerRun:
         spec = self.spec
         command = [str(spec.python), "-u", str(spec.source / "run_worker.py"), str(job)]
         environment = worker_environment(managed=spec.managed, temporary=self.temporary)
+        others = nodes.names(spec.nodes)[1:] if spec.nodes > 1 else []
+        if others:
+            environment.update(nodes.variables())
         with (
+            nodes.place(job) if others else contextlib.nullcontext() as place,
             open(spec.events, "ab", buffering=0) as record,
             open_gpu(spec.device, spec.hz) as gpu,
             SupervisedWorker(
@@ -207,6 +215,8 @@ class WorkerRun:
                 group=self.holder.group,
                 temporary=self.temporary,
                 ranks=spec.ranks,
+                others=others,
+                place=place,
             ) as self.worker,
         ):
             self.transcript.open["spawn"] = self.worker.started_ns
@@ -273,10 +283,11 @@ class WorkerRun:
         shorten_if_long(self.spec.log)
         sampled = self.recorder.peak_rss_bytes if self.recorder else None
         peaks = (sampled, holder.peak_bytes(), worker.max_rss_bytes if worker else None)
-        rank = worker.rank if worker and self.spec.ranks > 1 else None
+        rank = self._rank()
         return Evidence(
             returncode=worker.returncode if worker else None,
             rank=rank,
+            node=f"node {rank // self.spec.ranks + 1} of {self.spec.nodes}" if rank and self.spec.nodes > 1 else "",
             died_in=self.transcript.phase_of_end(rank or 0),
             log_tail=log_tail(self.spec.log),
             kernel_kills=memory_limit.kernel_kills() - self.kills,
@@ -286,7 +297,17 @@ class WorkerRun:
             limit=holder.words,
         )
 
+    def _rank(self) -> Optional[int]:
+        """Which of several ranks ended the others: of those that told of a failure the one that was heard first."""
+        if self.worker is None or self.spec.ranks * self.spec.nodes == 1:
+            return None
+        told = self.transcript.first_failed() if self.worker.returncode == TOLD_FAILURE else None
+        return self.worker.rank if told is None else told
+
     def _complaints(self) -> List[str]:
         left = self.worker.left if self.worker else 0
         seen = self.recorder.warnings() if self.recorder else ()
-        return [*([f"{left} processes of the worker could not be ended"] if left else []), *seen]
+        unread = (
+            [f"of {self.spec.nodes} nodes all readings but PSS are of the first alone"] if self.spec.nodes > 1 else []
+        )
+        return [*([f"{left} processes of the worker could not be ended"] if left else []), *unread, *seen]

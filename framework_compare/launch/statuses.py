@@ -78,6 +78,7 @@ class Evidence:
     memory_bytes: Optional[int] = None  # of the cell's limit, else of the machine or container
     limit: str = ""  # that limit in words
     rank: Optional[int] = None  # whose returncode it is, of several that train together
+    node: str = ""  # on which that rank was, of several
 
     @property
     def where(self) -> str:
@@ -111,7 +112,8 @@ def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
         verdict = _failed(told, seen) if told.status == "failed" else told
     if seen.rank is None or verdict.status in ("ok", "unsupported"):
         return verdict
-    return dataclasses.replace(verdict, reason=f"rank {seen.rank}: {verdict.reason}")
+    who = f"rank {seen.rank} ({seen.node})" if seen.node else f"rank {seen.rank}"
+    return dataclasses.replace(verdict, reason=f"{who}: {verdict.reason}")
 
 
 def _failed(told: Verdict, seen: Evidence) -> Verdict:

@@ -15,6 +15,7 @@ from typing import Dict, List, Optional, Sequence
 import psutil
 
 from framework_compare.errors import FrameworkCompareError
+from framework_compare.launch import nodes, one_timing
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 START_S = 60.0
@@ -28,7 +29,8 @@ class SupervisionError(FrameworkCompareError):
 class SupervisedWorker:
     """A running worker. `events` and `status` are descriptors to wait on; leaving the context ends everything.
 
-    ranks: how many processes train together; then `pids` are all of theirs, and `rank` is the one that `returncode` is of.
+    ranks: how many processes train together on this node, `pids`; `rank` is the one that `returncode` is of.
+    others: names of the other nodes of this Slurm job on each of which as many do, in the folder `place`.
     returncode is the worker's as subprocess has it (negative for a signal), None while it runs or where nobody knows.
     """
 
@@ -42,6 +44,8 @@ class SupervisedWorker:
         group: str = "",
         temporary: Optional[Path] = None,
         ranks: int = 1,
+        others: Sequence[str] = (),
+        place: Optional[Path] = None,
     ) -> None:
         self.returncode: Optional[int] = None
         self.max_rss_bytes: Optional[int] = None
@@ -53,8 +57,9 @@ class SupervisedWorker:
         self.status, status = os.pipe()
         control, self._control = os.pipe()
         given = (status, control, events)
-        # A worker's last argument is the number of the descriptor that it writes events to.
-        arguments = [*map(str, given), str(log), group, str(temporary or ""), _meeting(ranks), *command, str(events)]
+        # The supervisor adds a worker's last argument, the number of the descriptor that it writes events to.
+        meeting = _meeting(ranks, others)
+        arguments = [*map(str, given), str(log), group, str(temporary or ""), meeting, str(place or ""), *command]
         try:
             with open(log, "ab") as errors:
                 self._supervisor = subprocess.Popen(
@@ -156,13 +161,15 @@ class SupervisedWorker:
             self._supervisor.wait()
 
 
-def _meeting(ranks: int) -> str:
-    """What the supervisor is told of several ranks: their number, and a free port of this host where they meet."""
-    if ranks == 1:
+def _meeting(ranks: int, others: Sequence[str]) -> str:
+    """What the supervisor is told of several ranks: their number, where they meet, which are here, and the other nodes."""
+    if ranks == 1 and not others:
         return ""
+    host = nodes.address(one_timing.node()) if others else "127.0.0.1"
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"{ranks} 127.0.0.1:{free.getsockname()[1]}"
+        free.bind(("" if others else host, 0))
+        port = free.getsockname()[1]
+    return " ".join([f"{ranks * (1 + len(others))} {host}:{port} 0 {ranks}", *others])
 
 
 def _wait_until_dead(pid: int) -> None:

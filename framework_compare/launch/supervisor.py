@@ -1,10 +1,12 @@
 """The process between the parent and a worker: nothing that descends from the worker outlives it.
 
-    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP TEMPORARY RANKS COMMAND...
+    python -I -S supervisor.py STATUS CONTROL EVENTS LOG CGROUP TEMPORARY RANKS PLACE COMMAND...
 
 STATUS, CONTROL and EVENTS are descriptors, LOG a file, CGROUP the worker's memory group or "",
-TEMPORARY a folder to remove in the end or "". RANKS is "" for one worker, or "N HOST:PORT" for N of them, which meet
-at that address as the variables of torchrun say; the first that does not end well ends the others. Orphans of the worker,
+TEMPORARY a folder to remove in the end or "". RANKS is "" for one worker, or "N HOST:PORT FIRST COUNT NODE...": of N that
+meet at that address, as the variables of torchrun say, COUNT run here, from number FIRST on, and as many on each NODE.
+The first that does not end well ends the others. On a NODE srun starts this file again, in the folder PLACE, which all
+nodes see: CONTROL is its stdin, and STATUS and EVENTS are its stdout, which come back by srun. Orphans of the worker,
 daemons in sessions of their own included, become children of this process (PR_SET_CHILD_SUBREAPER), and are killed
 when the worker ends or when CONTROL closes, which it does however the parent dies. Two lines go to STATUS:
 "started NANOSECONDS PID..." and "ended WAIT_STATUS MAX_RSS_KIB LEFT RANK". It sleeps in between. Standard library only.
@@ -31,34 +33,54 @@ SHARED_MEMORY = "/dev/shm"
 # The kernel's out-of-memory killer takes the worker before the parent or anything else of the user's.
 OOM_SCORE_ADJ = b"500"
 TOLD_FAILURE = 70  # as in framework_compare.events, which this file cannot import
+# One task on one node of the job that we are in, which gets all that the job has there.
+SRUN = ("srun", "--quiet", "--nodes=1", "--ntasks=1", "--overlap", "--export=ALL", "--cpu-bind=none", "--mpi=none")
+NODE_END_S = 5.0  # until another node's ranks have ended
+# How long the word of other nodes is waited for when a rank has failed, perhaps as its connection to one there is gone.
+GRACE_S = 3.0
+
+TOLD_NOTHING = 1 << 8  # the wait status of ranks on another node where srun ends well without their end having come
 
 Ended = Tuple[int, int]  # wait status, largest RSS in KiB
 
 
 def main(arguments: List[str]) -> int:
     status, control, events = map(int, arguments[:3])
-    log, group, temporary, ranks, command = *arguments[3:7], arguments[7:]
-    for descriptor in (status, control):
-        os.set_inheritable(descriptor, False)
+    log, group, temporary, ranks, place, command = *arguments[3:8], arguments[8:]
+    parent = os.getppid()
+    if status == events:
+        events = os.dup(events)
+    for descriptor in (status, control, events):
+        os.set_inheritable(descriptor, descriptor == events)
+    if temporary:
+        os.makedirs(temporary, exist_ok=True)
+        os.environ["TMPDIR"] = temporary
     _adopt_orphans()
     woken = _wake_on_signals()
     began_s = time.time()
+    others = [OtherNode(*given, temporary, place, command) for given in _other_nodes(ranks)]
     workers = []
     for variables in _environments(ranks):
         workers.append(os.fork())
         if workers[-1] == 0:
             os.environ.update(variables)
-            _become_worker(command, log, group)
-    os.close(events)
+            _become_worker([*command, str(events)], log, group)
+    if not others:
+        os.close(events)
     _tell(status, f"started {time.monotonic_ns()} {' '.join(map(str, workers))}")
-    ended = _wait(workers, control, woken)
-    rank = decisive_rank(workers, ended)
+    ended = _wait(workers, others, events, control, woken)
+    pids = [*workers, *(node.pid for node in others)]
+    decisive = decisive_rank(pids, ended)
+    _end_others(others, events, workers, ended)
     left, gone = _end_all(workers, ended)
     _remove_segments(gone - left, began_s)
     if temporary:
         _remove_tree(temporary)
-    code, max_rss = ended.get(workers[rank], (-1, 0))
-    _tell(status, f"ended {code} {max_rss} {len(left)} {rank}")
+    if place and os.getppid() != parent:  # which else takes what ranks have written there
+        _remove_tree(place)
+    numbers = [*range(_first(ranks), _first(ranks) + len(workers)), *(node.rank for node in others)]
+    code, max_rss = ended.get(pids[decisive], (-1, 0))
+    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {numbers[decisive]}")
     return 0
 
 
@@ -66,10 +88,78 @@ def _environments(ranks: str) -> List[Dict[str, str]]:
     """What each worker's environment has beside this process's, under torchrun's names."""
     if not ranks:
         return [{}]
-    count, _, address = ranks.partition(" ")
+    world, address, first, count = ranks.split()[:4]
     host, _, port = address.rpartition(":")
-    common = {"WORLD_SIZE": count, "MASTER_ADDR": host, "MASTER_PORT": port}
-    return [{**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(int(count))]
+    common = {"WORLD_SIZE": world, "MASTER_ADDR": host, "MASTER_PORT": port}
+    return [{**common, "RANK": str(int(first) + local), "LOCAL_RANK": str(local)} for local in range(int(count))]
+
+
+def _first(ranks: str) -> int:
+    """The number of the first rank here."""
+    return int(ranks.split()[2]) if ranks else 0
+
+
+def _other_nodes(ranks: str) -> List[Tuple[str, str]]:
+    """The name of each other node, and RANKS as the process there gets it."""
+    world, address, _, count, *names = ranks.split() if ranks else ["0"] * 4
+    return [(name, f"{world} {address} {place * int(count)} {count}") for place, name in enumerate(names, start=1)]
+
+
+class OtherNode:
+    """The ranks of another node, under a process of this file there, which srun starts and whose stdin and stdout it is.
+
+    pid: srun's; rank: the first there, or the one that ended the others; left: processes there that could not be killed;
+    silent, gone: whether nothing more will come, and srun has ended.
+    """
+
+    def __init__(self, name: str, ranks: str, temporary: str, place: str, command: List[str]) -> None:
+        self.rank = _first(ranks)
+        self.left, self.silent, self.gone = 0, False, False
+        self._told: Optional[Ended] = None
+        self._rest = b""
+        control, self._control = os.pipe()
+        self.output, output = os.pipe()
+        os.set_blocking(self.output, False)
+        job = os.path.join(place, os.path.basename(command[-1]))
+        again = [sys.executable, "-I", "-S", os.path.abspath(__file__), "1", "0", "1", "", ""]
+        again += [f"{temporary}-{self.rank}" if temporary else "", ranks, "", *command[:-1], job]
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become(["/usr/bin/env", *SRUN, f"--nodelist={name}", f"--chdir={place}", *again], control, output, 2)
+        os.close(control)
+        os.close(output)
+
+    def relay(self, events: int) -> None:
+        """Hand on what the ranks there have sent, and keep how they ended."""
+        while True:
+            try:
+                chunk = os.read(self.output, 1 << 16)
+            except BlockingIOError:
+                return
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                words = line.split()
+                if words[:1] == [b"ended"]:
+                    code, max_rss, self.left, self.rank = map(int, words[1:])
+                    self._told = (code, max_rss)
+                elif line.startswith(b"{"):
+                    _write(events, line + b"\n")
+            if not chunk:
+                self.silent = True
+                return
+
+    def note(self, reaped: Dict[int, Ended], ended: Dict[int, Ended]) -> None:
+        """Put the end of the node's ranks into `ended`: as it was told, or where it was not, that of srun."""
+        if self.pid in reaped:
+            self.gone = True
+            ended[self.pid] = self._told or (reaped[self.pid][0] or TOLD_NOTHING, 0)
+        elif self._told:
+            ended[self.pid] = self._told
+
+    def stop(self) -> None:
+        if self._control >= 0:
+            os.close(self._control)
+            self._control = -1
 
 
 def _adopt_orphans() -> None:
@@ -88,18 +178,28 @@ def _wake_on_signals() -> int:
 
 def _become_worker(command: List[str], log: str, group: str) -> None:
     try:
+        # What srun needs; a rank is to have the environment of any worker.
+        for name in [name for name in os.environ if name.startswith("SLURM")]:
+            del os.environ[name]
+        _put("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
+        if group:
+            _put(os.path.join(group, "cgroup.procs"), b"0")
+        output = os.open(log, os.O_WRONLY | os.O_APPEND) if log else 2
+        _become(command, os.open(os.devnull, os.O_RDONLY), output, output)
+    finally:
+        os._exit(127)
+
+
+def _become(command: List[str], *streams: int) -> None:
+    """Become a command, in a session of its own, with these descriptors as stdin, stdout and stderr."""
+    try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         # Python ignores these two, which would outlive the exec.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        _put("/proc/self/oom_score_adj", OOM_SCORE_ADJ)
-        if group:
-            _put(os.path.join(group, "cgroup.procs"), b"0")
-        output = os.open(log, os.O_WRONLY | os.O_APPEND)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        for target, stream in enumerate(streams):
+            os.dup2(stream, target)
         os.execv(command[0], command)
     except OSError as error:
         os.write(2, f"{command[0]} cannot be run: {error}\n".encode())
@@ -115,20 +215,51 @@ def _put(path: str, content: bytes) -> None:
         pass
 
 
-def _wait(workers: List[int], control: int, woken: int) -> Dict[int, Ended]:
+def _wait(workers: List[int], others: List[OtherNode], events: int, control: int, woken: int) -> Dict[int, Ended]:
     """How workers ended, once all have or one did not end well. The others have to be ended.
 
     So have all when the parent said so, is gone, or the system is stopping.
     """
     ended: Dict[int, Ended] = {}
+    give_up = float("inf")
+    pids = [*workers, *(node.pid for node in others)]
     while True:
-        ready, _, _ = select.select([control, woken], [], [])
+        heard = [node.output for node in others if not node.silent]
+        left_s = max(0.0, give_up - time.monotonic())
+        ready, _, _ = select.select([control, woken, *heard], [], [], left_s if left_s < END_S else None)
         numbers = set(os.read(woken, 4096)) if woken in ready else set()
-        ended.update(_reap())
-        if all(pid in ended for pid in workers) or any(ended.get(pid, (0, 0))[0] for pid in workers):
+        _note(others, events, ended)
+        bad = [status for status, _ in map(ended.get, pids, [(0, 0)] * len(pids)) if status]
+        if all(pid in ended for pid in pids) or control in ready or numbers - {signal.SIGCHLD}:
             return ended
-        if control in ready or numbers - {signal.SIGCHLD}:
-            return ended
+        if bad:
+            heard_of_all = all(node.pid in ended for node in others)
+            if heard_of_all or not all(_consequence(status)[0] for status in bad) or time.monotonic() >= give_up:
+                return ended
+            give_up = min(give_up, time.monotonic() + GRACE_S)
+
+
+def _note(others: List[OtherNode], events: int, ended: Dict[int, Ended]) -> None:
+    """Take in which processes have ended, and what other nodes have sent, to the last word of those that have."""
+    reaped = _reap()
+    for node in others:
+        node.relay(events)
+        node.note(reaped, ended)
+    known = {node.pid for node in others}
+    ended.update((pid, end) for pid, end in reaped.items() if pid not in known)
+
+
+def _end_others(others: List[OtherNode], events: int, workers: List[int], ended: Dict[int, Ended]) -> None:
+    """Have other nodes' ranks ended, and wait until they have; those here are ended before."""
+    for node in others:
+        node.stop()
+    for pid in workers if others else ():
+        if pid not in ended:
+            _kill(-pid)
+    give_up = time.monotonic() + NODE_END_S
+    while not all(node.gone for node in others) and time.monotonic() < give_up:
+        time.sleep(0.005)
+        _note(others, events, ended)
 
 
 def decisive_rank(workers: List[int], ended: Dict[int, Ended]) -> int:
@@ -170,15 +301,19 @@ def _end_all(workers: List[int], ended: Dict[int, Ended]) -> Tuple[Set[int], Set
         seen |= found
         spared = set(filter(_tracks_resources, found)) if time.monotonic() < start + TRACKER_S else set()
         for pid in [*found - spared, *([] if spared else [-worker for worker in workers])]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
+            _kill(pid)
         time.sleep(0.002)
         ended.update(_reap())
         left = _descendants()
         if (all(pid in ended for pid in workers) and not left) or time.monotonic() > start + END_S:
             return left, seen
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 def _tracks_resources(pid: int) -> bool:
@@ -251,8 +386,12 @@ def _parent_of(pid: str) -> Optional[Tuple[int, int]]:
 
 
 def _tell(status: int, line: str) -> None:
+    _write(status, line.encode() + b"\n")
+
+
+def _write(descriptor: int, line: bytes) -> None:
     try:
-        os.write(status, line.encode() + b"\n")
+        os.write(descriptor, line)
     except BrokenPipeError:  # the parent is gone
         pass
 

@@ -50,7 +50,8 @@ class Transcript:
     def add(self, event: Dict[str, Any]) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
         try:
-            self._time(event["t_ns"])
+            if not event.get("rank"):  # others may have the clock of another node
+                self._time(event["t_ns"])
             if event.get("rank") and event["event"] not in OF_RANKS:
                 raise ValueError(f"rank {event['rank']} tells what rank 0 does")
             getattr(self, "_" + event["event"])(event)
@@ -77,6 +78,10 @@ class Transcript:
             found = f"{len(self.epochs)} of {self.asked_epochs} epochs"
             return Verdict("failed", f"the worker reported success after {found}")
         return outcome
+
+    def first_failed(self) -> Optional[int]:
+        """The rank whose failure was heard of first; None where none was."""
+        return next((rank for rank, verdict in self.outcomes.items() if verdict.status != "ok"), None)
 
     def _hello(self, event: Dict[str, Any]) -> None:
         self.python = _text(event["python"], MAX_NAME)

@@ -26,7 +26,7 @@ from framework_compare.parity.training import practice
 from framework_compare.parity.workers import RunTasks
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import TrainConfig, devices_of
+from framework_compare.protocol import TrainConfig, replicas_of
 from framework_compare.records import Run
 from framework_compare.results.parity import FAILED, PASSED, UNSUPPORTED, Level, Parity
 
@@ -310,7 +310,7 @@ def _asked(model: str, graph: Graph, config: TrainConfig, questions: Questions) 
     """
     if model in registry.WORKLOADS:
         config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
-    replicas = len(devices_of(config.device))
+    replicas = len(replicas_of(config))
     size = max(questions.batch_size, least_batch(graph))
     return config, dataclasses.replace(questions, batch_size=size, optimizer=config.optimizer, replicas=replicas)
 

@@ -18,7 +18,7 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan import searches
 from framework_compare.plan.settings import DEFAULTS, SETTINGS
-from framework_compare.protocol import TrainConfig, devices_of
+from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
@@ -275,13 +275,13 @@ def _most_replicas(devices: Iterable[str]) -> int:
 
 def _check_replicas(config: TrainConfig, samples: int) -> None:
     """UsageError for what a cell on several devices cannot be asked."""
-    replicas = len(devices_of(config.device))
+    replicas = len(replicas_of(config))
     if replicas == 1:
         return
     if config.patience:
-        raise UsageError(f"patience is {config.patience} on device {config.device!r}; allowed on several devices: 0")
+        raise UsageError(f"patience is {config.patience} on {where(config)}; allowed on several devices: 0")
     if config.mode != "train":
-        raise UsageError(f"mode is {config.mode!r} on device {config.device!r}; allowed on several devices: 'train'")
+        raise UsageError(f"mode is {config.mode!r} on {where(config)}; allowed on several devices: 'train'")
     if samples < replicas:
         raise UsageError(f"{samples} samples are too few for {replicas} devices; each needs one of a step at least")
 
@@ -295,8 +295,8 @@ def check_growth(model: str, config: TrainConfig) -> None:
         raise UsageError(f"{given}; allowed for {model}, whose images are read from a folder: 1")
     if config.mode != "train":
         raise UsageError(f"{given}; allowed in mode {config.mode!r}: 1")
-    if len(devices_of(config.device)) > 1:
-        raise UsageError(f"{given} on device {config.device!r}; allowed on several devices: 1")
+    if len(replicas_of(config)) > 1:
+        raise UsageError(f"{given} on {where(config)}; allowed on several devices: 1")
     if config.batch_size > config.batch_size_limit:
         raise UsageError(
             f"{given} with batch_size {config.batch_size}; allowed up to batch_size_limit, {config.batch_size_limit}"

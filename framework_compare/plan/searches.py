@@ -63,6 +63,7 @@ def check(model: str, given: Mapping[str, Any], configs: Sequence[TrainConfig], 
             ("mode", config.mode, "train"),
             ("patience", config.patience, 0),
             ("batch_growth", config.batch_growth, 1),
+            ("nodes", config.nodes, 1),
             ("pipeline", config.pipeline, "shared"),
         ):
             if value != allowed:

@@ -93,6 +93,7 @@ _VARIANT = (
     " is not the same function"
 )
 _GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
+_NODES = "nodes of a Slurm job that train together, each on the devices named"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
 SETTINGS: Dict[str, Setting] = {
@@ -104,6 +105,7 @@ SETTINGS: Dict[str, Setting] = {
         caption="{}",
         verdict=CODE_PATH,
     ),
+    "nodes": Setting(_NODES, IDENTITY, least=1, caption="{} node", verdict=CODE_PATH),
     "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
     "batch_size": Setting("images per step and device", IDENTITY, least=1, caption="batch {}"),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),

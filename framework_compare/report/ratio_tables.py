@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from framework_compare.protocol import EXECUTIONS, PRECISIONS, devices_of
+from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
 from framework_compare.registry import device_kind
 from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
@@ -65,8 +65,9 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
     shown = [
         cell for cell in cells if cell.Index in ratios or any(one.base.Index == cell.Index for one in ratios.values())
     ]
-    headings = (*row_names(shown, "threads"), "batch_size", "device")
-    shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(devices_of(cell.device))))
+    nodes = ("nodes",) if any(cell.nodes > 1 for cell in shown) else ()
+    headings = (*row_names(shown, "threads"), "batch_size", "device", *nodes)
+    shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
     notes = Notes()
     rows = [Row(names_of(cell, headings), _on_devices(cell, cells, ratios, notes)) for cell in shown]
     return Table(
@@ -80,7 +81,7 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
 
 
 def _on_devices(cell: Record, cells: Sequence[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
-    count, one = len(devices_of(cell.device)), ratios.get(cell.Index)
+    count, one = len(replicas_of(cell)), ratios.get(cell.Index)
     if cell.status != "ok" or math.isnan(cell.images_per_s):
         return (notes.figure(cell), *(Figure("-"),) * 3)
     speed = Figure(digits(cell.images_per_s), notes.parity(cell))
@@ -96,7 +97,7 @@ def _is_whole(one: Record, cell: Record, count: int) -> bool:
     names = ("framework", "model", "dataset", "precision", "execution", "pipeline", "threads")
     alike = all(getattr(one, name) == getattr(cell, name) for name in names)
     kinds = device_kind(one.device) == device_kind(cell.device)
-    whole = len(devices_of(one.device)) == 1 < count and one.batch_size == count * cell.batch_size
+    whole = len(replicas_of(one)) == 1 < count and one.batch_size == count * cell.batch_size
     return alike and kinds and whole and one.status == "ok"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from framework_compare.protocol import devices_of
+from framework_compare.protocol import replicas_of
 from framework_compare.registry import device_kind
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import NAMES, SHARED, Record
@@ -69,12 +69,12 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
     """
     bases: Dict[Any, Record] = {}
     for cell in cells:
-        if len(devices_of(cell.device)) == 1:
-            bases.setdefault((device_kind(cell.device), _key(cell, "device")), cell)
+        if len(replicas_of(cell)) == 1:
+            bases.setdefault((device_kind(cell.device), _key(cell, "device", "nodes")), cell)
     ratios = {}
     for cell in cells:
-        base = bases.get((device_kind(cell.device), _key(cell, "device")))
-        if base is not None and len(devices_of(cell.device)) > 1:
+        base = bases.get((device_kind(cell.device), _key(cell, "device", "nodes")))
+        if base is not None and len(replicas_of(cell)) > 1:
             ratios[cell.Index] = _ratio(cell, base, blocks)
     return ratios
 

@@ -96,6 +96,11 @@ def check_whole_runs(cells: Sequence[Cell]) -> None:
             raise UsageError(
                 f"{cell.model} is a search, which a budget cannot sample; give repeats instead of a budget"
             )
+        if cell.config.nodes > 1:
+            raise UsageError(
+                f"nodes is {cell.config.nodes} under a budget, which may end an epoch by the clock of one node; leave one "
+                "of the two out"
+            )
         if cell.config.batch_growth != 1:
             raise UsageError(
                 f"batch_growth is {cell.config.batch_growth:g} under a budget, which estimates an epoch from its first "

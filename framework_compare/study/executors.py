@@ -12,11 +12,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Set
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Set, Tuple
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
-from framework_compare.study.parts import PARTS, numbers
+from framework_compare.study.parts import PARTS, PartPlan, numbers
 
 HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
 NAMES = (HERE, SLURM, ONLY_PARTS)
@@ -90,12 +90,10 @@ class Slurm:
 
         place = folder / PARTS / SLURM
         command = submitit.helpers.CommandFunction([sys.executable, "-c", PART, "part", str(folder)], cwd=folder)
-        most = _largest_array()
-        for first in range(0, len(parts), most):
-            chunk = list(parts[first : first + most])
+        for nodes, chunk in _chunks(folder, parts):
             try:
                 executor = submitit.SlurmExecutor(folder=place)
-                executor.update_parameters(**_parameters(folder.name, self.options, len(chunk)))
+                executor.update_parameters(**_parameters(folder.name, self.options, len(chunk), nodes))
                 jobs = executor.map_array(command, chunk)
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, ValueError) as error:
                 raise StudyError(
@@ -130,14 +128,25 @@ def _value(text: str) -> Any:
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
 
-def _parameters(name: str, options: Mapping[str, Any], jobs: int) -> Dict[str, Any]:
+def _chunks(folder: Path, parts: Sequence[int]) -> Iterator[Tuple[int, List[int]]]:
+    """Parts that one array can have, and how many nodes each of them needs."""
+    by_nodes: Dict[int, List[int]] = {}
+    for number in parts:
+        by_nodes.setdefault(PartPlan.read(folder, number).nodes, []).append(number)
+    most = _largest_array()
+    for nodes, listed in by_nodes.items():
+        for first in range(0, len(listed), most):
+            yield nodes, listed[first : first + most]
+
+
+def _parameters(name: str, options: Mapping[str, Any], jobs: int, nodes: int = 1) -> Dict[str, Any]:
     """Options as submitit takes them; what it does not know goes to sbatch as it is."""
     import submitit
 
     known = submitit.SlurmExecutor._valid_parameters()
     ours = {
         "job_name": f"fc-{name}",
-        "nodes": 1,
+        "nodes": nodes,
         "exclusive": True,
         "use_srun": False,  # a step would pass Slurm's warning signal to every worker
         "stderr_to_stdout": True,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Set
 
 from framework_compare.errors import StudyError
-from framework_compare.launch import one_timing
+from framework_compare.launch import nodes, one_timing
 from framework_compare.launch.limits import Limits
 from framework_compare.samplers import host
 from framework_compare.store import schema
@@ -44,6 +44,7 @@ def run_part(folder: Path, number: int, watcher: Watcher) -> None:
     if result_path(folder, number).is_dir() or not plan.cells:
         watcher.say(f"part {number} of {folder} has nothing left to do")
         return
+    nodes.check(plan.nodes)
     register_models(folder)
     machine = _describe(plan)
     _check_kind(folder, plan, machine)

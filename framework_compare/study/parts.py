@@ -36,6 +36,11 @@ class PartPlan:
     replaces: Sequence[str] = TO_RUN  # statuses of runs that its results may replace
     settings: Dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
+        return max((cell.config.nodes for cell in self.cells), default=1)
+
     def write(self, folder: Path) -> None:
         path = plan_path(folder, self.number)
         half = path.with_suffix(".half")

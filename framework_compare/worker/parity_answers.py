@@ -212,7 +212,7 @@ class ParityAnswers:
         """Of a batch of all replicas what this process trains on."""
         if self.replicas is None or self.replicas.rank is None:
             return array
-        return np.split(array, len(self.replicas.devices))[self.replicas.rank]
+        return np.split(array, self.replicas.processes)[self.replicas.rank]
 
     def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._channels_last(images):

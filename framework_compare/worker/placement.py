@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
+from framework_compare.protocol import Job, Replicas, TrainConfig, replicas_of
 
 OF_ALL_REPLICAS = ("batch_size", "threads", "loader_workers")  # settings that are of one replica each
 
@@ -19,19 +19,20 @@ def rank_of(environment: Mapping[str, str] = os.environ) -> Optional[int]:
 def own_part(job: Job, environment: Mapping[str, str] = os.environ) -> Tuple[Job, Optional[Replicas]]:
     """The job as this process does it, and where the replicas are; None of a cell on one device.
 
-    The process of one replica has the config of a cell on that device. One of all replicas has the device of the first,
-    and as many images a step, threads and loader workers as all of them together.
+    The process of one replica has the config of a cell on that device. One of several replicas has the device of its
+    first, and as many images a step, threads and loader workers as all of its own together.
     """
-    devices, rank = devices_of(job.config.device), rank_of(environment)
+    devices, rank = replicas_of(job.config), rank_of(environment)
     if len(devices) == 1:
         return job, None
-    if rank is None:
-        config = dataclasses.replace(job.config, device=devices[0], **_of_all(job.config, len(devices)))
-        return dataclasses.replace(job, config=config), Replicas(devices)
-    config = dataclasses.replace(job.config, device=devices[rank])
-    address = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-    steps = "" if rank else job.steps  # rank 0 has the clock
-    return dataclasses.replace(job, config=config, steps=steps), Replicas(devices, rank, address)
+    replicas, steps = Replicas(devices), job.steps
+    if rank is not None:
+        address = f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
+        replicas = Replicas(devices, rank, address, int(environment["WORLD_SIZE"]))
+        steps = "" if rank else job.steps  # rank 0 has the clock
+    own = replicas.own
+    config = dataclasses.replace(job.config, device=own[0], **_of_all(job.config, len(own)))
+    return dataclasses.replace(job, config=config, steps=steps), replicas
 
 
 def _of_all(config: TrainConfig, replicas: int) -> Dict[str, Any]:

@@ -61,6 +61,8 @@ def refuse_undeclared(
         raise Unsupported(f"the adapter of {trainer.name} has no inference; allowed: mode 'train'")
     if replicas:
         _refuse_replicas(trainer, config, kind, len(replicas.devices))
+    if config.nodes > 1 and not trainer.declared.several_nodes:
+        raise Unsupported(f"{trainer.name} declares no replicas on several nodes; use one node, with several devices")
     for graph in graphs:
         if len(graph.inputs) > 1:
             raise Unsupported(f"{graph.name} has {len(graph.inputs)} inputs; trainers take networks of one")

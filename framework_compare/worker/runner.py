@@ -51,7 +51,7 @@ class Runner:
     ) -> None:
         self.job = job
         self.replicas = replicas
-        self.ranks = 1 if replicas is None or replicas.rank is None else len(replicas.devices)
+        self.ranks = replicas.processes if replicas else 1
         self.config = job.config
         self.events = events
         self.trainer_class = trainer

@@ -15,7 +15,7 @@ class Replicated(ReferenceTrainer):
     """All replicas in one process."""
 
     name = "mutated"
-    declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})})
+    declared = ReferenceTrainer.declared._replace(replicas={"cpu": frozenset({"default"})}, several_nodes=True)
     parts = 2  # of a batch, each with batch statistics of its own
 
     def __init__(self, config, replicas=None):

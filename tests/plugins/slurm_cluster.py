@@ -10,11 +10,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, Callable, List, Optional
 
 import psutil
+
+from framework_compare.study.executors import PART
 
 INSTALL = "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge"
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
@@ -169,6 +172,36 @@ def _kill(process: psutil.Process) -> None:
         process.kill()
     except psutil.Error:
         pass
+
+
+def install_plugin(place: Path, source: str) -> Path:
+    """A plug-in of framework_compare in a folder for PYTHONPATH, as an installed one is; its source has `register`."""
+    (place / "slurm_plugin.py").write_text(source)
+    info = place / "slurm_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slurm-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[framework_compare.plugins]\nslurm = slurm_plugin:register\n")
+    return place
+
+
+def start_command(cluster: Cluster, plugin: Path, place: Path) -> Callable[..., Any]:
+    """Starts `framework-compare` as a user of the cluster does, with cache and nodes' disk in `place`."""
+    (place / "disk").mkdir()
+    environment = {
+        **os.environ,
+        **cluster.environment,
+        "PYTHONPATH": f"{plugin}:{Path(__file__).parent}",
+        "FRAMEWORK_COMPARE_CACHE": str(place / "cache"),
+        "SLURM_TMPDIR": str(place / "disk"),
+        # of what runs here, so that timings of others on this host are not waited for; a job gets its node's own
+        "SLURMD_NODENAME": f"here-{os.getpid()}",
+    }
+
+    def start(*arguments: Any) -> "subprocess.Popen[str]":
+        line = [sys.executable, "-c", PART, *map(str, arguments)]
+        return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    return start
 
 
 def _free_ports(count: int) -> int:

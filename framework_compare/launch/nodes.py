@@ -1,0 +1,87 @@
+"""The nodes of the Slurm job that this process is in, and what they need to train a cell together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+from framework_compare.errors import UsageError
+from framework_compare.paths import cache_dir
+
+HOW = "add --on slurm, or call it in a job of as many nodes, on the first of them"
+FILES = ("pictures", "data", "weights", "tasks")  # fields of a job that name files
+
+
+def check(count: int) -> None:
+    """UsageError where `count` nodes cannot train together from here."""
+    if count > 1:
+        names(count)
+
+
+def names(count: int) -> List[str]:
+    """The first `count` nodes of this job, this one first; UsageError where there are not as many."""
+    listed = os.environ.get("SLURM_JOB_NODELIST")
+    if not listed or shutil.which("srun") is None:
+        raise UsageError(f"nodes is {count}, and this is no Slurm job; {HOW}")
+    found = _ask("scontrol", "show", "hostnames", listed).split()
+    if len(found) < count:
+        raise UsageError(f"nodes is {count}, and this Slurm job has {len(found)}; {HOW}")
+    if os.environ.get("SLURMD_NODENAME") != found[0]:
+        raise UsageError(f"nodes is {count}, and this is not the first node of the Slurm job; {HOW}")
+    return found[:count]
+
+
+def address(name: str) -> str:
+    """Where other nodes reach a node, as Slurm does."""
+    found = re.search(r"\bNodeAddr=(\S+)", _ask("scontrol", "show", "node", name))
+    return found[1] if found else name
+
+
+def _ask(*command: str) -> str:
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def variables() -> Dict[str, str]:
+    """What srun needs of this process's environment; no rank gets it."""
+    return {name: value for name, value in os.environ.items() if name.startswith("SLURM")}
+
+
+@contextlib.contextmanager
+def place(job: Path) -> Iterator[Path]:
+    """A folder in the cache folder, which all nodes see, with a job and the files that it names.
+
+    What ranks wrote there, each into a folder of its own, is beside the job in the end.
+    """
+    base = cache_dir() / "nodes"
+    base.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{os.environ.get('SLURM_JOB_ID')}-", dir=base))
+    try:
+        document = json.loads(job.read_text(encoding="utf-8"))
+        document.update({name: _brought(document[name], folder) for name in FILES})
+        (folder / job.name).write_text(json.dumps(document), encoding="utf-8")
+        yield folder
+        for written in folder.glob("rank-*"):
+            shutil.copytree(written, job.parent / written.name, dirs_exist_ok=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _brought(value: Any, folder: Path) -> Any:
+    """A part of a job's document, the files that it names copied into a folder and named there."""
+    if isinstance(value, dict):
+        return {name: _brought(item, folder) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_brought(item, folder) for item in value]
+    if not isinstance(value, str) or not os.path.isabs(value) or not os.path.isfile(value):
+        return value
+    copy = folder / "files" / value.lstrip("/")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(value, copy)
+    return str(copy)

@@ -1,0 +1,147 @@
+"""Real frameworks on two Slurm nodes of this host: the function that two devices of one node train, proved; deaths, told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from nightly import some_nightly
+from slurm_cluster import install_plugin, start_command, wait_for
+
+from framework_compare.comparison import Comparison
+from framework_compare.environments import managed
+
+pytestmark = pytest.mark.slurm
+PLUGIN = """
+from framework_compare import registry
+
+def register():
+    registry.register_model("small", "small:build")
+    registry.register_model("plain", "small:without_dropout")
+"""
+FRAMEWORKS = ("torch", "jax")
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    return install_plugin(tmp_path_factory.mktemp("plugin"), PLUGIN)
+
+
+@pytest.fixture
+def command(cluster, plugin, tmp_path):
+    environments = Path(managed.ensure("torch").python).parents[2]
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "envs").symlink_to(environments)
+    return start_command(cluster, plugin, tmp_path)
+
+
+def request(pictures, out, framework, **given):
+    options = {
+        "frameworks": framework,
+        "models": "plain",
+        "dataset": pictures,
+        "batch-size": 2,
+        "epochs": 2,
+        "out": out,
+    }
+    quick = {"threads": 1, "loader-workers": 1, "image-size": 32, "repeats": 1, "disturbance-threshold": 1000}
+    own = {"pipeline": "shared", "verify": "off"}
+    return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]
+
+
+def run(command, *arguments):
+    process = command(*arguments)
+    text = process.communicate(timeout=500)[0]
+    assert process.returncode == 0, text
+    return text
+
+
+def ranks():
+    """The workers that run now, by their number."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            if "run_worker.py" in " ".join(process.cmdline()) and "RANK" in process.environ():
+                found[process.environ()["RANK"]] = process
+        except psutil.Error:
+            continue
+    return found
+
+
+def left(tmp_path):
+    found = []
+    for process in psutil.process_iter():
+        try:
+            found += [process.cmdline()] if str(tmp_path) in " ".join(process.cmdline()) else []
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=["jax"]))
+def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, tmp_path, framework):
+    """12 of 13 images, six a replica. Sums over ranks may be taken in another order, which float32 rounds."""
+    run(command, *request(pictures, tmp_path / "there", framework, nodes=2), "--on", "slurm")
+    run(command, *request(pictures, tmp_path / "here", framework, device="cpu:0,1"))
+    there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
+    assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
+    np.testing.assert_allclose(there.epochs.loss, here.epochs.loss, rtol=1e-6)
+    assert list(there.epochs.images) == list(here.epochs.images) == [12, 12]
+    assert wait_for(lambda: not left(tmp_path), 15), left(tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("device", ["cpu", "cpu:0,1"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_ranks_of_two_nodes_are_proved(cluster, command, pictures, tmp_path, framework, device):
+    """Levels 0 to 3 and 5 by the oracle's replicas, and what the ranks trained is the same bit for bit."""
+    proved = {"nodes": 2, "device": device, "models": "small", "pipeline": "memory", "verify": "require"}
+    text = run(command, *request(pictures, tmp_path / "study", framework, **proved), "--on", "slurm")
+    row = Comparison.load(tmp_path / "study").frame.iloc[0]
+    assert row.status == "ok" and row.parity.startswith("passed"), (row.reason, row.parity, text)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_frameworks_own_loader_is_shared_out(cluster, command, pictures, tmp_path, framework):
+    """With 0 loader workers and with as many as make Grain start processes."""
+    workers = {"loader-workers": "0,3", "pipeline": "native", "nodes": 2}
+    run(command, *request(pictures, tmp_path / "study", framework, **workers), "--on", "slurm")
+    study = Comparison.load(tmp_path / "study")
+    assert set(study.frame.status) == {"ok"}, list(study.frame.reason)
+    assert set(study.epochs.images) == {12} and set(study.epochs.steps) == {3}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_rank_that_is_killed_is_told_with_its_node(cluster, command, pictures, tmp_path, framework):
+    """Rank 0 then fails, too, as its connection is gone: that is not what is told."""
+    endless = {"nodes": 2, "epochs": 100000, "pipeline": "memory"}
+    study = command(*request(pictures, tmp_path / "study", framework, **endless), "--on", "slurm")
+    assert wait_for(lambda: trains(tmp_path), 90)
+    ranks()["1"].kill()
+    text = study.communicate(timeout=120)[0]
+    row = Comparison.load(tmp_path / "study").frame.iloc[0]
+    assert row.status == "crashed", (row.reason, text)
+    assert row.reason.startswith("rank 1 (node 2 of 2): killed by SIGKILL in phase epochs"), row.reason
+    assert wait_for(lambda: not left(tmp_path), 15), left(tmp_path)
+
+
+def trains(tmp_path):
+    logs = [path.read_text() for path in (tmp_path / "disk").glob("*/runs/*/events.jsonl")]
+    return any('"event": "epoch"' in text for text in logs)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_scancel_leaves_no_process(cluster, command, pictures, tmp_path, framework):
+    endless = {"nodes": 2, "epochs": 100000, "pipeline": "memory"}
+    study = command(*request(pictures, tmp_path / "study", framework, **endless), "--on", "slurm")
+    assert wait_for(lambda: trains(tmp_path), 90)
+    assert set(ranks()) == {"0", "1"}
+    cluster.ask("scancel", *cluster.jobs())
+    study.communicate(timeout=120)
+    assert wait_for(lambda: not left(tmp_path) and not ranks(), 15), left(tmp_path)
+    assert Comparison.load(tmp_path / "study").frame.iloc[0].status == "planned"

@@ -1,0 +1,133 @@
+"""A cell on two Slurm nodes of this host, of a framework that is numpy alone; tests/real/test_nodes.py has real ones."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+from reference_adapter import write_adapter
+from slurm_cluster import install_plugin, start_command, wait_for
+
+from framework_compare.comparison import Comparison
+
+pytestmark = pytest.mark.slurm
+PLUGIN = """
+from framework_compare import registry
+from framework_compare.registry import Framework
+
+def register():
+    for name in ("Ranked", "Mortal", "Raising", "Waiting", "Alone"):
+        place = {place!r} + f"/mutated:{{name}}"
+        framework = Framework(name.lower(), place, "", "numpy", ((3, 8), (3, 99)), process_per_device=True)
+        registry.register_framework(framework)
+    registry.register_model("small", "small:without_dropout")
+"""
+TRAINERS = """
+from .ranks import Mortal, Ranked
+
+
+class Raising(Mortal):
+    def end(self):
+        raise ValueError("no more")
+
+
+class Waiting(Ranked):
+    def train_step(self, batch):
+        import time
+
+        time.sleep(0.05)
+        return super().train_step(batch)
+
+
+class Alone(Ranked):
+    declared = Ranked.declared._replace(several_nodes=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    place = tmp_path_factory.mktemp("plugin")
+    write_adapter(place / "mutated", TRAINERS)
+    return install_plugin(place, PLUGIN.format(place=str(place)))
+
+
+@pytest.fixture
+def command(cluster, plugin, tmp_path):
+    return start_command(cluster, plugin, tmp_path)
+
+
+def request(pictures, out, **given):
+    options = {"frameworks": "ranked", "models": "small", "dataset": pictures, "batch-size": 2, "epochs": 2, "out": out}
+    quick = {"threads": 1, "loader-workers": 0, "image-size": 32, "repeats": 1, "disturbance-threshold": 1000}
+    own = {"pipeline": "shared", "verify": "off"}
+    return ["run", *(f"--{name}={value}" for name, value in {**options, **quick, **own, **given}.items())]
+
+
+def run(command, *arguments, code=0):
+    process = command(*arguments)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == code, text
+    return text
+
+
+def processes(tmp_path):
+    """Of a study, its cache and its scratch that still run, on whatever node."""
+    texts = []
+    for process in psutil.process_iter():
+        try:
+            texts.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return [text for text in texts if str(tmp_path) in text]
+
+
+def is_clean(tmp_path):
+    nodes = tmp_path / "cache" / "nodes"
+    return wait_for(lambda: not processes(tmp_path), 15) and not list(nodes.iterdir())
+
+
+def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, tmp_path):
+    """And another framework says why it does not."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    run(command, *request(pictures, there, nodes=2, frameworks="ranked,alone"), "--on", "slurm")
+    run(command, *request(pictures, here, device="cpu:0,1"))
+    study = Comparison.load(there)
+    rows = study.frame.set_index("framework")
+    assert (rows.status.ranked, rows.status.alone) == ("ok", "unsupported"), list(rows.reason)
+    assert rows.reason.alone.startswith("mutated declares no replicas on several nodes")
+    epochs = [one.epochs for one in (study, Comparison.load(here))]
+    assert list(epochs[0].loss) == list(epochs[1].loss) and list(epochs[0].images) == [12, 12]
+    assert is_clean(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "framework, words",
+    [
+        ("mortal", "rank 1 (node 2 of 2): killed by SIGKILL in phase epochs"),
+        pytest.param("raising", "rank 1 (node 2 of 2): ValueError: no more", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command, pictures, tmp_path, framework, words):
+    out = tmp_path / "study"
+    run(command, *request(pictures, out, nodes=2, frameworks=framework, epochs=9), "--on", "slurm")
+    row = Comparison.load(out).frame.iloc[0]
+    assert row.reason.startswith(words), row.reason
+    assert is_clean(tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["scancel", "time limit", "kill the part"])
+def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, pictures, tmp_path, how):
+    out, limit = tmp_path / "study", ["--timeout=8"] if how == "time limit" else []
+    study = command(*request(pictures, out, nodes=2, frameworks="waiting", epochs=500), "--on", "slurm", *limit)
+    assert wait_for(lambda: len([text for text in processes(tmp_path) if "run_worker.py" in text]) >= 4), "both ranks"
+    if how == "scancel":
+        cluster.ask("scancel", *cluster.jobs())
+    elif how == "kill the part":
+        for process in psutil.process_iter(["cmdline"]):
+            if "part" in (process.info["cmdline"] or [])[3:5]:
+                process.kill()
+    text = study.communicate(timeout=120)[0]
+    assert study.returncode == 0, text
+    row = Comparison.load(out).frame.iloc[0]
+    assert row.status == ("timed-out" if how == "time limit" else "planned"), row.reason
+    assert wait_for(lambda: not processes(tmp_path), 15), processes(tmp_path)

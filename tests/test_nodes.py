@@ -96,6 +96,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
     assert rows.reason.alone.startswith("mutated declares no replicas on several nodes")
     epochs = [one.epochs for one in (study, Comparison.load(here))]
     assert list(epochs[0].loss) == list(epochs[1].loss) and list(epochs[0].images) == [12, 12]
+    assert [path.name for path in there.glob("parts/1/runs/00001-*/rank-*")] == ["rank-1"], "what rank 1 wrote"
     assert is_clean(tmp_path)
 
 

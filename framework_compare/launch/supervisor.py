@@ -18,6 +18,7 @@ tracker knows those of `multiprocessing` and is given a moment to remove them; o
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import select
@@ -38,7 +39,6 @@ SRUN = ("srun", "--quiet", "--nodes=1", "--ntasks=1", "--overlap", "--export=ALL
 NODE_END_S = 5.0  # until another node's ranks have ended
 # How long the word of other nodes is waited for when a rank has failed, perhaps as its connection to one there is gone.
 GRACE_S = 3.0
-
 LOST = -2  # in place of a wait status: of ranks on another node that has not said how they ended
 
 Ended = Tuple[int, int]  # wait status, largest RSS in KiB
@@ -50,11 +50,9 @@ def main(arguments: List[str]) -> int:
     parent = os.getppid()
     if status == events:
         events = os.dup(events)
+        _make_scratch(temporary)
     for descriptor in (status, control, events):
         os.set_inheritable(descriptor, descriptor == events)
-    if temporary:
-        os.makedirs(temporary, exist_ok=True)
-        os.environ["TMPDIR"] = temporary
     _adopt_orphans()
     woken = _wake_on_signals()
     began_s = time.time()
@@ -78,13 +76,24 @@ def main(arguments: List[str]) -> int:
         _remove_tree(temporary)
     if place and os.getppid() != parent:  # which else takes what ranks have written there
         _remove_tree(place)
-    numbers = [*range(_first(ranks), _first(ranks) + len(workers)), *(node.rank for node in others)]
+    if decisive >= len(workers):
+        rank = others[decisive - len(workers)].rank
+    else:
+        rank = _first(ranks) + decisive
     code, max_rss = ended.get(pids[decisive], (-1, 0))
-    for node in others:
-        if node.told is None and (code < 0 or _consequence(code)[0]):  # its loss took the others along
-            code, max_rss, decisive = LOST, 0, pids.index(node.pid)
-    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {numbers[decisive]}")
+    lost = next((node for node in others if node.told is None), None)
+    if lost and (code < 0 or _consequence(code)[0]):  # its loss took the others along
+        code, max_rss, rank = LOST, 0, lost.rank
+    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {rank}")
     return 0
+
+
+def _make_scratch(folder: str) -> None:
+    """Another node's temporary folder, locked as `scratch` does: once this process is gone, it may be removed there."""
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        fcntl.flock(os.open(os.path.join(folder, ".lock"), os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)
+        os.environ["TMPDIR"] = folder
 
 
 def _environments(ranks: str) -> List[Dict[str, str]]:
@@ -144,7 +153,7 @@ class OtherNode:
                 words = line.split()
                 if words[:1] == [b"ended"]:
                     code, max_rss, self.left, self.rank = map(int, words[1:])
-                    self.told = (code, max_rss)
+                    self.told = (code if code >= 0 else LOST, max_rss)  # ended by somebody, if not by `stop`
                 elif line.startswith(b"{"):
                     _write(events, line + b"\n")
             if not chunk:

@@ -115,6 +115,27 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_validation_on_two_nodes_is_that_of_two_devices_of_one(cluster, command, tmp_path, framework):
+    """Rank 0 alone validates, while the others wait for the next epoch; its last batch is a part of one."""
+    given = {"framework": framework, "models": "diabetes_ann", "batch-size": 32, "pictures": "(none)"}
+    asked = [option for option in request(**given, out=tmp_path / "there", nodes=2) if not_of_images(option)]
+    run(command, *asked, "--on", "slurm")
+    asked = [option for option in request(**given, out=tmp_path / "here", device="cpu:0,1") if not_of_images(option)]
+    run(command, *asked)
+    there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
+    assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
+    np.testing.assert_allclose(there.epochs.loss, here.epochs.loss, rtol=1e-6)
+    names = [name for name in here.quality if name.startswith("validation_")]
+    assert "validation_loss" in names
+    np.testing.assert_allclose(there.quality[names], here.quality[names], rtol=1e-5)
+
+
+def not_of_images(option):
+    return not option.startswith(("--dataset", "--image-size"))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("device", ["cpu", "cpu:0,1"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_ranks_of_two_nodes_are_proved(cluster, command, pictures, tmp_path, framework, device):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.launch import nodes
 from framework_compare.launch.limits import PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
@@ -168,6 +169,7 @@ def largest_batch(
         progress=watcher.count,
     )
     _check_enough_pictures(plan, sizes[-1])
+    nodes.check(max(cell.config.nodes for cell in plan.cells))
     tell_of_datasets(plan, watcher)
     strategy = Growth(plan.cells, tuple(sizes), search)
     with open_or_create(folder, plan, options, strategy) as store, watcher:

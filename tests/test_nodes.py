@@ -96,6 +96,7 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
     assert rows.reason.alone.startswith("mutated declares no replicas on several nodes")
     epochs = [one.epochs for one in (study, Comparison.load(here))]
     assert list(epochs[0].loss) == list(epochs[1].loss) and list(epochs[0].images) == [12, 12]
+    assert [path.name for path in there.glob("parts/1/runs/00001-*/rank-*")] == ["rank-1"], "what rank 1 wrote"
     assert is_clean(tmp_path)
 
 
@@ -114,20 +115,55 @@ def test_a_rank_that_ends_on_another_node_is_told_with_its_node(cluster, command
     assert is_clean(tmp_path)
 
 
+def kill(tmp_path, wanted):
+    """Every process of the study that is wanted, by SIGKILL."""
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+            if str(tmp_path) in " ".join(line) and wanted(line):
+                process.kill()
+        except psutil.Error:
+            continue
+
+
+# What happens, and how the study then has the run. A node that is gone is nobody's fault.
+ENDS = {
+    "scancel": (lambda cluster, place: cluster.ask("scancel", *cluster.jobs()), "planned"),
+    "time limit": (lambda cluster, place: None, "timed-out"),
+    "the part is killed": (lambda cluster, place: kill(place, lambda line: "part" in line[3:5]), "planned"),
+    "srun is killed": (lambda cluster, place: kill(place, lambda line: line[0] == "srun"), "planned"),
+    "the first supervisor is killed": (
+        lambda cluster, place: kill(place, lambda line: line[1:3] == ["-I", "-S"] and line[4] != "1"),
+        "crashed",
+    ),
+    "the other supervisor is killed": (
+        lambda cluster, place: kill(place, lambda line: line[1:3] == ["-I", "-S"] and line[4] == "1"),
+        "planned",
+    ),
+    "the other node dies": (lambda cluster, place: cluster.kill_node("n2"), "planned"),
+}
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", ["scancel", "time limit", "kill the part"])
+@pytest.mark.parametrize("how", ENDS)
 def test_what_ends_the_cell_leaves_no_process_on_any_node(cluster, command, pictures, tmp_path, how):
+    end, status = ENDS[how]
     out, limit = tmp_path / "study", ["--timeout=8"] if how == "time limit" else []
     study = command(*request(pictures, out, nodes=2, frameworks="waiting", epochs=500), "--on", "slurm", *limit)
-    assert wait_for(lambda: len([text for text in processes(tmp_path) if "run_worker.py" in text]) >= 4), "both ranks"
-    if how == "scancel":
-        cluster.ask("scancel", *cluster.jobs())
-    elif how == "kill the part":
-        for process in psutil.process_iter(["cmdline"]):
-            if "part" in (process.info["cmdline"] or [])[3:5]:
-                process.kill()
+    assert wait_for(lambda: trains(tmp_path)), "the first epoch"
+    end(cluster, tmp_path)
+    if how == "the other node dies":
+        assert wait_for(lambda: not processes(tmp_path / "disk"), 30), "the part ends by itself"
+        cluster.ask("scancel", *cluster.jobs(), *cluster.jobs("PENDING"))
+        cluster.start_node("n2")
     text = study.communicate(timeout=120)[0]
     assert study.returncode == 0, text
     row = Comparison.load(out).frame.iloc[0]
-    assert row.status == ("timed-out" if how == "time limit" else "planned"), row.reason
+    assert row.status == status, (row.reason, text)
     assert wait_for(lambda: not processes(tmp_path), 15), processes(tmp_path)
+    assert cluster.idle(60)
+
+
+def trains(tmp_path):
+    logs = [path.read_text() for path in (tmp_path / "disk").glob("*/runs/*/events.jsonl")]
+    return any('"event": "epoch"' in text for text in logs)

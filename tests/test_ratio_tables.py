@@ -119,6 +119,20 @@ def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):
     ]
 
 
+def test_nodes_count_as_devices_do(tmp_path):
+    outcomes = [
+        ("torch", {"batch_size": 8, "device": "cuda"}, ok(10, 10, 10)),
+        ("torch", {"batch_size": 8, "device": "cuda", "nodes": 2}, ok(6, 6, 6)),
+        ("torch", {"batch_size": 8, "device": "cuda:0,1", "nodes": 2}, ok(5, 5, 5)),
+    ]
+    table = rows(study(tmp_path, outcomes).table("devices", "markdown"))
+    assert [row[2:8] for row in table] == [
+        ["8", "cuda", "1", "10.0", "-", "-"],
+        ["8", "cuda", "2", "16.7", "1.67", "83"],
+        ["8", "cuda:0,1", "2", "20.0", "2.00", "50"],
+    ]
+
+
 def test_speed_up_is_the_cpus_median_epoch_over_the_gpus(tmp_path):
     outcomes = [
         ("torch", {}, ok(10, 10, 12)),

@@ -12,7 +12,7 @@ import pytest
 from reference_adapter import write_adapter
 from reference_trainer import ReferenceTrainer
 
-from framework_compare import compare, events, registry
+from framework_compare import compare, events, registry, resume
 from framework_compare.batches.shares import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, Unsupported, UsageError
 from framework_compare.events import EventWriter
@@ -25,6 +25,10 @@ from framework_compare.protocol import Job, Replicas, TrainConfig, devices_of
 from framework_compare.registry import Framework
 from framework_compare.samplers.gpu_group import GpuGroup
 from framework_compare.samplers.nvml import GpuReading, gpu_indices
+from framework_compare.study import executors, parts
+from framework_compare.study.executors import OnlyParts
+from framework_compare.study.part_run import run_part
+from framework_compare.study.progress import Watcher
 from framework_compare.worker.placement import own_part
 from framework_compare.worker.refusal import refuse_undeclared
 
@@ -289,6 +293,17 @@ def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="nodes is 2, and this is no Slurm job; add --on slurm"):
         compare(tiny, "linear", "cpu", nodes=2, dataset=pictures, out=tmp_path / "study", **SMALL)
     assert not (tmp_path / "study").exists()
+
+
+def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_path, monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    study = tmp_path / "study"
+    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=OnlyParts(), **SMALL)
+    assert parts.PartPlan.read(study, 1).nodes == 2
+    assert list(executors._chunks(study, [1])) == [(2, [1])]
+    for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):
+        with pytest.raises(UsageError, match="nodes is 2, and this is no Slurm job"):
+            start()
 
 
 @pytest.mark.parametrize(

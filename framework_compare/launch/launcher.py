@@ -287,6 +287,7 @@ class WorkerRun:
         return Evidence(
             returncode=worker.returncode if worker else None,
             rank=rank,
+            lost=worker is not None and worker.lost,
             node=f"node {rank // self.spec.ranks + 1} of {self.spec.nodes}" if rank and self.spec.nodes > 1 else "",
             died_in=self.transcript.phase_of_end(rank or 0),
             log_tail=log_tail(self.spec.log),

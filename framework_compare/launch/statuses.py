@@ -79,6 +79,7 @@ class Evidence:
     limit: str = ""  # that limit in words
     rank: Optional[int] = None  # whose returncode it is, of several that train together
     node: str = ""  # on which that rank was, of several
+    lost: bool = False  # that node has not said how it ended
 
     @property
     def where(self) -> str:
@@ -106,7 +107,7 @@ def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
 
     Of several ranks it is the verdict on the one that ended first: what the others then report follows from that.
     """
-    if told is None:
+    if told is None or (seen.lost and told.status != "ok"):
         verdict = _unexplained(seen)
     else:
         verdict = _failed(told, seen) if told.status == "failed" else told
@@ -140,6 +141,9 @@ def _first_line(reason: str) -> str:
 
 
 def _unexplained(seen: Evidence) -> Verdict:
+    if seen.lost:  # not the framework's doing, whatever the batch system does next
+        reason = f"the connection to its node was lost {seen.where}; the log ends: {seen.last_words}"
+        return Verdict("interrupted", reason)
     if seen.returncode is None:
         reason = f"the process that supervises the worker was killed {seen.where}, and the worker with it"
         return Verdict("crashed", reason)

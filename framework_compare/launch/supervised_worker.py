@@ -16,6 +16,7 @@ import psutil
 
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.launch import nodes, one_timing
+from framework_compare.launch.supervisor import LOST
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 START_S = 60.0
@@ -51,7 +52,7 @@ class SupervisedWorker:
         self.max_rss_bytes: Optional[int] = None
         self.left = 0  # processes that could not be killed
         self.rank = 0
-        self.ended = False
+        self.ended = self.lost = False  # lost: `rank` is on a node that has not said how it ended
         self._rest = b""
         self.events, events = os.pipe()
         self.status, status = os.pipe()
@@ -144,7 +145,7 @@ class SupervisedWorker:
             self.pid = self.pids[0]
             return
         code, max_rss_kib, self.left, self.rank = map(int, words[1:])
-        self.ended = True
+        self.ended, self.lost = True, code == LOST
         self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None
         self.max_rss_bytes = max_rss_kib * 1024 or None
 

@@ -18,6 +18,7 @@ tracker knows those of `multiprocessing` and is given a moment to remove them; o
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import select
@@ -38,8 +39,7 @@ SRUN = ("srun", "--quiet", "--nodes=1", "--ntasks=1", "--overlap", "--export=ALL
 NODE_END_S = 5.0  # until another node's ranks have ended
 # How long the word of other nodes is waited for when a rank has failed, perhaps as its connection to one there is gone.
 GRACE_S = 3.0
-
-TOLD_NOTHING = 1 << 8  # the wait status of ranks on another node where srun ends well without their end having come
+LOST = -2  # in place of a wait status: of ranks on another node that has not said how they ended
 
 Ended = Tuple[int, int]  # wait status, largest RSS in KiB
 
@@ -50,11 +50,9 @@ def main(arguments: List[str]) -> int:
     parent = os.getppid()
     if status == events:
         events = os.dup(events)
+        _make_scratch(temporary)
     for descriptor in (status, control, events):
         os.set_inheritable(descriptor, descriptor == events)
-    if temporary:
-        os.makedirs(temporary, exist_ok=True)
-        os.environ["TMPDIR"] = temporary
     _adopt_orphans()
     woken = _wake_on_signals()
     began_s = time.time()
@@ -78,10 +76,24 @@ def main(arguments: List[str]) -> int:
         _remove_tree(temporary)
     if place and os.getppid() != parent:  # which else takes what ranks have written there
         _remove_tree(place)
-    numbers = [*range(_first(ranks), _first(ranks) + len(workers)), *(node.rank for node in others)]
+    if decisive >= len(workers):
+        rank = others[decisive - len(workers)].rank
+    else:
+        rank = _first(ranks) + decisive
     code, max_rss = ended.get(pids[decisive], (-1, 0))
-    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {numbers[decisive]}")
+    lost = next((node for node in others if node.told is None), None)
+    if lost and (code < 0 or _consequence(code)[0]):  # its loss took the others along
+        code, max_rss, rank = LOST, 0, lost.rank
+    _tell(status, f"ended {code} {max_rss} {len(left) + sum(node.left for node in others)} {rank}")
     return 0
+
+
+def _make_scratch(folder: str) -> None:
+    """Another node's temporary folder, locked as `scratch` does: once this process is gone, it may be removed there."""
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        fcntl.flock(os.open(os.path.join(folder, ".lock"), os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)
+        os.environ["TMPDIR"] = folder
 
 
 def _environments(ranks: str) -> List[Dict[str, str]]:
@@ -115,7 +127,7 @@ class OtherNode:
     def __init__(self, name: str, ranks: str, temporary: str, place: str, command: List[str]) -> None:
         self.rank = _first(ranks)
         self.left, self.silent, self.gone = 0, False, False
-        self._told: Optional[Ended] = None
+        self.told: Optional[Ended] = None
         self._rest = b""
         control, self._control = os.pipe()
         self.output, output = os.pipe()
@@ -141,7 +153,7 @@ class OtherNode:
                 words = line.split()
                 if words[:1] == [b"ended"]:
                     code, max_rss, self.left, self.rank = map(int, words[1:])
-                    self._told = (code, max_rss)
+                    self.told = (code if code >= 0 else LOST, max_rss)  # ended by somebody, if not by `stop`
                 elif line.startswith(b"{"):
                     _write(events, line + b"\n")
             if not chunk:
@@ -149,12 +161,12 @@ class OtherNode:
                 return
 
     def note(self, reaped: Dict[int, Ended], ended: Dict[int, Ended]) -> None:
-        """Put the end of the node's ranks into `ended`: as it was told, or where it was not, that of srun."""
+        """Put the end of the node's ranks into `ended`: as it was told, or LOST where srun has ended without that."""
         if self.pid in reaped:
             self.gone = True
-            ended[self.pid] = self._told or (reaped[self.pid][0] or TOLD_NOTHING, 0)
-        elif self._told:
-            ended[self.pid] = self._told
+            ended[self.pid] = self.told or (LOST, 0)
+        elif self.told:
+            ended[self.pid] = self.told
 
     def stop(self) -> None:
         if self._control >= 0:
@@ -274,6 +286,8 @@ def decisive_rank(workers: List[int], ended: Dict[int, Ended]) -> int:
 
 def _consequence(status: int) -> Tuple[bool, bool, bool]:
     """Sorts ends that may have come of another rank's behind those that cannot."""
+    if status < 0:
+        return True, True, False
     killed = os.WIFSIGNALED(status)
     told = not killed and os.WEXITSTATUS(status) == TOLD_FAILURE
     return os.WTERMSIG(status) != signal.SIGKILL, not killed, told

@@ -45,7 +45,8 @@ _WORDS = tuple(name for name in of_role(IDENTITY) if SETTINGS[name].choices and 
 def described(cell: Cell) -> str:
     """A cell's label, its batch size, and what is unusual about it: "torch-vgg16-cpu, batch 32, bf16"."""
     unusual = [getattr(cell.config, name) for name in _WORDS if getattr(cell.config, name) != getattr(DEFAULTS, name)]
-    return ", ".join([cell.label, f"batch {cell.config.batch_size}", *unusual])
+    nodes = [f"{cell.config.nodes} nodes"] if cell.config.nodes > 1 else []
+    return ", ".join([cell.label, *nodes, f"batch {cell.config.batch_size}", *unusual])
 
 
 def outcome_line(cell: Cell, run: Run) -> str:

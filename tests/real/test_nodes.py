@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,23 +11,44 @@ import pytest
 from nightly import some_nightly
 from slurm_cluster import install_plugin, start_command, wait_for
 
+from framework_compare import registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
 
 pytestmark = pytest.mark.slurm
 PLUGIN = """
+import dataclasses
+import os
+
 from framework_compare import registry
 
 def register():
     registry.register_model("small", "small:build")
     registry.register_model("plain", "small:without_dropout")
+    adapter = os.environ.get("CHANGED_TORCH")
+    if adapter:
+        changed = dataclasses.replace(registry.FRAMEWORKS["torch"], trainer=f"{adapter}:TorchTrainer")
+        registry.FRAMEWORKS["torch"] = changed
 """
 FRAMEWORKS = ("torch", "jax")
+PROVED = {"nodes": 2, "models": "small", "pipeline": "memory", "verify": "require"}
 
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
     return install_plugin(tmp_path_factory.mktemp("plugin"), PLUGIN)
+
+
+@pytest.fixture
+def unaveraged(tmp_path, monkeypatch):
+    """PyTorch's adapter with a mistake: each rank trains by its own gradients."""
+    adapter = registry.adapter_path(registry.FRAMEWORKS["torch"])
+    shutil.copytree(adapter, tmp_path / "torch", ignore=shutil.ignore_patterns("__pycache__"))
+    source = (tmp_path / "torch" / "trainer.py").read_text()
+    right = "self._group.wrap(self._network, captured=self._captures)"
+    assert source.count(right) == 1
+    (tmp_path / "torch" / "trainer.py").write_text(source.replace(right, "self._network"))
+    monkeypatch.setenv("CHANGED_TORCH", str(tmp_path / "torch"))
 
 
 @pytest.fixture
@@ -93,14 +115,41 @@ def test_two_nodes_train_what_two_devices_of_one_do(cluster, command, pictures, 
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_validation_on_two_nodes_is_that_of_two_devices_of_one(cluster, command, tmp_path, framework):
+    """Rank 0 alone validates, while the others wait for the next epoch; its last batch is a part of one."""
+    given = {"framework": framework, "models": "diabetes_ann", "batch-size": 32, "pictures": "(none)"}
+    asked = [option for option in request(**given, out=tmp_path / "there", nodes=2) if not_of_images(option)]
+    run(command, *asked, "--on", "slurm")
+    asked = [option for option in request(**given, out=tmp_path / "here", device="cpu:0,1") if not_of_images(option)]
+    run(command, *asked)
+    there, here = (Comparison.load(tmp_path / name) for name in ("there", "here"))
+    assert list(there.frame.status) == list(here.frame.status) == ["ok"], [*there.frame.reason, *here.frame.reason]
+    np.testing.assert_allclose(there.epochs.loss, here.epochs.loss, rtol=1e-6)
+    names = [name for name in here.quality if name.startswith("validation_")]
+    assert "validation_loss" in names
+    np.testing.assert_allclose(there.quality[names], here.quality[names], rtol=1e-5)
+
+
+def not_of_images(option):
+    return not option.startswith(("--dataset", "--image-size"))
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("device", ["cpu", "cpu:0,1"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_ranks_of_two_nodes_are_proved(cluster, command, pictures, tmp_path, framework, device):
     """Levels 0 to 3 and 5 by the oracle's replicas, and what the ranks trained is the same bit for bit."""
-    proved = {"nodes": 2, "device": device, "models": "small", "pipeline": "memory", "verify": "require"}
-    text = run(command, *request(pictures, tmp_path / "study", framework, **proved), "--on", "slurm")
+    run(command, *request(pictures, tmp_path / "study", framework, **PROVED, device=device), "--on", "slurm")
     row = Comparison.load(tmp_path / "study").frame.iloc[0]
-    assert row.status == "ok" and row.parity.startswith("passed"), (row.reason, row.parity, text)
+    assert (row.status, row.parity) == ("ok", "0-3, 5"), row.reason
+
+
+@pytest.mark.nightly
+def test_a_mistake_is_caught_over_nodes(unaveraged, cluster, command, pictures, tmp_path):
+    run(command, *request(pictures, tmp_path / "study", "torch", **PROVED), "--on", "slurm")
+    row = Comparison.load(tmp_path / "study").frame.iloc[0]
+    assert row.status == "failed" and row.reason.startswith("parity is required: 0-1, not 2"), row.reason
 
 
 @pytest.mark.nightly

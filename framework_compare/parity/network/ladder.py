@@ -175,7 +175,7 @@ class Judge:
         """An answer (passes, N, ...) of each replica, whether one process gave them or several."""
         folders = [self.folder, *sorted(self.folder.glob("rank-*"))]
         answers = [np.load(folder / f"{name}.npz")["values"] for folder in folders]
-        return answers if len(answers) > 1 else np.split(answers[0], self.reference.replicas, axis=1)
+        return [part for one in answers for part in np.split(one, self.reference.replicas // len(answers), axis=1)]
 
     def _in_steps(self, nodes: Sequence[Node]) -> None:
         """Dropping a share p of its inputs moves a layer's gradient by sqrt(p / (1 - p)) of itself: half is asked.

@@ -7,9 +7,11 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy
 import pandas
 import pytest
 from drawn_study import study
+from PIL import Image
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -21,6 +23,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-s
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium-headless-shell"
 )
+BOTH = (("torch", "alexnet"), ("jax", "alexnet"))
+GOLDEN = Path(__file__).parent / "golden"  # pictures of parts of the page, in a folder per version of Chromium
 HOSTILE = "</script><img src=x onerror=window.broken=1>"
 
 
@@ -263,8 +267,8 @@ def test_labels_do_not_lie_upon_each_other(drawn, figure):
 
 @pytest.mark.parametrize(
     "frameworks, failing",
-    [(("torch",), ()), (("torch", "jax"), (("jax", "alexnet"),))],
-    ids=["one cell", "all but one failed"],
+    [(("torch",), ()), (("torch", "jax"), (("jax", "alexnet"),)), (("torch", "jax"), BOTH)],
+    ids=["one cell", "all but one failed", "all failed"],
 )
 def test_a_study_that_lacks_figures_says_so_without_an_error(browser, tmp_path, frameworks, failing):
     made = study(tmp_path / "study", frameworks, ("alexnet",), repeats=1, failing=failing)
@@ -272,8 +276,35 @@ def test_a_study_that_lacks_figures_says_so_without_an_error(browser, tmp_path, 
     opened.draw_all()
     texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
     assert opened.messages == [] and not {"NaN", "undefined", "Infinity", "null"} & set(texts)
-    assert "Not in this study" in opened.page.inner_text("main")
-    assert opened.count(".choices") == (1 if len(frameworks) > 1 else 0)
+    left = len(frameworks) - len(failing)
+    assert ("Not in this study" in opened.page.inner_text("main")) == (left > 0)
+    assert opened.count(".choices") == (1 if left and len(frameworks) > 1 else 0)
+    assert opened.count("#failures details") == len(failing)
+
+
+def test_the_tab_key_goes_through_the_page_in_its_order(browser, path):
+    opened = Opened(browser, path)
+    reached = []
+    for _ in range(6):
+        opened.page.keyboard.press("Tab")
+        reached.append(opened.page.evaluate("document.activeElement.textContent.trim()"))
+    links = opened.page.eval_on_selector_all("nav a", "all => all.map(one => one.textContent.trim())")
+    assert reached == ["Skip to the content", *links[:5]]
+
+
+@pytest.mark.nightly  # what fonts look like is the machine's
+@pytest.mark.parametrize("part", ["answer", "F1", "F2", "F5"])
+def test_parts_of_the_page_look_as_they_did(browser, drawn, part, tmp_path):
+    """At most 0.5 % of the pixels differ from the golden picture; without one it is made, and the test says so."""
+    golden = GOLDEN / f"chromium-{browser.version.partition('.')[0]}" / f"{part}.png"
+    drawn(1280).page.locator(f"#{part}").screenshot(path=tmp_path / "part.png")
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tmp_path / "part.png", golden)
+        pytest.skip(f"no golden picture for Chromium {browser.version}: {golden} was made; look at it, and commit it")
+    ours, theirs = (numpy.asarray(Image.open(one).convert("RGB")).astype(int) for one in (tmp_path / "part.png", golden))
+    assert ours.shape == theirs.shape
+    assert (abs(ours - theirs).max(axis=2) > 32).mean() <= 0.005
 
 
 def test_names_from_right_to_left_keep_their_rows(browser, tmp_path):

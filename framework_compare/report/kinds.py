@@ -156,7 +156,7 @@ KINDS: Dict[str, Kind] = {
         resource_table, tuple(name for _, columns in RESOURCES for _, names in columns for name in names)
     ),
     "speedup": Kind(ratio_tables.speedup_table, ("epoch_s_median",), ("device", "threads"), ratios.speedups),
-    "devices": Kind(ratio_tables.devices_table, ("images_per_s",), ("device", "batch_size"), ratios.devices),
+    "devices": Kind(ratio_tables.devices_table, ("images_per_s",), ("device", "nodes", "batch_size"), ratios.devices),
     "precision": Kind(
         ratio_tables.precision_table,
         ("images_per_s",),

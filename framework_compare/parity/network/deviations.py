@@ -15,6 +15,9 @@ EVALUATION, TRAINING = "logits, BatchNorm in evaluation mode", "logits, BatchNor
 # Rounding scatters the numbers of an array and leaves little in such a sum of all; a wrong momentum or decay does not.
 ALONG = {"way": " along its way", "start": " along its start"}
 TINY = 1e-300
+# Of an array's size: a step of less is none in float64. Adam divides a gradient that is nothing but rounding by its own
+# size, so what moves such an array (a bias that softmax takes out) may be less than that, or more, by the processor.
+STILL = 1e-16
 SMALL, ZERO = 1e-6, 1e-12  # of the largest gradient: no more than rounding in float32, and in float64
 
 
@@ -108,7 +111,7 @@ def moved_relative(found: Array, exact: Array, initial: Array) -> Tuple[float, f
     difference = np.subtract(found, exact, dtype=np.float64).ravel()
     way = np.subtract(exact, initial, dtype=np.float64).ravel()
     start = initial.ravel().astype(np.float64)
-    moved = float(np.linalg.norm(way))
+    moved = max(float(np.linalg.norm(way)), STILL * float(np.linalg.norm(start)))
     along = [abs(float(difference @ d)) / max(float(np.linalg.norm(d)), TINY) for d in (way, start)]
     return _ratio(float(np.linalg.norm(difference)), moved), _ratio(along[0], moved), _ratio(along[1], moved)
 

@@ -197,6 +197,7 @@ def test_short_epochs_are_whole(tiny, pictures, own_cache, tmp_path):
     assert study.epochs.whole_images.isna().all() and study.epochs.epoch.max() == 2
 
 
+@pytest.mark.alone  # beside other tests three runs may differ by more
 def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cache, tmp_path):
     watcher = Notes()
     asked = {"dataset": pictures, "out": tmp_path / "s", "watcher": watcher, **QUICK}

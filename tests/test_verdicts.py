@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -162,4 +163,5 @@ def test_cells_that_really_run_get_the_verdict_that_their_pace_asks_for(paced, p
         assert 1.4 < one.ratio < 2.1, "what a step takes besides its pace brings the ratio nearer to 1"
     assert found[frozenset(("even", "same"))].ratio < 1.3
     first = result.table(style="markdown").splitlines()[0]
-    assert first.startswith("linear: ") and "faster than late" in first
+    # Two that are alike may still differ by a thousandth that four quiet repeats show; the sentence names it first then.
+    assert re.match(r"linear: .* faster than .*\blate\b", first), first

@@ -236,7 +236,8 @@ class Comparison:
         return report.write(self, path)
 
     def plot(self, name: str, **only: Any) -> "Plot":
-        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F13"; only=frameworks and models to draw.
+        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F13"; only=frameworks and models to draw,
+        view="images per second" for another way to look at it.
 
         Jupyter shows it; `save` writes it. Raises UnknownNameError for another name, UsageError without data for it.
         """

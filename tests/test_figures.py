@@ -11,6 +11,7 @@ from drawn_study import study
 from PIL import Image
 from typer.testing import CliRunner
 
+from framework_compare.cli.report import VIEWS
 from framework_compare.cli.root import app
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.protocol import TrainConfig
@@ -48,6 +49,91 @@ def test_a_figure_is_a_valid_specification_with_its_data(comparison, varied, nam
         assert part.svg.startswith("<svg") and part.width > 100
         assert values(part.spec)
         assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
+
+
+@pytest.mark.parametrize(("name", "view"), [(name, view) for name, one in FIGURES.items() for view in one.views])
+def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison, name, view):
+    usual, other = (files.draw(Subject(comparison), name, view=one) for one in ("", view))
+    assert other and other.keys() == usual.keys()
+    for title, part in other.items():
+        altair.Chart.from_dict(part.spec)
+        assert part.spec != usual[title].spec and values(part.spec)
+        assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
+
+
+def test_the_help_names_the_views(comparison):
+    assert {FIGURES[find(number)].number: view for number, view in VIEWS.items()} == {
+        one.number: view for one in FIGURES.values() for view in one.views
+    }
+    with pytest.raises(UnknownNameError, match="images per second"):
+        comparison.plot("F2", view="images")
+
+
+def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
+    (part,) = files.draw(Subject(comparison), "epoch-time", view="images per second").values()
+    frame, seen = comparison.frame, set()
+    for row in values(part.spec):
+        if row.get("kind") != "cell" or row["x"] is None:
+            continue
+        cell = frame.loc[row["cell"]]
+        images = cell["images_per_s"] * cell["epoch_s_median"]
+        assert row["x"] == pytest.approx(cell["images_per_s"], rel=1e-4)
+        if row["low"] is not None and not row["cut"]:
+            assert row["low"] == pytest.approx(images / cell["epoch_s_ci_high"], rel=1e-4)
+            assert row["high"] == pytest.approx(images / cell["epoch_s_ci_low"], rel=1e-4)
+            seen.add(row["cell"])
+    assert seen
+
+
+def test_readings_since_the_first_epoch_are_those_of_the_epochs(comparison):
+    whole, epochs = (
+        next(iter(files.draw(Subject(comparison), "resources", view=view).values())).spec
+        for view in ("", "since the first epoch")
+    )
+    starts = [min(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
+    ends = [max(row["t"] for row in values(spec) if row.get("t") is not None) for spec in (whole, epochs)]
+    assert 0 <= starts[1] < 1 and ends[1] < ends[0]
+    assert {row["phase"] for row in values(epochs) if row.get("phase")} == {"epochs"}
+
+
+def test_the_phases_without_epochs_end_where_these_begin(comparison):
+    (part,) = files.draw(Subject(comparison), "phases", view="without the epochs").values()
+    rows = values(part.spec)
+    assert {row["phase"] for row in rows}.isdisjoint({"epochs", "profile", "release"})
+    assert {row["start"] for row in rows} == {
+        f"{seconds:.3g} s" for seconds in comparison.frame["startup_s"][comparison.frame["status"] == "ok"]
+    }
+
+
+def test_a_longer_start_says_after_how_many_epochs_it_has_paid(varied):
+    (part,) = files.draw(Subject(varied), "phases").values()
+    graph = {row["start"] for row in values(part.spec) if "graph" in row["what"]}
+    assert graph and all(
+        re.fullmatch(r"[\d.]+ s, (never pays|pays at once|pays after [\d.]+ epochs)", text) for text in graph
+    )
+
+
+def test_the_energy_drawn_has_an_interval_over_runs(comparison):
+    (part,) = files.draw(Subject(comparison), "energy").values()
+    rows = [row for row in values(part.spec) if row.get("low") is not None]
+    assert rows
+    for row in rows:
+        whole = sum(one["j"] for one in rows if (one["who"], one["what"]) == (row["who"], row["what"]))
+        assert row["low"] <= whole * 1.001 and whole * 0.999 <= row["high"] and row["wh"] > 0
+
+
+def test_a_batch_size_has_a_tile_with_its_memory_or_its_status(varied):
+    (part,) = files.draw(Subject(varied), "batch-sizes").values()
+    told = {(row["who"], row["batch_size"], row["told"]) for row in values(part.spec) if "told" in row}
+    assert {size for _, size, _ in told} == {8, 16}
+    assert all(re.fullmatch(r"[\d.]+|ok|[a-z-]+", text) for _, _, text in told)
+
+
+def test_published_ratios_have_a_panel_for_each_framework(comparison):
+    (part,) = files.draw(Subject(comparison), "published").values()
+    rows = values(part.spec)
+    named = {row["who"] for row in rows if not row.get("line")}
+    assert named and named == {row["who"] for row in rows if row.get("line")}
 
 
 @pytest.mark.parametrize("name", sorted(LESS))

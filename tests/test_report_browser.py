@@ -48,6 +48,9 @@ def path(comparison):
     return comparison.report(comparison.folder.parent / "report.html")
 
 
+PLOT = ".view:not([hidden]) .plot"  # of the view of a figure that is shown
+
+
 class Opened:
     """A page with what it said on its console and what it asked for."""
 
@@ -65,7 +68,7 @@ class Opened:
 
     def draw_all(self) -> None:
         """Scroll past every figure and wait until each is drawn."""
-        for plot in self.page.query_selector_all(".plot"):
+        for plot in self.page.query_selector_all(PLOT):
             plot.scroll_into_view_if_needed()
             self.page.wait_for_function("plot => plot.dataset.live === 'yes'", arg=plot, timeout=60_000)
 
@@ -88,7 +91,8 @@ def drawn(browser, path):
 
 def test_it_draws_every_figure_offline_without_an_error(drawn, path):
     opened = drawn(1280)
-    assert opened.count(".plot svg") == opened.count(".plot") == opened.count("script[id^=spec-]") > 8
+    assert opened.count(".plot svg") == opened.count(PLOT) > 8
+    assert opened.count("script[id^=spec-]") == opened.count(".plot") > opened.count(PLOT)
     assert [url for url in opened.requests if not url.startswith("data:")] == [path.as_uri()]
     assert opened.messages == []
     texts = opened.page.eval_on_selector_all(".plot svg text", "all => all.map(one => one.textContent)")
@@ -128,7 +132,8 @@ def test_sorting_orders_the_rows_by_their_stored_values(browser, path):
 
 def test_without_scripts_all_figures_and_tables_are_there(browser, path):
     opened = Opened(browser, path, scripts=False)
-    assert opened.count(".plot img") == opened.count(".plot") > 8
+    assert opened.count(".plot img") == opened.count(PLOT) > 8
+    assert not opened.page.locator("fieldset").first.is_visible(), "what needs scripts is not offered"
     assert opened.count("[data-cell]") == 6
     assert opened.page.locator(".plot img").first.bounding_box()["height"] > 50
     assert opened.messages == []
@@ -158,9 +163,7 @@ def test_every_still_is_there_soon_after_the_page_so_that_it_prints(browser, pat
     while opened.page.eval_on_selector_all(".plot img", missing) and time.monotonic() < until:
         time.sleep(0.1)
     assert opened.page.eval_on_selector_all(".plot img", missing) == 0
-    assert opened.count(".plot img") >= opened.count(".plot") / 2, (
-        "figures that nobody has scrolled to are still stills"
-    )
+    assert opened.count(".plot img") >= opened.count(PLOT) / 2, "figures that nobody has scrolled to are still stills"
 
 
 def test_the_policy_forbids_eval(browser, path):
@@ -184,7 +187,7 @@ def test_hostile_names_run_nothing(browser, tmp_path):
 
 
 def wait_until_drawn(opened):
-    drawn = "() => [...document.querySelectorAll('.plot')].every(plot => plot.dataset.live !== '')"
+    drawn = f"() => [...document.querySelectorAll('{PLOT}')].every(plot => plot.dataset.live !== '')"
     opened.page.wait_for_function(drawn, timeout=60_000)
 
 
@@ -207,6 +210,25 @@ def test_a_framework_that_is_unchecked_leaves_the_figures(browser, path):
     opened.page.locator(".choices input[value=MXNet]").check()
     wait_until_drawn(opened)
     assert "MXNet" in texts("#F2") and opened.messages == []
+
+
+@pytest.mark.parametrize(
+    ("figure", "usual", "other"), [("#F2", "seconds per epoch", "images per second"), ("#F5", "", "")]
+)
+def test_another_view_of_a_figure_takes_its_place(browser, path, figure, usual, other):
+    opened = Opened(browser, path)
+    page = opened.page
+    page.wait_for_function(f"() => document.querySelector('{figure} .views').hidden === false")
+    page.locator(f"{figure} .views input").nth(1).check()
+    page.locator(f"{figure} .views input").nth(1).press("ArrowLeft")  # by keyboard, too
+    page.locator(f"{figure} .views input").first.press("ArrowRight")
+    page.wait_for_function(f"() => document.querySelector('{figure} {PLOT}').dataset.live === 'yes'")
+    assert page.locator(f"{figure} .view >> visible=true").count() == 1
+    texts = page.locator(f"{figure} {PLOT}").first.text_content()
+    assert other in texts and (not usual or usual not in texts)
+    if figure == "#F5":
+        assert "epochs" not in texts and "warm-up" in texts
+    assert opened.messages == []
 
 
 def test_a_table_is_copied_as_it_is_shown(browser, path, comparison):
@@ -278,7 +300,7 @@ def test_a_study_that_lacks_figures_says_so_without_an_error(browser, tmp_path, 
     assert opened.messages == [] and not {"NaN", "undefined", "Infinity", "null"} & set(texts)
     left = len(frameworks) - len(failing)
     assert "Not in this study" in opened.page.inner_text("main") or not left
-    assert opened.count(".choices") == (1 if left and len(frameworks) > 1 else 0)
+    assert opened.count(".choices.frameworks") == (1 if left and len(frameworks) > 1 else 0)
     assert opened.count("#failures details") == len(failing)
 
 

@@ -17,6 +17,24 @@ def _studies(incomplete: str) -> List[str]:
     return starting([names.LATEST, *(folder.name for folder in names.in_cache())], incomplete)
 
 
+# The views of figures by their numbers, for the help; a test holds them equal to the catalogue, which costs a second.
+VIEWS = {
+    "F2": "images per second",
+    "F4": "since the first epoch",
+    "F5": "without the epochs",
+    "F7": "by seconds of training",
+    "F11": "images per joule",
+}
+
+
+def _views() -> str:
+    return ", ".join(f'"{view}" ({number})' for number, view in VIEWS.items())
+
+
+def _view_names(incomplete: str) -> List[str]:
+    return starting(list(VIEWS.values()), incomplete)
+
+
 def _figures(incomplete: str) -> List[str]:
     from framework_compare.report.figures.catalogue import FIGURES
 
@@ -60,6 +78,10 @@ def figure(
     width: Annotated[str, typer.Option(help="Width with its unit: mm, cm, in, pt or px.")] = "84mm",
     frameworks: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
     models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
+    view: Annotated[
+        str,
+        typer.Option(help=f"Another way to look at it: {_views()}.", autocompletion=_view_names, show_default=False),
+    ] = "",
 ) -> None:
     """Write one figure of a study for a paper, with its caption beside it as a text file."""
     from framework_compare.comparison import Comparison
@@ -67,5 +89,5 @@ def figure(
 
     result = Comparison.load(names.find(study))
     only = {"frameworks": None if frameworks is None else split(frameworks), "models": models and split(models)}
-    print(result.plot(name, **only).save(out, width))
+    print(result.plot(name, view=view, **only).save(out, width))
     console.print_damage(result)

@@ -55,6 +55,17 @@ def _bases(cells: Sequence[Record]) -> Dict[Any, Record]:
     return bases
 
 
+def epochs_until_paid(cells: Sequence[Record]) -> Dict[Any, str]:
+    """When the start of a cell has paid, in words, by its Index; only of cells that have another to be weighed against."""
+    bases, words = _bases(cells), {}
+    for cell in cells:
+        steps, epochs = (one.text for one in _break_even(cell, bases.get(_key(cell)), Notes()))
+        if steps != "-":
+            later = f"pays after {epochs} epochs"
+            words[cell.Index] = {NEVER: "never pays", "0": "pays at once"}.get(steps, later)
+    return words
+
+
 def _break_even(cell: Record, base: Optional[Record], notes: Notes) -> Tuple[Figure, Figure]:
     none = (Figure("-"), Figure("-"))
     if base is None or base.Index == cell.Index or cell.status != "ok":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.samplers.energy import COUNTER
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from framework_compare.results.measured import Measured
 
 # A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
@@ -57,6 +59,36 @@ def joules(run: "Measured", devices: str) -> Optional[float]:
     parts = [_between(run.energy, name, starts[0], ends[-1]) for name in names]
     energies = [part for part in parts if part is not None]
     return sum(energies) if energies and len(energies) == len(parts) else None
+
+
+def joules_per_run(
+    epochs: "pd.DataFrame", energy: "pd.DataFrame", devices: Tuple[str, ...]
+) -> Dict[int, Optional[float]]:
+    """`joules` by run_id, of frames of epochs and of energy, over all devices whose name begins with one of these.
+
+    Those that a run has no readings of count nothing; None where it has none of any.
+    """
+    from framework_compare.results.measured import Measured
+
+    found: Dict[int, Optional[float]] = {}
+    readings = dict(list(energy.groupby("run_id")))
+    for run_id, mine in epochs[epochs["run_id"].isin(readings)].groupby("run_id"):
+        of_run = readings[run_id]
+        columns = {"start_ns": _whole_ns(mine["start_s"]), "end_ns": _whole_ns(mine["start_s"] + mine["epoch_s"])}
+        taken = {
+            "device": list(of_run["meter"]),
+            "t_ns": _whole_ns(of_run["t_s"]),
+            "energy_j": list(of_run["energy_j"]),
+            "source": list(of_run["source"]),
+        }
+        run = Measured({}, {}, columns, {}, taken)
+        parts = [part for part in (joules(run, one) for one in devices) if part is not None]
+        found[int(run_id)] = sum(parts) if parts else None
+    return found
+
+
+def _whole_ns(seconds: "pd.Series") -> List[int]:
+    return [round(second * 1e9) for second in seconds]
 
 
 def _least_s(run: "Measured", devices: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Mapping
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.report.figures import costs, learning, times
@@ -11,6 +11,7 @@ from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
 Parts = Dict[str, Any]
+Draw = Callable[[Subject, float, int], Parts]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,14 +19,30 @@ class Figure:
     """One figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read it. absent: why a study may have none of it.
+    caption: how to read it. absent: why a study may have none of it. view: what `draw` shows, where there are other
+    ways to look at the same. views: those, by name.
     """
 
     number: str
     title: str
-    draw: Callable[[Subject, float, int], Parts]
+    draw: Draw
     caption: str
     absent: str
+    view: str = ""
+    views: Mapping[str, Draw] = dataclasses.field(default_factory=dict)
+
+    @property
+    def all_views(self) -> Dict[str, Draw]:
+        """Every way to draw it by name, the usual one first."""
+        return {self.view: self.draw, **self.views}
+
+    def drawing(self, view: str = "") -> Draw:
+        """What draws a view, "" the usual one; UnknownNameError for another name."""
+        if not view:
+            return self.draw
+        if view not in self.all_views:
+            raise UnknownNameError(f"view of figure {self.number}", view, list(filter(None, self.all_views)))
+        return self.all_views[view]
 
 
 _FAILED = "A cell that failed has its status in place of a figure."
@@ -42,10 +59,12 @@ FIGURES: Dict[str, Figure] = {
         "F2",
         "Epoch time",
         times.epoch_time,
-        "Large marks: median epoch time; line: its 95 % interval over runs; small dots: single epochs; number: ratio to "
-        "the fastest. Hollow mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: "
-        f"other programs took CPU time. Arrow: the interval goes on. {_FAILED}",
+        "Large marks: median epoch time; line: its 95 % interval over runs; small dots: single epochs; number: epoch time over "
+        "that of the fastest. Hollow mark: one run, so no interval. ≈: estimated from the steps that were measured. Red "
+        f"triangle: other programs took CPU time. Arrow: the interval goes on. {_FAILED}",
         "no cell has an epoch time",
+        "seconds per epoch",
+        {"images per second": times.epoch_speed},
     ),
     "memory": Figure(
         "F3",
@@ -65,19 +84,27 @@ FIGURES: Dict[str, Figure] = {
         "named where there is room. Of more than 40 cells the first 40 are "
         "drawn; `framework-compare figure resources --models NAME` draws others.",
         "no run has readings (sampling_hz 0)",
+        "the whole run",
+        {"since the first epoch": costs.resources_of_epochs},
     ),
     "phases": Figure(
         "F5",
         "Phases of a run",
         costs.phases,
-        "Seconds of a whole run by phase, mean over runs. Line: from the shortest to the longest run.",
+        "Seconds of a run by phase, mean over runs. Line: from the shortest to the longest run. Number: seconds before the "
+        "first measured epoch; pays: the epochs after which a longer start has paid, beside the same framework's eager "
+        "or default execution.",
         "no run has ended well",
+        "the whole run",
+        {"without the epochs": costs.phases_before_epochs},
     ),
     "waiting": Figure(
         "F6",
         "Computing and waiting",
         costs.waiting,
-        "Milliseconds per image, of which the training loop waited for its next batch. Line: 95 % interval of the whole.",
+        "Milliseconds per image, of which the training loop waited for its next batch. Black line: 95 % interval of the "
+        "whole. Thin bar: copying to the device, which overlaps both. Pale: the device did not time itself, so that "
+        "computing is the time until work was handed over.",
         "no cell has a throughput",
     ),
     "learning": Figure(
@@ -86,13 +113,16 @@ FIGURES: Dict[str, Figure] = {
         learning.learning,
         "Mean over runs after each epoch; band: from the least to the most of the runs.",
         "no cell has two epochs",
+        "by epoch",
+        {"by seconds of training": learning.learning_over_time},
     ),
     "batch-sizes": Figure(
         "F8",
         "Batch sizes",
         learning.batch_sizes,
-        "Images per second and peak memory over the batch size. Upright line: 95 % interval over runs. Red triangle: "
-        "other programs took CPU time. A size that failed has its status.",
+        "Tiles: peak memory in GiB, or the status of a size that failed. Below them images per second and peak memory over "
+        "the batch size. Upright line: 95 % interval over runs. Dashed: the memory limit of the study's runs. Red triangle: "
+        "other programs took CPU time.",
         "all cells have the same batch size",
     ),
     "functions": Figure(
@@ -114,9 +144,11 @@ FIGURES: Dict[str, Figure] = {
         "F11",
         "Energy",
         costs.energy,
-        "Joules per image of the measured epochs, by the machine's own counters; mean over runs, so no interval. Red "
-        "triangle: other programs took CPU time.",
+        "Joules per image of the measured epochs, by the machine's own counters. Black line: 95 % interval of the whole "
+        "over runs; a bar without one is of one run. Red triangle: other programs took CPU time.",
         "this machine gave no readings of energy",
+        "joules per image",
+        {"images per joule": costs.frugality},
     ),
     "machine": Figure(
         "F12",
@@ -130,8 +162,9 @@ FIGURES: Dict[str, Figure] = {
         "F13",
         "Published ratios",
         learning.published,
-        "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here. Upright line: 95 % interval "
-        "over paired runs here. Red triangle: other programs took CPU time. On the dashed line both are equal.",
+        "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here; one panel per framework. Upright "
+        "line: 95 % interval over paired runs here. Red triangle: other programs took CPU time. On the dashed line both "
+        "are equal.",
         "the study does not have PyTorch and another framework on a data set of the published study",
     ),
 }

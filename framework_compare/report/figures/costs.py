@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import altair as alt
 
 from framework_compare.report.figures import look
-from framework_compare.report.figures.subject import Subject, known, rounded, speeds
+from framework_compare.report.figures.subject import Subject, known, plain, rounded, speeds
 from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
+from framework_compare.report.startup_table import epochs_until_paid
+from framework_compare.results.energy import joules_per_run
+from framework_compare.results.intervals import geometric_mean
 
 GIB = 2**30
 BINS = 160
@@ -16,6 +19,10 @@ MAX_BINS = 3200  # in all
 MAX_CURVES = 40  # cells whose readings are drawn
 LETTER = 6.0  # points of width that a letter of a phase's name takes at most
 OTHERS = "others_cpu_percent"  # a grey line beside the cell's own
+EPOCHS = "epochs"  # the phase of a run that is measured
+AFTER_EPOCHS = ("profile", "release")
+JOULES = {"GPU": "#33608C", "host": "#F1C27D"}
+WH = 3600.0  # joules
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
 READINGS: Tuple[Tuple[str, str, float], ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
@@ -74,6 +81,15 @@ def _undominated(rows: Any) -> List[bool]:
 
 def resources(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F4: CPU, RAM, threads and what a GPU reads over the time of a run; one part per model, one column per framework."""
+    return _resources(subject, width, columns, whole=True)
+
+
+def resources_of_epochs(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F4 from the start of the first measured epoch to the end of the last."""
+    return _resources(subject, width, columns, whole=False)
+
+
+def _resources(subject: Subject, width: float, columns: int, *, whole: bool) -> Dict[str, Any]:
     chosen = subject.worked.head(MAX_CURVES)
     samples = subject.of(subject.study.samples)
     samples = samples[samples["cell"].isin(chosen["cell"])]
@@ -83,6 +99,8 @@ def resources(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         return {}
     phases = subject.of(subject.study.phases)
     phases = phases[phases["run_id"].isin(samples["run_id"])]
+    if not whole:
+        samples, phases = _of_epochs(samples, phases)
     bins = max(40, min(BINS, MAX_BINS // len(chosen)))
     parts = {}
     for what in chosen["what"].drop_duplicates():
@@ -90,6 +108,15 @@ def resources(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         if len(mine):
             parts[what] = _over_time(subject, mine, phases[phases["what"] == what], width, bins)
     return parts
+
+
+def _of_epochs(samples: Any, phases: Any) -> Tuple[Any, Any]:
+    """Samples and phases of the measured epochs, in seconds since the first of them began."""
+    measured = phases[phases["phase"] == EPOCHS].set_index("run_id")
+    start = samples["run_id"].map(measured["start_s"])
+    end = start + samples["run_id"].map(measured["seconds"])
+    samples = samples.assign(t_s=samples["t_s"] - start)[samples["t_s"].between(start, end)]
+    return samples, measured.reset_index().assign(start_s=0.0)
 
 
 def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
@@ -167,7 +194,17 @@ def _spans(phases: Any, panel: float) -> Any:
 
 def phases(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F5: the seconds of a run by phase, mean over runs; the line is from the shortest to the longest run."""
+    return _phases(subject, width, columns, whole=True)
+
+
+def phases_before_epochs(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F5 without the measured epochs and what follows them: what a run takes until it trains."""
+    return _phases(subject, width, columns, whole=False)
+
+
+def _phases(subject: Subject, width: float, columns: int, *, whole: bool) -> Dict[str, Any]:
     rows = subject.of(subject.study.phases)
+    rows = rows if whole else rows[~rows["phase"].isin((EPOCHS, *AFTER_EPOCHS))]
     if rows.empty:
         return {}
     order = list(rows.sort_values("start_s")["phase"].drop_duplicates())
@@ -177,19 +214,35 @@ def phases(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     mean = mean.groupby(["who", "what", "phase"], sort=False)["seconds"].sum().reset_index()
     mean["place"] = mean["phase"].map(order.index)
     totals = per_run.groupby(["who", "what", "run_id"])["seconds"].sum().groupby(["who", "what"]).agg(["min", "max"])
-    mean = mean.merge(totals.reset_index(), on=["who", "what"])
+    mean = mean.merge(totals.reset_index(), on=["who", "what"]).merge(_start_ups(subject), on=["who", "what"])
+    panel = panel_width(width, columns, 90)
+    left = (panel - LETTER * mean["start"].str.len() - 8).clip(lower=panel / 4)
+    mean = mean.assign(room=mean["max"] * panel / left)
     base = alt.Chart(alt.InlineData(values=rounded(mean))).encode(y=framework_axis(subject))
     scale = alt.Scale(domain=order, range=[look.STACK[n % len(look.STACK)] for n in range(len(order))])
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
-        x=alt.X("sum(seconds):Q", title="seconds of a run"),
+        x=alt.X("sum(seconds):Q", title="seconds of a run" if whole else "seconds before the first measured epoch"),
         color=alt.Color("phase:N", sort=order, scale=scale, title="phase"),
         order=alt.Order("place:Q"),
         tooltip=["who:N", "phase:N", alt.Tooltip("seconds:Q", format=".3~g")],
     )
     ends = base.mark_rule(strokeWidth=2, color="black").encode(x="min(min):Q", x2="max(max):Q")
+    texts = base.mark_text(align="left", dx=4).encode(x="max(max):Q", text="start:N")
+    room = base.mark_point(opacity=0).encode(x="max(room):Q")
     height = 20 * len(subject.who) + 6
-    chart = alt.layer(bars, ends).properties(width=panel_width(width, columns, 90), height=height)
+    chart = alt.layer(bars, ends, room, texts).properties(width=panel, height=height)
     return {"": panels(chart, subject, columns, x="independent")}
+
+
+def _start_ups(subject: Subject) -> Any:
+    """Of each cell its seconds before the first measured epoch as text, and after how many epochs a start has paid."""
+    cells = subject.worked
+    paid = epochs_until_paid(list(cells.set_index("cell").itertuples()))
+    texts = []
+    for cell in cells.itertuples():
+        after = f", {paid[cell.cell]}" if cell.cell in paid else ""
+        texts.append(f"{cell.startup_s:.3g} s{after}" if known(cell.startup_s) else "")
+    return cells.assign(start=texts)[["who", "what", "start"]]
 
 
 def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -200,46 +253,118 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             continue
         ms = 1000 / cell.images_per_s
         ends = [ms * end / cell.epoch_s_median for end in (cell.epoch_s_ci_low, cell.epoch_s_ci_high)]
-        for part, share in (("computing", 1 - cell.data_wait_share), ("waiting for data", cell.data_wait_share)):
-            rows.append(
-                {"who": cell.who, "what": cell.what, "part": part, "ms": ms * share, "low": ends[0], "high": ends[1]}
-            )
+        shares = (("computing", 1 - cell.data_wait_share), ("waiting for data", cell.data_wait_share))
+        handed = cell.device.startswith("cuda") and not known(cell.compute_share)
+        copying = ms * cell.copy_share if known(cell.copy_share) else None
+        for part, share in shares:
+            row = {"who": cell.who, "what": cell.what, "part": part, "ms": ms * share, "low": ends[0], "high": ends[1]}
+            rows.append({**row, "copying": copying, "handed": handed})
     if not rows:
         return {}
     most = max(row["ms"] for row in rows) * 2.5
     values = [{**row, **{name: row[name] if known(row[name]) else None for name in ("low", "high")}} for row in rows]
     base = alt.Chart(alt.InlineData(values=[{**v, "high": v["high"] and min(v["high"], most)} for v in values]))
     base = base.encode(y=framework_axis(subject))
-    scale = alt.Scale(domain=["computing", "waiting for data"], range=["#4C78A8", "#F1C27D"])
+    copied = any(row["copying"] for row in rows)
+    names = ["computing", "waiting for data", *(["copying"] if copied else [])]
+    scale = alt.Scale(domain=names, range=["#4C78A8", "#F1C27D", "#222222"][: len(names)])
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=alt.X("sum(ms):Q", title="ms per image"),
         color=alt.Color("part:N", scale=scale, title=None),
+        opacity=alt.condition("datum.handed", alt.value(0.5), alt.value(1)),
         tooltip=["who:N", "part:N", alt.Tooltip("ms:Q", format=".3~g")],
     )
+    thin = base.transform_filter("datum.copying > 0 && datum.part == 'computing'").mark_bar(size=3, yOffset=7)
+    copies = thin.encode(x="copying:Q", color=alt.datum("copying", scale=scale), tooltip=["who:N", "copying:Q"])
     ends_ = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
-    chart = alt.layer(bars, ends_.encode(x="min(low):Q", x2="max(high):Q"))
+    chart = alt.layer(bars, *([copies] if copied else []), ends_.encode(x="min(low):Q", x2="max(high):Q"))
     chart = chart.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     return {"": panels(chart, subject, columns, x="independent")}
 
 
 def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F11: joules per image, of the GPU and of the host's processors."""
+    """F11: joules per image, of the GPU and of the host's processors, with the interval of both together over runs."""
+    cells = _with_energy(subject)
     rows = [
         {"who": cell.who, "what": cell.what, "part": part, "j": float(value), "disturbed": cell.disturbed}
-        for cell in subject.worked.itertuples()
+        | {"low": cell.j_low, "high": cell.j_high, "wh": cell.wh}
+        for cell in cells.itertuples()
         for part, value in (("GPU", cell.gpu_j_per_image), ("host", cell.host_j_per_image))
         if known(value)
     ]
     if not rows:
         return {}
-    base = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
+    base = alt.Chart(alt.InlineData(values=[{name: plain(one, 5) for name, one in row.items()} for row in rows]))
+    base = base.encode(y=framework_axis(subject))
     total = alt.X("sum(j):Q", title="joules per image")
-    scale = alt.Scale(domain=["GPU", "host"], range=["#33608C", "#F1C27D"])
+    measured = [part for part in JOULES if any(row["part"] == part for row in rows)]
+    scale = alt.Scale(domain=measured, range=[JOULES[part] for part in measured])
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=total,
         color=alt.Color("part:N", scale=scale, title=None),
-        tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g")],
+        tooltip=[
+            "who:N",
+            "part:N",
+            alt.Tooltip("j:Q", format=".3~g"),
+            alt.Tooltip("wh:Q", title="Wh of an epoch", format=".3~g"),
+        ],
     )
+    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
     height = 20 * len(subject.who) + 6
-    chart = alt.layer(bars, warned(base, x=total)).properties(width=panel_width(width, columns, 90), height=height)
+    chart = alt.layer(bars, ends.encode(x="min(low):Q", x2="max(high):Q"), warned(base, x=total))
+    chart = chart.properties(width=panel_width(width, columns, 90), height=height)
     return {"": panels(chart, subject, columns, x="independent")}
+
+
+def frugality(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F11 as images per joule over images per second, with the intervals of both over runs."""
+    cells = speeds(_with_energy(subject))
+    total = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
+    rows = cells.assign(per_j=1 / total, few=1 / cells["j_high"], many=1 / cells["j_low"])
+    rows = rows[["who", "what", "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]
+    rows = rows.dropna(subset=["images_per_s", "per_j"])
+    if rows.empty:
+        return {}
+    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+        x=alt.X("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
+        y=alt.Y("per_j:Q", title="images per joule", scale=alt.Scale(zero=True)),
+    )
+    tint = colour(subject, alt.Legend())
+    points = base.mark_point(filled=True, size=80).encode(
+        color=tint,
+        shape=shape(subject, alt.Legend()),
+        tooltip=["who:N", alt.Tooltip("images_per_s:Q", format=".4~g"), alt.Tooltip("per_j:Q", format=".3~g")],
+    )
+    across = base.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5)
+    upwards = base.transform_filter("isValid(datum.few)").mark_rule(strokeWidth=1.5)
+    across = across.encode(x="slow:Q", x2="fast:Q", color=tint)
+    upwards = upwards.encode(y="few:Q", y2="many:Q", color=tint)
+    chart = alt.layer(across, upwards, points, warned(base))
+    chart = chart.properties(width=panel_width(width, columns, 40) - 40, height=130)
+    return {"": panels(chart, subject, columns, x="independent", y="independent")}
+
+
+def _with_energy(subject: Subject) -> Any:
+    """The cells that worked with the ends of the interval of their joules per image over runs, and Wh of an epoch."""
+    cells, epochs = subject.worked, subject.of(subject.study.epochs)
+    readings = subject.study.energy
+    if readings.empty:
+        return cells.assign(j_low=None, j_high=None, wh=None)
+    found = joules_per_run(epochs, readings, ("gpu", "host-"))
+    images = epochs.groupby("run_id")["images"].sum()
+    cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
+    rates: Dict[int, List[float]] = {}
+    for run_id, joules in found.items():
+        if joules is not None and images[run_id] > 0:
+            rates.setdefault(int(cell_of[run_id]), []).append(joules / float(images[run_id]))
+    spread = {cell: geometric_mean(values) for cell, values in rates.items()}
+
+    def end(cell: int, name: str) -> Optional[float]:
+        return getattr(spread[cell], name) if cell in spread else None
+
+    total = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
+    return cells.assign(
+        j_low=[end(cell, "low") for cell in cells["cell"]],
+        j_high=[end(cell, "high") for cell in cells["cell"]],
+        wh=total * cells["images_per_s"] * cells["epoch_s_median"] / WH,
+    )

@@ -37,10 +37,15 @@ class Drawn(NamedTuple):
     height: float
 
 
-def draw(subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT) -> Dict[str, Drawn]:
-    """The parts of a figure by title, empty where the study has no data for it; about `width` points wide."""
+def draw(
+    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
+) -> Dict[str, Drawn]:
+    """The parts of a figure by title, empty where the study has no data for it; about `width` points wide.
+
+    view: one of the figure's views, "" the usual one; UnknownNameError for another.
+    """
     columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
-    parts = FIGURES[name].draw(subject, width, columns)
+    parts = FIGURES[name].drawing(view)(subject, width, columns)
     return {title: render(chart, font) for title, chart in parts.items()}
 
 
@@ -65,16 +70,17 @@ def _short(svg: str) -> str:
     return rounded.replace("<svg ", f'<svg font-family="{look.FONT}" ', 1)
 
 
-def save(subject: Subject, name: str, path: Path, width: str = COLUMN) -> None:
+def save(subject: Subject, name: str, path: Path, width: str = COLUMN, view: str = "") -> None:
     """Write a figure as .svg, .pdf or .png, exactly `width` wide ("84mm"), with its caption beside it as .txt.
 
-    Text is 7 points or more. UsageError for another suffix, a width without unit, or a figure without data.
+    Text is 7 points or more. view: as in `draw`. UsageError for another suffix, a width without unit, or a figure
+    without data.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UnknownNameError("kind of file", path.suffix or path.name, SUFFIXES)
     target = points(width)
-    drawn = fitted(subject, name, target)
+    drawn = fitted(subject, name, target, view)
     scale = target / drawn.width
     if PAPER_FONT * scale < LEAST_FONT:
         least = drawn.width * LEAST_FONT / PAPER_FONT / UNITS["mm"]
@@ -101,14 +107,14 @@ def _converted(drawn: Drawn, suffix: str, scale: float) -> bytes:
     return vl_convert.svg_to_png(drawn.svg, scale=scale, ppi=PNG_PPI)
 
 
-def fitted(subject: Subject, name: str, target: float) -> Drawn:
+def fitted(subject: Subject, name: str, target: float, view: str = "") -> Drawn:
     """A figure whose panels are as wide as makes it about `target` points wide in all, its parts one below the other."""
     import altair as alt
 
     width = target
     for _ in range(3):
         columns = max(1, min(len(subject.what), int(target / LEAST_PANEL)))
-        parts = FIGURES[name].draw(subject, width, columns)
+        parts = FIGURES[name].drawing(view)(subject, width, columns)
         if not parts:
             raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
         charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]

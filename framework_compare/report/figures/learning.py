@@ -17,6 +17,7 @@ from framework_compare.results.published import SETS
 GIB = 2**30
 LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
+LEAST_SQUARE = 150.0  # points that a panel of published ratios takes at least
 QUALITIES = ("train_", "validation_", "test_")
 BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
 # The published tables: mean epoch seconds on a CPU and on a GPU (Lerat 2021, tables 1 and 2).
@@ -25,33 +26,44 @@ PUBLISHED = {"cpu": "lerat_table1_cpu.csv", "cuda": "lerat_table2_gpu.csv"}
 
 def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F7: the loss after each epoch, and every quality that the study has; the band is from run to run."""
-    epochs = subject.of(subject.study.epochs)
+    return _learning(subject, width, columns, timed=False)
+
+
+def learning_over_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F7 over the seconds of training, mean over runs."""
+    return _learning(subject, width, columns, timed=True)
+
+
+def _learning(subject: Subject, width: float, columns: int, *, timed: bool) -> Dict[str, Any]:
+    epochs = subject.of(subject.study.epochs).sort_values(["run_id", "epoch"])
+    epochs = epochs.assign(trained_s=epochs.groupby("run_id")["epoch_s"].cumsum())
     names = ["loss", *(name for name in epochs.columns if name.startswith(QUALITIES))]
     parts = {}
     for name in names:
         rows = epochs[epochs[name].notna()]
         if rows["epoch"].nunique() > 1:
-            parts[name.replace("_", " ")] = _curve(subject, rows, name, width, columns)
+            parts[name.replace("_", " ")] = _curve(subject, rows, name, width, columns, timed=timed)
     return parts
 
 
-def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int) -> Any:
+def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int, *, timed: bool) -> Any:
     cells = subject.cells
     several = cells["device"].nunique() > 1
     rows = rows.assign(device=rows["cell"].map(dict(zip(cells["cell"], cells["device"]))).map(look.title))
     if several:  # the curves of a CPU and of a GPU are to be compared: one panel has both
         rows = rows.assign(what=rows["cell"].map(dict(zip(cells["cell"], subject.without("device")))))
     keys = ["who", "what", "device", "epoch"]
-    table = rows.groupby(keys, sort=False)[name].agg(["mean", "min", "max"]).reset_index()
+    groups = rows.groupby(keys, sort=False)
+    table = groups[name].agg(["mean", "min", "max"]).assign(s=groups["trained_s"].mean()).reset_index()
     legend = alt.Legend(symbolOpacity=1)
     domain = list(dict.fromkeys(table["device"])) if several else subject.who
     ranges = list(look.DASHES[: len(domain)]) if several else subject.marks()[2]
     dashes = alt.StrokeDash(
         "device:N" if several else "who:N", title=None, scale=alt.Scale(domain=domain, range=ranges), legend=legend
     )
-    base = alt.Chart(alt.InlineData(values=rounded(table))).encode(
-        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
-    )
+    by_epoch = alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
+    by_time = alt.X("s:Q", title="seconds of training", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    base = alt.Chart(alt.InlineData(values=rounded(table))).encode(x=by_time if timed else by_epoch)
     tint = colour(subject, legend)
     y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.2).encode(y=alt.Y("min:Q"), y2="max:Q", color=tint)
@@ -76,32 +88,54 @@ def _ticks(epochs: Any) -> List[int]:
 
 
 def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F8: images per second and peak memory over the batch size; a size that failed has its status."""
+    """F8: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
     own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
     rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
     rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
-    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2))
-    )
-    parts = []
+    told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
+    rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
+    every = alt.Chart(alt.InlineData(values=rounded(rows)))
+    axis = alt.Axis(values=sorted(rows["batch_size"].unique().tolist()), format="d", labelOverlap=True)
+    base = every.encode(x=alt.X("batch_size:Q", title="batch size", scale=alt.Scale(type="log", base=2), axis=axis))
+    by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
+    parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
+    limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
     for field, title in (("images_per_s", "images/s"), ("gib", "peak memory, GiB")):
-        drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})").encode(
-            y=alt.Y(f"{field}:Q", title=title), color=colour(subject, alt.Legend())
-        )
+        legend = alt.Legend() if field == "gib" else None
+        y, tint = alt.Y(f"{field}:Q", title=title), colour(subject, legend)
+        drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})").encode(y=y)
         marks = drawn.mark_point(filled=True, size=45).encode(
-            shape=shape(subject, alt.Legend()), tooltip=["who:N", "batch_size:Q", f"{field}:Q"]
+            color=tint,
+            shape=shape(subject, legend),
+            tooltip=["who:N", "batch_size:Q", f"{field}:Q"],
         )
-        failed = base.transform_filter("!datum.worked").mark_text(color=look.WARNING, angle=270, align="left")
-        ends = drawn.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5).encode(y="slow:Q", y2="fast:Q")
-        of_speed = [ends, warned(drawn)] if field == "images_per_s" else []
-        layers = [drawn.mark_line(strokeWidth=1.3), marks, *of_speed, failed.encode(text="status:N", y=alt.YDatum(0))]
+        ends = drawn.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5)
+        ends = ends.encode(y="slow:Q", y2="fast:Q", color=tint)
+        layers = [drawn.mark_line(strokeWidth=1.3).encode(color=tint), marks]
+        if field == "images_per_s":
+            layers += [ends, warned(drawn)]
+        elif limit:
+            layers.append(base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y=alt.YDatum(limit / GIB)))
         chart = alt.layer(*layers).properties(width=panel_width(width, columns, 45) - 45, height=120)
-        facet = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
-        parts.append(chart.facet(facet=facet, columns=columns).resolve_scale(y="independent"))
-    return {"": alt.vconcat(*parts)}
+        parts.append(chart.facet(facet=by_model, columns=columns).resolve_scale(y="independent"))
+    return {"": alt.vconcat(*parts).resolve_scale(color="independent", shape="independent")}
+
+
+def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
+    """One tile per framework and batch size: its peak of memory in GiB, darker for more, or its status."""
+    base = base.encode(
+        x=alt.X("batch_size:O", title="batch size", axis=alt.Axis(labelAngle=0)), y=framework_axis(subject)
+    )
+    empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
+    scale = alt.Scale(range=["#F3F8FC", "#6FA8D6"], zero=True)
+    full = base.transform_filter("datum.worked && isValid(datum.gib)").mark_rect(stroke="white", strokeWidth=2)
+    full = full.encode(color=alt.Color("gib:Q", scale=scale, legend=None), tooltip=["who:N", "batch_size:O", "told:N"])
+    ink = alt.condition("datum.worked", alt.value("#111111"), alt.value(look.WARNING))
+    chart = alt.layer(empty, full, base.mark_text().encode(text="told:N", color=ink))
+    return chart.properties(width=panel_width(width, columns, 90), height=22 * len(subject.who))
 
 
 def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -232,21 +266,33 @@ def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     values = [row[name] for row in rows for name in ("published", "here", "low", "high") if row[name]]
     domain = [min(min(values) * 0.8, 0.8), max(max(values) * 1.25, 1.25)]
     scale = alt.Scale(type="log", domain=domain, nice=False)
-    x = alt.X("published:Q", scale=scale, title="epoch time over PyTorch's, published")
-    y = alt.Y("here:Q", scale=scale, title="epoch time over PyTorch's, here")
-    line = alt.Chart(alt.InlineData(values=[{"published": end, "here": end} for end in domain]))
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y)
-    tint = colour(subject, alt.Legend())
+    x = alt.X("published:Q", scale=scale, title="published", axis=alt.Axis(tickCount=5))
+    y = alt.Y("here:Q", scale=scale, title="here", axis=alt.Axis(tickCount=5))
+    # One table for all layers: a facet splits no layer that has data of its own.
+    who = [name for name in subject.who if name in {row["who"] for row in rows}]
+    diagonal = [{"who": name, "published": end, "here": end, "line": True} for name in who for end in domain]
+    every = alt.Chart(alt.InlineData(values=[*rows, *diagonal])).encode(x=x, y=y)
+    base = every.transform_filter("!datum.line")
+    tint, kind = colour(subject), alt.Scale(domain=subject.what, range=_shapes(len(subject.what)))
     points = base.mark_point(filled=True, size=80).encode(
         color=tint,
-        shape=alt.Shape("what:N", sort=subject.what, title=None, scale=alt.Scale(range=list(look.SHAPES))),
+        shape=alt.Shape(
+            "what:N", sort=subject.what, title=None, scale=kind, legend=alt.Legend(symbolFillColor="#444444")
+        ),
         tooltip=["who:N", "what:N", alt.Tooltip("published:Q", format=".3~g"), alt.Tooltip("here:Q", format=".3~g")],
     )
     ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
     ends = ends.encode(y=alt.Y("low:Q", scale=scale), y2="high:Q", color=tint)
-    size = min(width - 80, 320)
-    diagonal = line.mark_line(color="#999999", strokeDash=[4, 3]).encode(x=x, y=y)
-    return {"": alt.layer(diagonal, ends, points, warned(base)).properties(width=size, height=size)}
+    line = every.transform_filter("datum.line").mark_line(color="#999999", strokeDash=[4, 3])
+    across = max(1, min(len(who), int(width / LEAST_SQUARE)))
+    size = min(panel_width(width, across, 60) - 30, 260)
+    chart = alt.layer(line, ends, points, warned(base)).properties(width=size, height=size)
+    facet = alt.Facet("who:N", sort=who, title="epoch time over PyTorch's, published and here")
+    return {"": chart.facet(facet=facet, columns=across)}
+
+
+def _shapes(count: int) -> List[str]:
+    return [look.SHAPES[place % len(look.SHAPES)] for place in range(count)]
 
 
 def _published_pair(subject: Subject, cell: Any) -> Dict[str, Any]:

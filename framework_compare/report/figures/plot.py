@@ -12,7 +12,10 @@ from framework_compare.report.figures.subject import Study, Subject
 
 
 class Plot:
-    """A figure of a study, by name or number; frameworks and models are those to draw, None is all."""
+    """A figure of a study, by name or number; frameworks and models are those to draw, None is all.
+
+    view: another way to look at the same, such as "images per second" of F2; "" is the usual one.
+    """
 
     def __init__(
         self,
@@ -21,8 +24,10 @@ class Plot:
         *,
         frameworks: Optional[Sequence[str]] = None,
         models: Optional[Sequence[str]] = None,
+        view: str = "",
     ) -> None:
-        self.name = find(name)
+        self.name, self.view = find(name), view
+        FIGURES[self.name].drawing(view)  # raises for a view that it has not
         self._subject = Subject(study, frameworks, models)
         self._parts: Optional[Dict[str, files.Drawn]] = None
 
@@ -30,7 +35,7 @@ class Plot:
     def parts(self) -> Dict[str, files.Drawn]:
         """The drawn parts by title; UsageError where the study has no data for the figure."""
         if self._parts is None:
-            self._parts = files.draw(self._subject, self.name)
+            self._parts = files.draw(self._subject, self.name, view=self.view)
         if not self._parts:
             raise UsageError(f"the study has no figure {self.name}: {FIGURES[self.name].absent}")
         return self._parts
@@ -48,7 +53,7 @@ class Plot:
     def save(self, path: Union[str, Path], width: str = files.COLUMN) -> Path:
         """Write .svg, .pdf or .png, `width` wide ("84mm"), and the caption beside it as .txt; return the path."""
         target = Path(path).absolute()
-        files.save(self._subject, self.name, target, width)
+        files.save(self._subject, self.name, target, width, self.view)
         return target
 
     def _repr_html_(self) -> str:

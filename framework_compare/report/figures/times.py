@@ -117,34 +117,44 @@ def _by_mean(rows: List[Dict[str, Any]], who: List[str]) -> List[str]:
 
 def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F2: the epoch time of each framework with its interval over runs, and the single epochs as dots."""
-    cells = _clipped(subject)
+    return _epochs(subject, width, columns, speed=False)
+
+
+def epoch_speed(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F2 as images per second."""
+    return _epochs(subject, width, columns, speed=True)
+
+
+def _epochs(subject: Subject, width: float, columns: int, *, speed: bool) -> Dict[str, Any]:
+    title = "images per second" if speed else "seconds per epoch"
+    cells = _clipped(subject, speed)
     # One table for all layers: a facet splits no layer that has data of its own.
-    rows = [*rounded(cells.assign(kind="cell")), *rounded(_dots(subject, cells))]
+    rows = [*rounded(cells.assign(kind="cell")), *rounded(_dots(subject, cells, speed))]
     every = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
     base = every.transform_filter("datum.kind == 'cell'")
     tint = colour(subject)
     dots = every.transform_filter("datum.kind == 'epoch'").mark_circle(size=9, opacity=0.55)
     offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-12, 12], range=[4, 20]))
     interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
-    points = base.transform_filter("isValid(datum.s)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
-    labels = base.transform_filter("isValid(datum.s)").mark_text(align="left", dx=8)
+    points = base.transform_filter("isValid(datum.x)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
+    labels = base.transform_filter("isValid(datum.x)").mark_text(align="left", dx=8)
     arrows = base.transform_filter("datum.cut").mark_point(
         shape="triangle-right", filled=True, size=60, color="#444444"
     )
     failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3, color=look.WARNING)
     layers = [
-        dots.encode(x="s:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
+        dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
         base.mark_point(opacity=0).encode(x="room:Q"),
         interval.encode(x="low:Q", x2="high:Q", color=tint),
         points.encode(
-            x=alt.X("s:Q", title="seconds per epoch", scale=alt.Scale(zero=True)),
+            x=alt.X("x:Q", title=title, scale=alt.Scale(zero=True)),
             stroke=tint,
             shape=shape(subject),
             fill=alt.condition("datum.runs_ok > 1", tint, alt.value("white")),
             tooltip=_epoch_tooltip(),
         ),
         arrows.encode(x="high:Q"),
-        warned(base, x="s:Q"),
+        warned(base, x="x:Q"),
         labels.encode(x="end:Q", text="label:N"),
         failed.encode(x=alt.XDatum(0), text="status:N"),
     ]
@@ -169,19 +179,24 @@ def _epoch_tooltip() -> List[alt.Tooltip]:
     ]
 
 
-def _clipped(subject: Subject) -> Any:
-    """Cells with low, high and the right end of each, cut where one interval would set the axis of all."""
+def _clipped(subject: Subject, speed: bool) -> Any:
+    """Cells with x (seconds, or images per second), low, high and the right end of each, cut where one interval would
+    set the axis of all."""
     columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about"]
     cells = subject.judged[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
     cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
     cells["s"] = cells["s"].where(cells["worked"])
-    most = CLIP * cells.groupby("what")["s"].transform("max")
     cells["interval"] = [
         f"{low:.4g} to {high:.4g} s" if known(low) else "one run" for low, high in zip(cells["low"], cells["high"])
     ]
+    cells["x"] = cells["s"]
+    if speed:
+        images = cells["images_per_s"] * cells["s"]
+        cells = cells.assign(x=cells["images_per_s"], low=images / cells["high"], high=images / cells["low"])
+    most = CLIP * cells.groupby("what")["x"].transform("max")
     cells["cut"] = cells["high"].gt(most)
     cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
-    cells["end"] = cells[["s", "high"]].max(axis=1)
+    cells["end"] = cells[["x", "high"]].max(axis=1)
     cells["room"] = cells["end"] * 1.25  # for the label
     cells["label"] = [
         f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
@@ -189,15 +204,18 @@ def _clipped(subject: Subject) -> Any:
     return cells
 
 
-def _dots(subject: Subject, cells: Any) -> Any:
+def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
     """Single epochs, none beyond the axis that the cells set; offsets by their order, so that they are the same."""
-    epochs = subject.whole_epochs().rename(columns={"epoch_s": "s"})
-    epochs = epochs.join(cells.set_index("cell")[["most"]], on="cell")
-    epochs = epochs[epochs["s"] <= epochs["most"]].groupby("cell").head(max(4, MAX_DOTS // max(1, len(cells))))
+    epochs = subject.whole_epochs()
+    epochs = epochs.join(
+        cells.assign(of_epoch=cells["s"] * cells["images_per_s"]).set_index("cell")[["most", "of_epoch"]], on="cell"
+    )
+    epochs = epochs.assign(x=epochs["of_epoch"] / epochs["epoch_s"] if speed else epochs["epoch_s"])
+    epochs = epochs[epochs["x"] <= epochs["most"]].groupby("cell").head(max(4, MAX_DOTS // max(1, len(cells))))
     order = epochs.groupby("cell").cumcount()
     tint = epochs["disturbed"].eq(1).map({True: look.WARNING, False: "#555555"})
     dots = epochs.assign(kind="epoch", offset=((order * 0.618034) % 1 - 0.5) * 16, tint=tint)
-    return dots[["kind", "who", "what", "s", "offset", "tint"]]
+    return dots[["kind", "who", "what", "x", "offset", "tint"]]
 
 
 def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:

@@ -46,7 +46,10 @@ CELL_METRICS = (
 
 
 class Part(NamedTuple):
-    """A drawn part of a figure: its title, the SVG as a data URI, its size in pixels, and the packed specification."""
+    """A drawn part of a figure: its title, the SVG as a data URI, its size in pixels, and the packed specification.
+
+    The usual view alone has a still, which is there without scripts too.
+    """
 
     title: str
     uri: str
@@ -55,10 +58,17 @@ class Part(NamedTuple):
     spec: str
 
 
+class View(NamedTuple):
+    """One way to look at a figure."""
+
+    name: str
+    parts: Sequence[Part]
+
+
 class Section(NamedTuple):
     name: str
     figure: Figure
-    parts: Sequence[Part]
+    views: Sequence[View]
 
 
 def write(study: Study, path: Union[str, Path]) -> Path:
@@ -120,14 +130,24 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
         return [], [FIGURES[name] for name in ORDER], left
-    drawn = {name: files.draw(subject, name) for name in ORDER}
-    sections = [Section(name, FIGURES[name], [_part(*one) for one in parts.items()]) for name, parts in drawn.items()]
-    absent = sorted((one.figure for one in sections if not one.parts), key=lambda figure: int(figure.number[1:]))
-    return [one for one in sections if one.parts], absent, left
+    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in ORDER]
+    absent = sorted((one.figure for one in sections if not one.views), key=lambda figure: int(figure.number[1:]))
+    return [one for one in sections if one.views], absent, left
 
 
-def _part(title: str, drawn: files.Drawn) -> Part:
-    return Part(title, uri_of(drawn.svg), round(drawn.width), round(drawn.height), packed(drawn.spec))
+def _views(subject: Subject, name: str) -> List[View]:
+    """The views of a figure that the study has data for; none where it has none for the usual one."""
+    found = [View(view, _parts(subject, name, view)) for view in FIGURES[name].all_views]
+    return [one for one in found if one.parts] if found[0].parts else []
+
+
+def _parts(subject: Subject, name: str, view: str) -> List[Part]:
+    parts = files.draw(subject, name, view=view)
+    usual = view == FIGURES[name].view
+    return [
+        Part(title, uri_of(one.svg) if usual else "", round(one.width), round(one.height), packed(one.spec))
+        for title, one in parts.items()
+    ]
 
 
 def uri_of(svg: str) -> str:

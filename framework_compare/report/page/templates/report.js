@@ -24,8 +24,7 @@
     return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
   }
   async function draw(plot) {
-    const still = plot.querySelector("img");
-    const name = still ? still.alt : plot.querySelector("svg[role=img]").getAttribute("aria-label");
+    const name = plot.dataset.text;
     const live = document.createElement("div");
     try {
       // ast: expressions are interpreted, as the page's policy allows no eval.
@@ -48,7 +47,7 @@
     live.firstElementChild && plot.replaceChildren(live);
     plot.dataset.live = "yes";
   }
-  const choices = document.querySelector(".choices");
+  const choices = document.querySelector(".choices.frameworks");
   if (choices) {
     choices.hidden = false;
     const boxes = Array.from(choices.querySelectorAll("input"));
@@ -60,6 +59,15 @@
       for (const plot of document.querySelectorAll(".plot[data-live]")) {
         plot.dataset.live = "";
         await draw(plot);
+      }
+    });
+  }
+  // One view of a figure is shown at a time; it is drawn once it is seen.
+  for (const views of document.querySelectorAll(".choices.views")) {
+    views.hidden = false;
+    views.addEventListener("change", (event) => {
+      for (const view of views.parentElement.querySelectorAll(".view")) {
+        view.hidden = view.dataset.view !== event.target.value;
       }
     });
   }

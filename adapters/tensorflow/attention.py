@@ -19,8 +19,15 @@ def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
     mask = shift_mask(a, *q.shape[1:3])
     if mask is not None:
         scores += tf.cast(mask, scores.dtype)
-    y = _swapped(tf, tf.matmul(tf.nn.softmax(scores), v))
+    y = _swapped(tf, tf.matmul(_softmax(tf, scores), v))
     return tf.reshape(y, [-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]])
+
+
+def _softmax(tf: Any, scores: Any) -> Any:
+    """Over the last axis; its kernel takes no gradient of more than five axes (windows of an image have six)."""
+    if len(scores.shape) <= 5:
+        return tf.nn.softmax(scores)
+    return tf.reshape(tf.nn.softmax(tf.reshape(scores, [-1, scores.shape[-1]])), [-1, *scores.shape[1:]])
 
 
 def _heads(tf: Any, x: Any, heads: int) -> Any:

@@ -6,6 +6,7 @@ import json
 import re
 
 import altair
+import pandas
 import pytest
 from drawn_study import study
 from PIL import Image
@@ -18,6 +19,7 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.report.figures import files, look
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
+from framework_compare.results.energy import joules_per_run
 
 LESS = {"batch-sizes", "gains"}  # they need several settings
 
@@ -67,6 +69,38 @@ def test_the_help_names_the_views(comparison):
     }
     with pytest.raises(UnknownNameError, match="images per second"):
         comparison.plot("F2", view="images")
+    with pytest.raises(UsageError, match="figure F1 has one view only, received 'images per second'"):
+        comparison.plot("F1", view="images per second")
+
+
+def test_each_view_has_a_caption_of_its_own(comparison, tmp_path):
+    for name, figure in FIGURES.items():
+        views = figure.all_views
+        assert len({one.caption for one in views.values()}) == len(views)
+        for view in filter(None, views):
+            assert views[view].caption in comparison.plot(name, view=view).caption
+    comparison.plot("F2", view="images per second").save(tmp_path / "f.svg", "174mm")
+    assert (tmp_path / "f.txt").read_text().startswith("Epoch time. Large marks: images per second")
+
+
+def test_functions_of_two_executions_are_shares_of_their_own(varied):
+    for part in files.draw(Subject(varied), "functions").values():
+        shares = {}
+        for row in values(part.spec):
+            key = row["who"], row["what"]
+            shares[key] = shares.get(key, 0) + row["share"]
+        assert len(shares) == 8 and all(share == pytest.approx(1, abs=1e-3) for share in shares.values())
+
+
+def test_energy_of_runs_that_lack_a_meter_is_in_no_interval(tmp_path):
+    made = study(tmp_path / "study", ("torch",), ("alexnet",))
+    runs = made.epochs["run_id"].unique()
+    gpu = made.energy.assign(meter="gpu0")
+    both = pandas.concat([made.energy, gpu[gpu["run_id"] != runs[0]]])
+    found = joules_per_run(made.epochs, both, ("gpu", "host-"))
+    assert found[runs[0]] is None and all(found[one] > 0 for one in runs[1:])
+    alone = joules_per_run(made.epochs, made.energy, ("gpu", "host-"))
+    assert all(found[one] == pytest.approx(2 * alone[one]) for one in runs[1:])
 
 
 def test_the_speeds_drawn_are_images_by_the_seconds_of_their_epochs(comparison):
@@ -109,7 +143,8 @@ def test_a_longer_start_says_after_how_many_epochs_it_has_paid(varied):
     (part,) = files.draw(Subject(varied), "phases").values()
     graph = {row["start"] for row in values(part.spec) if "graph" in row["what"]}
     assert graph and all(
-        re.fullmatch(r"[\d.]+ s, (never pays|pays at once|pays after [\d.]+ epochs)", text) for text in graph
+        re.fullmatch(r"[\d.]+ s, (never pays|pays at once|pays within an epoch|pays after [\d.]+ epochs)", text)
+        for text in graph
     )
 
 
@@ -265,8 +300,9 @@ def test_colours_and_shapes_belong_to_a_framework(comparison):
         (["F2", "--width", "9"], "the width is '9'; allowed"),
         (["F2", "--out", "figure.doc"], "unknown kind of file '.doc'; allowed: .svg, .pdf, .png"),
         (["F2", "--models", "resnet50"], "the study has no model 'resnet50'; allowed: alexnet, vgg16"),
+        (["F2", "--frameworks", ""], "no framework is named to draw; allowed: torch, mxnet, jax"),
     ],
-    ids=["name", "width", "suffix", "model"],
+    ids=["name", "width", "suffix", "model", "nobody"],
 )
 def test_the_command_says_what_is_allowed(comparison, arguments, message):
     result = CliRunner().invoke(app, ["figure", arguments[0], str(comparison.folder), *arguments[1:]])

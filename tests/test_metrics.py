@@ -65,7 +65,16 @@ def test_cpu_is_of_the_measured_epochs_only():
     run = Run("ok", epochs=epochs(1, 1), samples=samples)
     assert figure("cpu_percent_mean", run) == pytest.approx(150.0)
     assert figure("cpu_percent_max", run) == 200.0
+    assert figure("cpu_percent_p95", run) == pytest.approx(195.0)
     assert figure("machine_cpu_percent_mean", run) == pytest.approx(15.0)
+
+
+def test_the_95th_percentile_of_the_cpu_is_of_seconds_not_of_readings():
+    """A tick that falls into the next reading makes one of 300 % beside one of 100 %; the second had 200 %."""
+    samples = tuple(sample(10 + 0.1 * n, cpu_percent=300.0 if n % 2 else 100.0) for n in range(1, 41))
+    run = Run("ok", epochs=epochs(4), samples=samples)
+    assert figure("cpu_percent_max", run) == 300.0
+    assert figure("cpu_percent_p95", run) == pytest.approx(200.0, abs=12)
 
 
 def test_a_reading_stands_for_the_time_since_the_one_before_it():

@@ -158,4 +158,19 @@ def test_a_run_that_is_all_warm_up_keeps_its_figure_and_says_so(tmp_path):
     cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(epochs=1))]
     with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
         store.record(1, Run("ok", epochs=epochs, warming_epochs=1, settled=1))
-    assert Comparison.load(tmp_path).frame.epoch_s_median[0] == pytest.approx(epochs[0].seconds)
+    result = Comparison.load(tmp_path)
+    assert result.frame.epoch_s_median[0] == pytest.approx(epochs[0].seconds)
+    assert result.frame.epochs_warming[0] == 0 and "left out as warm-up" not in str(result)
+
+
+def test_a_table_says_of_which_cells_nobody_knows_where_they_became_steady(tmp_path):
+    from framework_compare.protocol import TrainConfig
+    from framework_compare.records import Cell
+
+    cells = [Cell("torch", model, "small", "cpu", TrainConfig(epochs=1)) for model in ("vgg16", "alexnet")]
+    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5)), warming_epochs=0, settled=1))
+        store.record(2, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5))))
+    text = Comparison.load(tmp_path).table(style="markdown")
+    assert "Too few steps to tell where runs became steady (20 are needed" in text
+    assert "epoch): PyTorch AlexNet." in text

@@ -21,6 +21,7 @@ from framework_compare.report.parts import (
     how_read,
     names_of,
     row_names,
+    untold,
     varies,
     warming,
     warned,
@@ -56,7 +57,7 @@ _NOTHING = {
 }
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
-    ("CPU %", (("mean", ("cpu_percent_mean",)), ("max", ("cpu_percent_max",)))),
+    ("CPU %", (("mean", ("cpu_percent_mean",)), ("p95", ("cpu_percent_p95",)))),
     ("RSS GiB", (("peak", ("peak_rss_bytes",)),)),
     ("threads", (("min-max", ("threads_min", "threads_max")),)),
     (
@@ -258,6 +259,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                     *estimated(table),
                     *(precision.sentences(cells) if made.judged else ()),
                     *warming(cells),
+                    *untold(cells),
                     *said,
                 ),
                 warnings=(*warned(cells), *(beside_written(cells) if made.frame == "frame" else ())),

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.plan.planning import BY_ARRAYS
+from framework_compare.plan.searches import is_search
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report import tables
 from framework_compare.report.figures.look import title
@@ -14,6 +15,7 @@ from framework_compare.report.tables import ABOUT, Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals
 from framework_compare.results.parity import PROVED, UNVERIFIED
+from framework_compare.results.steadiness import MIN_STEPS
 
 MAX_NOTE = 400
 MOST_APART = 1.05  # of a rebuilt model over the same as it is written; beyond it a warning says so
@@ -257,6 +259,19 @@ def warming(cells: Sequence[Record]) -> List[str]:
     left = [cell for cell in cells if cell.epochs_warming > 0]
     parts = [f"{who(cell)} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
     return [f"Epochs left out as warm-up, where a run has others: {', '.join(parts)}."] if parts else []
+
+
+def untold(cells: Sequence[Record]) -> List[str]:
+    """Of which cells nobody knows where their runs became steady: those of few steps."""
+    asked = [cell for cell in cells if cell.status == "ok" and cell.batch_growth == 1 and not is_search(cell.model)]
+    names = [who(cell) for cell in asked if math.isnan(cell.runs_unsettled)]
+    if not names:
+        return []
+    those = "all" if len(names) == len(asked) > 1 else ", ".join(dict.fromkeys(names))
+    return [
+        f"Too few steps to tell where runs became steady ({MIN_STEPS} are needed, without the first and last of each "
+        f"epoch): {those}."
+    ]
 
 
 def unsure(fastest: Sequence[Record]) -> List[str]:

@@ -61,8 +61,9 @@ def epochs_until_paid(cells: Sequence[Record]) -> Dict[Any, str]:
     for cell in cells:
         steps, epochs = (one.text for one in _break_even(cell, bases.get(_key(cell)), Notes()))
         if steps != "-":
-            later = f"pays after {epochs} epochs"
-            words[cell.Index] = {NEVER: "never pays", "0": "pays at once"}.get(steps, later)
+            known = {NEVER: "never pays", "0": "pays at once"}
+            later = "pays within an epoch" if epochs.startswith("0.") else f"pays after {epochs} epochs"
+            words[cell.Index] = known.get(steps, later)
     return words
 
 

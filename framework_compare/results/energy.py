@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -66,11 +66,11 @@ def joules_per_run(
 ) -> Dict[int, Optional[float]]:
     """`joules` by run_id, of frames of epochs and of energy, over all devices whose name begins with one of these.
 
-    Those that a run has no readings of count nothing; None where it has none of any.
+    None for a run that lacks one that another run of its cell has: its sum would be of fewer devices than theirs.
     """
     from framework_compare.results.measured import Measured
 
-    found: Dict[int, Optional[float]] = {}
+    found: Dict[int, Dict[str, float]] = {}
     readings = dict(list(energy.groupby("run_id")))
     for run_id, mine in epochs[epochs["run_id"].isin(readings)].groupby("run_id"):
         of_run = readings[run_id]
@@ -82,9 +82,16 @@ def joules_per_run(
             "source": list(of_run["source"]),
         }
         run = Measured({}, {}, columns, {}, taken)
-        parts = [part for part in (joules(run, one) for one in devices) if part is not None]
-        found[int(run_id)] = sum(parts) if parts else None
-    return found
+        parts = {one: joules(run, one) for one in devices}
+        found[int(run_id)] = {one: part for one, part in parts.items() if part is not None}
+    cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
+    met: Dict[Any, Set[str]] = {}
+    for run_id, known in found.items():
+        met.setdefault(cell_of[run_id], set()).update(known)
+    return {
+        run_id: sum(known.values()) if known and set(known) == met[cell_of[run_id]] else None
+        for run_id, known in found.items()
+    }
 
 
 def _whole_ns(seconds: "pd.Series") -> List[int]:

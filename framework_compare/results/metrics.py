@@ -47,6 +47,21 @@ def _weighted(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
     return float(np.average(values, weights=weights)) if len(values) else None
 
 
+def _p95_of_seconds(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+    """The 95th percentile of means over about a second: single readings are off by a tick of the clock for each thread.
+
+    A rest of less than half a second counts where there is nothing else.
+    """
+    values, seconds = readings
+    if not len(values):
+        return None
+    second = np.floor(np.cumsum(seconds) - seconds / 2).astype(int)
+    lengths = np.bincount(second, seconds)
+    means = np.bincount(second, values * seconds)[lengths > 0] / lengths[lengths > 0]
+    long = lengths[lengths > 0] >= 0.5
+    return float(np.percentile(means[long] if long.any() else means, 95))
+
+
 def _throttled(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
     masks, weights = readings
     return _ratio(weights[(masks.astype(np.int64) & throttle.SLOWING) != 0].sum(), weights.sum())
@@ -142,6 +157,9 @@ METRICS: Dict[str, Metric] = {
     ),
     "pss_peak_bytes": Metric("peak PSS", "GiB", "lower", lambda p: _max(p.phase_values("pss_bytes")), _GIB),
     "cpu_percent_mean": Metric("mean CPU", "% of a core", "", lambda p: _weighted(p.measured("cpu_percent"))),
+    "cpu_percent_p95": Metric(
+        "95th percentile of CPU", "% of a core", "", lambda p: _p95_of_seconds(p.measured("cpu_percent"))
+    ),
     "cpu_percent_max": Metric("max CPU", "% of a core", "", lambda p: _max(p.measured("cpu_percent")[0])),
     "machine_cpu_percent_mean": Metric("machine CPU", "%", "", lambda p: _weighted(p.measured("machine_cpu_percent"))),
     "threads_min": Metric("fewest threads", "", "", lambda p: _min(p.measured("threads")[0]), whole=True),

@@ -151,19 +151,24 @@ def _likeness(residuals: np.ndarray) -> float:
 
 
 def summary(runs: Sequence[Row]) -> Dict[str, Optional[int]]:
-    """COLUMNS of the runs of a cell that count; None where it is not known of any."""
+    """COLUMNS of the runs of a cell that count, None where it is not known of any: the warm-up is what figures leave out."""
     known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
     return {
         "runs_unsettled": sum(not run["settled"] for run in known) if known else None,
-        "epochs_warming": sum(run["warming_epochs"] or 0 for run in known) if known else None,
+        "epochs_warming": sum(run["warming_epochs"] or 0 for run in known if not _all_warming(run)) if known else None,
     }
+
+
+def _all_warming(run: Row) -> bool:
+    """Whether a run has no epoch but of warm-up; then its figure is of these."""
+    return bool(run["warming_epochs"]) and run["warming_epochs"] >= run["epochs"]
 
 
 def sentences(runs: Sequence[Row]) -> List[str]:
     """What to say of a cell whose figures include steps that are not steady."""
     known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
     unsettled = sum(not run["settled"] for run in known)
-    warming = sum(bool(run["warming_epochs"]) and run["warming_epochs"] >= run["epochs"] for run in known)
+    warming = sum(map(_all_warming, known))
     texts = []
     if unsettled:
         texts.append(

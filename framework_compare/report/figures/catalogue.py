@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, Dict, Mapping
 
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.report.figures import costs, learning, times
 from framework_compare.report.figures.subject import Subject
 
@@ -15,12 +15,23 @@ Draw = Callable[[Subject, float, int], Parts]
 
 
 @dataclasses.dataclass(frozen=True)
+class View:
+    """A way to look at a figure.
+
+    draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
+    caption: how to read them.
+    """
+
+    draw: Draw
+    caption: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Figure:
     """One figure.
 
-    draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read it. absent: why a study may have none of it. view: what `draw` shows, where there are other
-    ways to look at the same. views: those, by name.
+    draw, caption: of its usual view. absent: why a study may have none of it. view: what the usual view shows, where
+    there are others. views: those, by name.
     """
 
     number: str
@@ -29,23 +40,37 @@ class Figure:
     caption: str
     absent: str
     view: str = ""
-    views: Mapping[str, Draw] = dataclasses.field(default_factory=dict)
+    views: Mapping[str, View] = dataclasses.field(default_factory=dict)
 
     @property
-    def all_views(self) -> Dict[str, Draw]:
-        """Every way to draw it by name, the usual one first."""
-        return {self.view: self.draw, **self.views}
+    def all_views(self) -> Dict[str, View]:
+        """Every way to look at it by name, the usual one first."""
+        return {self.view: View(self.draw, self.caption), **self.views}
 
-    def drawing(self, view: str = "") -> Draw:
-        """What draws a view, "" the usual one; UnknownNameError for another name."""
-        if not view:
-            return self.draw
-        if view not in self.all_views:
-            raise UnknownNameError(f"view of figure {self.number}", view, list(filter(None, self.all_views)))
-        return self.all_views[view]
+    def seen_as(self, view: str = "") -> View:
+        """A view by its name, "" the usual one; UnknownNameError for another name, UsageError where there is one only."""
+        if view and not self.views:
+            raise UsageError(f"figure {self.number} has one view only, received {view!r}; leave the view out")
+        if view and view not in self.all_views:
+            raise UnknownNameError(f"view of figure {self.number}", view, list(self.all_views))
+        return self.all_views[view or self.view]
 
 
 _FAILED = "A cell that failed has its status in place of a figure."
+_EPOCHS = (
+    "line: its 95 % interval over runs; small dots: single epochs; number: epoch time over that of the fastest. Hollow "
+    "mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: other programs took CPU "
+    f"time. Arrow: the interval goes on. {_FAILED}"
+)
+_CURVES = "Line: mean; band: least to most of up to 160 stretches of time. Grey line: what others took of the CPU."
+_FIRST_CURVES = (
+    "Of more than 24 cells the first 24 are drawn; `framework-compare figure resources --models NAME` draws others."
+)
+_STARTS = (
+    "Line: from the shortest to the longest run. Number: seconds before the first measured epoch; pays: the epochs after "
+    "which a longer start has paid, beside the same framework's eager or default execution."
+)
+_BAND = "band: from the least to the most of the runs."
 FIGURES: Dict[str, Figure] = {
     "overview": Figure(
         "F1",
@@ -59,12 +84,14 @@ FIGURES: Dict[str, Figure] = {
         "F2",
         "Epoch time",
         times.epoch_time,
-        "Large marks: median epoch time; line: its 95 % interval over runs; small dots: single epochs; number: epoch time over "
-        "that of the fastest. Hollow mark: one run, so no interval. ≈: estimated from the steps that were measured. Red "
-        f"triangle: other programs took CPU time. Arrow: the interval goes on. {_FAILED}",
+        f"Large marks: median epoch time; {_EPOCHS}",
         "no cell has an epoch time",
         "seconds per epoch",
-        {"images per second": times.epoch_speed},
+        {
+            "images per second": View(
+                times.epoch_speed, f"Large marks: images per second of the median epoch; {_EPOCHS}"
+            )
+        },
     ),
     "memory": Figure(
         "F3",
@@ -79,24 +106,30 @@ FIGURES: Dict[str, Figure] = {
         "F4",
         "CPU, memory and threads over time",
         costs.resources,
-        "One run of each framework, the first that counts, from its start. Line: mean; band: least to most of up to 160 "
-        "stretches of time. Grey line: what others took of the CPU. Shades: the phases of the run, one after the other, "
-        "named where there is room. Of more than 40 cells the first 40 are "
-        "drawn; `framework-compare figure resources --models NAME` draws others.",
+        f"One run of each framework, the first that counts, from its start. {_CURVES} Shades: the phases of the run, one "
+        f"after the other, named where there is room. {_FIRST_CURVES}",
         "no run has readings (sampling_hz 0)",
         "the whole run",
-        {"since the first epoch": costs.resources_of_epochs},
+        {
+            "since the first epoch": View(
+                costs.resources_of_epochs,
+                "One run of each framework, the first that counts, from the start of its first measured epoch to the end "
+                f"of its last. {_CURVES} {_FIRST_CURVES}",
+            )
+        },
     ),
     "phases": Figure(
         "F5",
         "Phases of a run",
         costs.phases,
-        "Seconds of a run by phase, mean over runs. Line: from the shortest to the longest run. Number: seconds before the "
-        "first measured epoch; pays: the epochs after which a longer start has paid, beside the same framework's eager "
-        "or default execution.",
+        f"Seconds of a run by phase, mean over runs. {_STARTS}",
         "no run has ended well",
         "the whole run",
-        {"without the epochs": costs.phases_before_epochs},
+        {
+            "without the epochs": View(
+                costs.phases_before_epochs, f"Seconds of a run until it trains, by phase, mean over runs. {_STARTS}"
+            )
+        },
     ),
     "waiting": Figure(
         "F6",
@@ -111,10 +144,15 @@ FIGURES: Dict[str, Figure] = {
         "F7",
         "Loss and quality",
         learning.learning,
-        "Mean over runs after each epoch; band: from the least to the most of the runs.",
+        f"Mean over runs after each epoch; {_BAND}",
         "no cell has two epochs",
         "by epoch",
-        {"by seconds of training": learning.learning_over_time},
+        {
+            "by seconds of training": View(
+                learning.learning_over_time,
+                f"Mean over runs after each epoch, over the mean seconds of training until then; {_BAND}",
+            )
+        },
     ),
     "batch-sizes": Figure(
         "F8",
@@ -148,7 +186,13 @@ FIGURES: Dict[str, Figure] = {
         "over runs; a bar without one is of one run. Red triangle: other programs took CPU time.",
         "this machine gave no readings of energy",
         "joules per image",
-        {"images per joule": costs.frugality},
+        {
+            "images per joule": View(
+                costs.frugality,
+                "Images per joule of GPU and host together over images per second: up and to the right is better. Lines: 95 % "
+                "intervals over runs. Red triangle: other programs took CPU time.",
+            )
+        },
     ),
     "machine": Figure(
         "F12",

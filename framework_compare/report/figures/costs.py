@@ -15,9 +15,11 @@ from framework_compare.results.intervals import geometric_mean
 
 GIB = 2**30
 BINS = 160
-MAX_BINS = 3200  # in all
-MAX_CURVES = 40  # cells whose readings are drawn
+LEAST_BINS = 24
+MAX_BINS = 4800  # of all cells and readings
+MAX_CURVES = 24  # cells whose readings are drawn
 LETTER = 6.0  # points of width that a letter of a phase's name takes at most
+GAP = 6.0  # points between two names at least
 OTHERS = "others_cpu_percent"  # a grey line beside the cell's own
 EPOCHS = "epochs"  # the phase of a run that is measured
 AFTER_EPOCHS = ("profile", "release")
@@ -101,7 +103,8 @@ def _resources(subject: Subject, width: float, columns: int, *, whole: bool) -> 
     phases = phases[phases["run_id"].isin(samples["run_id"])]
     if not whole:
         samples, phases = _of_epochs(samples, phases)
-    bins = max(40, min(BINS, MAX_BINS // len(chosen)))
+    drawn = sum(samples[name].notna().any() for name, _, _ in READINGS if name in samples)
+    bins = max(LEAST_BINS, min(BINS, MAX_BINS // max(1, drawn * samples["cell"].nunique())))
     parts = {}
     for what in chosen["what"].drop_duplicates():
         mine = samples[samples["what"] == what]
@@ -186,7 +189,7 @@ def _spans(phases: Any, panel: float) -> Any:
     shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("who").cumcount()]
     end = spans["start_s"] + spans["seconds"]
     room = panel * spans["seconds"] / end.groupby(spans["who"]).transform("max")
-    name = spans["phase"].where(room > LETTER * spans["phase"].str.len(), None)
+    name = spans["phase"].where(room > LETTER * spans["phase"].str.len() + GAP, None)
     return spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)[
         ["who", "phase", "start", "end", "shade", "name"]
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, List, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
@@ -24,6 +24,8 @@ PNG_PPI = 300
 LEAST_PANEL = 130.0  # points that a panel takes at least
 _TAG = re.compile(r"<[^<>]*>")
 _WASTE = re.compile(r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"| opacity="1"')
+# Paths without a place, and rectangles without a colour: grounds that Vega puts below its groups.
+_UNSEEN = re.compile(r'<path d="" display="none"/>|<path d="M0,0h[-\d.]+v[-\d.]+h[-\d.]+Z"/>')
 _LONG = re.compile(r"\d+\.\d{2,}")
 _COORDINATES = re.compile(r' (d|transform|x|y|x1|y1|x2|y2|width|height)="[^"<>]*"')
 
@@ -44,16 +46,32 @@ def draw(
 
     view: one of the figure's views, "" the usual one; UnknownNameError for another.
     """
+    return {title: render(chart, font) for title, chart in _charts(subject, name, width, font, view).items()}
+
+
+def specifications(
+    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
+) -> Dict[str, Dict[str, Any]]:
+    """As `draw`, without the pictures, which take most of the time."""
+    return {title: _specified(chart, font) for title, chart in _charts(subject, name, width, font, view).items()}
+
+
+def _charts(subject: Subject, name: str, width: float, font: float, view: str) -> Dict[str, Any]:
     columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
-    parts = FIGURES[name].drawing(view)(subject, width, columns)
-    return {title: render(chart, font) for title, chart in parts.items()}
+    return FIGURES[name].seen_as(view).draw(subject, width, columns)
+
+
+def _specified(chart: Any, font: float, legend_columns: int = 6) -> Dict[str, Any]:
+    # Tests hold every figure to the schema; here that would take as long as drawing.
+    spec: Dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
+    return spec
 
 
 def render(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
     """A chart of Altair's, drawn with the looks that all figures share."""
     import vl_convert
 
-    spec = chart.configure(**look.config(font, legend_columns)).to_dict()
+    spec = _specified(chart, font, legend_columns)
     svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
     found = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
     width, height = (float(size) for size in found.groups()) if found else (0.0, 0.0)
@@ -61,13 +79,28 @@ def render(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
 
 
 def _short(svg: str) -> str:
-    """The picture without what only a browser's script or reader asks for, coordinates to a tenth of a pixel: 60 % less.
-
-    Texts stay as they are.
+    """The picture without what nobody sees and what only a browser's script or reader asks for, coordinates to a tenth of
+    a pixel: 70 % less. Texts stay as they are.
     """
-    plain = _TAG.sub(lambda tag: _WASTE.sub("", tag[0]), svg).replace('<path d="" display="none"/>', "")
+    plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _WASTE.sub("", tag[0]), svg)))
     rounded = _COORDINATES.sub(lambda place: _LONG.sub(lambda one: f"{float(one[0]):.1f}", place[0]), plain)
     return rounded.replace("<svg ", f'<svg font-family="{look.FONT}" ', 1)
+
+
+def _ungrouped(svg: str) -> str:
+    """The picture without groups that say nothing of what they hold."""
+    open_groups: List[bool] = []
+
+    def kept(tag: "re.Match[str]") -> str:
+        if tag[0] == "</g>":
+            return tag[0] if open_groups.pop() else ""
+        if tag[0].startswith(("<g>", "<g ")):
+            says = tag[0] not in ("<g>", '<g transform="translate(0,0)">')
+            open_groups.append(says)
+            return tag[0] if says else ""
+        return tag[0]
+
+    return _TAG.sub(kept, svg)
 
 
 def save(subject: Subject, name: str, path: Path, width: str = COLUMN, view: str = "") -> None:
@@ -90,7 +123,7 @@ def save(subject: Subject, name: str, path: Path, width: str = COLUMN, view: str
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_converted(drawn, suffix, scale))
-    path.with_suffix(".txt").write_text(caption(subject, name) + "\n", encoding="utf-8")
+    path.with_suffix(".txt").write_text(caption(subject, name, view) + "\n", encoding="utf-8")
 
 
 def _converted(drawn: Drawn, suffix: str, scale: float) -> bytes:
@@ -114,7 +147,7 @@ def fitted(subject: Subject, name: str, target: float, view: str = "") -> Drawn:
     width = target
     for _ in range(3):
         columns = max(1, min(len(subject.what), int(target / LEAST_PANEL)))
-        parts = FIGURES[name].drawing(view)(subject, width, columns)
+        parts = FIGURES[name].seen_as(view).draw(subject, width, columns)
         if not parts:
             raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
         charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
@@ -133,10 +166,11 @@ def points(width: str) -> float:
     return float(match[1]) * UNITS[match[2]]
 
 
-def caption(subject: Subject, name: str) -> str:
+def caption(subject: Subject, name: str, view: str = "") -> str:
     """What a paper says below the figure: how to read it, the settings of its cells, labels of its frameworks."""
     from framework_compare.report.parts import caption as settings
 
     cells = list(subject.cells.itertuples())
     labels = registry.labels(cell.framework for cell in cells)
-    return " ".join((f"{FIGURES[name].title}. {FIGURES[name].caption} Settings: {settings(cells, ())}", *labels))
+    reading = FIGURES[name].seen_as(view).caption
+    return " ".join((f"{FIGURES[name].title}. {reading} Settings: {settings(cells, ())}", *labels))

@@ -12,6 +12,7 @@ from framework_compare.report.figures.subject import Subject, known, rounded, sp
 from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
 from framework_compare.results import pairing, ratios
 from framework_compare.results import published as published_figures
+from framework_compare.results.profiles import CELL_KEYS
 from framework_compare.results.published import SETS
 
 GIB = 2**30
@@ -145,9 +146,8 @@ def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     profile = subject.study.profiled
     if profile.empty or "name" not in profile:
         return {}
-    keys = ["framework", "model", "dataset", "kind"]
     named = profile[profile["name"].notna() & profile["share"].notna()]
-    named = named.merge(subject.cells[[*keys[:3], "who", "what"]].drop_duplicates(keys[:3]), on=keys[:3])
+    named = named.merge(subject.cells[[*CELL_KEYS, "who", "what"]], on=list(CELL_KEYS))
     parts = {}
     for kind, (_, title) in TITLES.items():
         rows = named[named["kind"] == kind]

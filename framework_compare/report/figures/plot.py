@@ -27,7 +27,7 @@ class Plot:
         view: str = "",
     ) -> None:
         self.name, self.view = find(name), view
-        FIGURES[self.name].drawing(view)  # raises for a view that it has not
+        FIGURES[self.name].seen_as(view)  # raises for a view that it has not
         self._subject = Subject(study, frameworks, models)
         self._parts: Optional[Dict[str, files.Drawn]] = None
 
@@ -48,7 +48,7 @@ class Plot:
     @property
     def caption(self) -> str:
         """How to read the figure, and the settings of its cells."""
-        return files.caption(self._subject, self.name)
+        return files.caption(self._subject, self.name, self.view)
 
     def save(self, path: Union[str, Path], width: str = files.COLUMN) -> Path:
         """Write .svg, .pdf or .png, `width` wide ("84mm"), and the caption beside it as .txt; return the path."""

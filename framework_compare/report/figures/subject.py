@@ -189,6 +189,8 @@ def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
 
 def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series") -> None:
     allowed = list(dict.fromkeys(map(str, known)))
+    if names is not None and not names:
+        raise UsageError(f"no {column} is named to draw; allowed: {', '.join(allowed)}")
     for name in names or ():
         if name not in allowed:
             raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")

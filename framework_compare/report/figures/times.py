@@ -10,6 +10,7 @@ import altair as alt
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded
 
+LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 MAX_DOTS = 500  # single epochs in a figure
@@ -46,12 +47,14 @@ def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     what = [*subject.what, *(["geometric mean"] if len(subject.what) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(what)))
     flat = step * LINE_PER_STEP > max(len(line) for name in what for line in name.split(", "))
+    # Lines after the first would grow down into the tiles.
+    lines = max(name.count(", ") for name in what)
     axis = alt.Axis(
         orient="top",
         labelAngle=0 if flat else -30,
         labelExpr="split(datum.label, ', ')",
         labelOverlap=False,
-        labelPadding=4 if flat else 10,
+        labelPadding=(4 if flat else 10) + LINE * lines,
         ticks=flat,
     )
     base = alt.Chart(alt.InlineData(values=rows)).encode(

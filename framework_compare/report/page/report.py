@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 from urllib.parse import quote
+
+from markupsafe import Markup
 
 from framework_compare import __version__, registry
 from framework_compare.plan import settings
@@ -45,6 +48,9 @@ CELL_METRICS = (
 )
 
 
+_TAG = re.compile(r"<[^<>]*>")
+
+
 class Part(NamedTuple):
     """A drawn part of a figure: its title, the SVG as a data URI, its size in pixels, and the packed specification.
 
@@ -52,16 +58,17 @@ class Part(NamedTuple):
     """
 
     title: str
-    uri: str
+    uri: Markup
     width: int
     height: int
     spec: str
 
 
 class View(NamedTuple):
-    """One way to look at a figure."""
+    """One way to look at a figure; caption: how to read it."""
 
     name: str
+    caption: str
     parts: Sequence[Part]
 
 
@@ -137,22 +144,27 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
 
 def _views(subject: Subject, name: str) -> List[View]:
     """The views of a figure that the study has data for; none where it has none for the usual one."""
-    found = [View(view, _parts(subject, name, view)) for view in FIGURES[name].all_views]
+    views = FIGURES[name].all_views
+    found = [View(view, one.caption, _parts(subject, name, view)) for view, one in views.items()]
     return [one for one in found if one.parts] if found[0].parts else []
 
 
 def _parts(subject: Subject, name: str, view: str) -> List[Part]:
-    parts = files.draw(subject, name, view=view)
-    usual = view == FIGURES[name].view
+    if view != FIGURES[name].view:
+        return [
+            Part(title, Markup(), 0, 0, packed(spec))
+            for title, spec in files.specifications(subject, name, view=view).items()
+        ]
     return [
-        Part(title, uri_of(one.svg) if usual else "", round(one.width), round(one.height), packed(one.spec))
-        for title, one in parts.items()
+        Part(title, uri_of(one.svg), round(one.width), round(one.height), packed(one.spec))
+        for title, one in files.draw(subject, name, view=view).items()
     ]
 
 
-def uri_of(svg: str) -> str:
-    """A picture within a page: it runs nothing and shares no name with it."""
-    return "data:image/svg+xml," + quote(svg, safe=" =:/;,'()!*@&+$[]{}|^`\n")
+def uri_of(svg: str) -> Markup:
+    """A picture within an attribute of a page: it runs nothing and shares no name with it."""
+    single = _TAG.sub(lambda tag: tag[0] if "'" in tag[0] else tag[0].replace('"', "'"), svg)  # one letter, not three
+    return Markup("data:image/svg+xml," + quote(single, safe=" =:/;,'()!*@+$[]{}|^`\n"))
 
 
 class Shown(NamedTuple):

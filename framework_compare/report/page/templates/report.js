@@ -23,17 +23,22 @@
     if (part === null || typeof part !== "object") return part;
     return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
   }
+  const drawings = new WeakMap(); // how often a plot's drawing has begun: only the last one is kept
   async function draw(plot) {
     const name = plot.dataset.text;
+    const mine = (drawings.get(plot) || 0) + 1;
+    drawings.set(plot, mine);
     const live = document.createElement("div");
     try {
       // ast: expressions are interpreted, as the page's policy allows no eval.
       embed = embed || load();
       const whole = JSON.parse(await unpacked(plot.dataset.spec));
+      if (drawings.get(plot) !== mine) return;
       const spec = hidden.size ? shown(whole) : whole;
       plot.hidden = hidden.size > 0 && !JSON.stringify(spec).includes('"who":'); // no row is left to draw
       if (plot.hidden) { plot.dataset.live = "yes"; return; }
       await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
+      if (drawings.get(plot) !== mine) return;
     } catch (error) {
       console.error(error);
       return;
@@ -51,12 +56,16 @@
   if (choices) {
     choices.hidden = false;
     const boxes = Array.from(choices.querySelectorAll("input"));
+    let turn = 0;
     choices.addEventListener("change", async () => {
+      const mine = ++turn;
       const left = boxes.filter((box) => box.checked);
       for (const box of boxes) box.disabled = left.length === 1 && box.checked; // a figure of nothing says nothing
       hidden.clear();
       for (const box of boxes) if (!box.checked) hidden.add(box.value);
-      for (const plot of document.querySelectorAll(".plot[data-live]")) {
+      // All of them: a still that was not drawn yet shows frameworks that are hidden now.
+      for (const plot of document.querySelectorAll(".plot")) {
+        if (mine !== turn) return; // a later choice draws them anew
         plot.dataset.live = "";
         await draw(plot);
       }

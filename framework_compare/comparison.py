@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
 
+from framework_compare.environments.peaks import peak_of
 from framework_compare.results import (
     frames,
     gains,
@@ -19,7 +20,7 @@ from framework_compare.results import (
 )
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.samplers.peaks import Peak, peak_of
+from framework_compare.samplers.peaks import Peak
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 

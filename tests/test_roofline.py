@@ -7,6 +7,8 @@ import json
 import pytest
 
 from framework_compare import Comparison
+from framework_compare.environments import managed
+from framework_compare.environments import peaks as any_peaks
 from framework_compare.models import vgg16
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
@@ -55,15 +57,16 @@ def keep(cache, flop_per_s, bytes_per_s):
     (cache / "peaks" / name).write_text(json.dumps({"flop_per_s": flop_per_s, "bytes_per_s": bytes_per_s}))
 
 
-def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache):
+def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache, monkeypatch):
     keep(own_cache, 1e13, 1e30)
     graph = vgg16.build(num_classes=3, image_size=224)
+    monkeypatch.setattr(managed, "find", lambda *_, **__: None)  # an own cache has no environment of PyTorch
     first, second = study.roofline.itertuples()
     assert first.flop_per_s == pytest.approx(10 * 2 * (graph.macs() + graph.backward_macs()))
     assert first.roofline_share == pytest.approx(first.flop_per_s / 1e13), "as if memory were free"
     assert second.flop_per_s == first.flop_per_s and second.peak_flop_per_s != second.peak_flop_per_s
     tables = str(study.table("roofline"))
-    assert "10000" in tables and "No peak: it is measured by numpy for float32 on a CPU" in tables
+    assert "10000" in tables and "No peak: it is measured on the machine that ran the study" in tables
 
 
 def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
@@ -75,6 +78,28 @@ def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
 def test_more_than_the_roofline_is_explained(study, own_cache):
     keep(own_cache, 1e9, 1e9)
     assert "More than 100 %" in str(study.table("roofline"))
+
+
+def test_layers_of_narrow_numbers_move_half_the_bytes():
+    graph = vgg16.build(num_classes=3, image_size=32)
+    wide, narrow = (roofline.work(graph, 4, "train", size) for size in (4, 2))
+    assert all(two.bytes == one.bytes / 2 and two.flop == one.flop for one, two in zip(wide[:-1], narrow[:-1]))
+    assert wide[-1] == narrow[-1], "updates stay in float32"
+
+
+def test_other_precisions_are_asked_of_pytorch_s_environment(own_cache, monkeypatch, tmp_path):
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\necho \'{"flop_per_s": 7, "bytes_per_s": 8}\'\n')
+    program.chmod(0o755)
+    there = managed.Environment("torch", program, "2.0", True, "3.12", {})
+    monkeypatch.setattr(managed, "find", lambda *_, **__: there)
+    assert any_peaks.peak_of(host.describe(), "cpu", "bf16", 1) == Peak(7, 8)
+    program.unlink()
+    assert any_peaks.peak_of(host.describe(), "cpu", "bf16", 1) == Peak(7, 8), "kept"
+    assert any_peaks.peak_of(host.describe(), "cpu", "fp16", 1) is None, "what cannot be measured has no peak"
+    for device, precision in (("cpu:0,1", "fp32"), ("cuda:0,1", "bf16"), ("cpu", "int8")):
+        assert any_peaks.peak_of(host.describe(), device, precision, 1) is None
+    assert any_peaks.peak_of({**host.describe(), "cpu": "another"}, "cpu", "bf16", 1) is None
 
 
 def test_no_peak_is_that_of_another_machine(own_cache):

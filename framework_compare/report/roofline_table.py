@@ -57,12 +57,12 @@ def _remarks(cells: Sequence[Record]) -> List[str]:
     ]
     if any(cell.flop_per_s > 0 and math.isnan(cell.peak_flop_per_s) for cell in cells):
         lines.append(
-            "No peak: it is measured by numpy for float32 on a CPU, on the machine that ran the study and is asked for the "
-            "table."
+            "No peak: it is measured on the machine that ran the study and is asked for the table, by numpy for float32 on a "
+            "CPU, else by PyTorch's environment, where that is there and ends in two minutes."
         )
     if any(cell.roofline_share > 1 for cell in cells):
         lines.append(
             "More than 100 %: the peak was measured while the machine was busy, or the framework fuses layers or has faster "
-            "kernels than numpy's BLAS."
+            "kernels than what measured the peak."
         )
     return lines

@@ -32,6 +32,8 @@ COLUMNS = (
     "roofline_share",
 )
 FLOAT_BYTES = 4
+NARROW_BYTES = 2  # of what layers read and write in these precisions; updates stay in float32
+NARROW = ("bf16", "fp16")
 # Numbers read and written per parameter by an update of SGD with momentum: weight, gradient and velocity.
 UPDATE = 5
 # Ops that move nothing: what follows reads what stood before them.
@@ -64,7 +66,7 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
         graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
     except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}
-    passes = work(graph, _batch_size(cell), cell.mode)
+    passes = work(graph, _batch_size(cell), cell.mode, NARROW_BYTES if cell.precision in NARROW else FLOAT_BYTES)
     flop, moved = sum(one.flop for one in passes), sum(one.bytes for one in passes)
     reached = {"flop_per_image": flop, "bytes_per_image": moved}
     reached.update(flop_per_s=flop * cell.images_per_s, bytes_per_s=moved * cell.images_per_s)
@@ -85,11 +87,12 @@ def _batch_size(cell: Record) -> float:
     return float(cell.pictures / len(batch_sizes(cell)))
 
 
-def work(graph: Graph, batch_size: float, mode: str) -> Tuple[Work, ...]:
+def work(graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES) -> Tuple[Work, ...]:
     """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
 
     A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
-    inputs and the parameters, and writes their gradients. Parameters count once per batch.
+    inputs and the parameters, and writes their gradients. Parameters count once per batch. number_bytes: of a number
+    that a layer reads or writes; updates are of float32.
     """
     sizes = {name: math.prod(shape) for name, shape in graph.shapes().items()}
     forward, backward = graph.macs_by_node(), graph.backward_macs_by_node()
@@ -99,9 +102,9 @@ def work(graph: Graph, batch_size: float, mode: str) -> Tuple[Work, ...]:
         inputs, output = sum(sizes[name] for name in node.inputs), sizes[node.name]
         if node.op in _VIEWS:
             continue
-        passes.append(Work(2 * forward[node.name], FLOAT_BYTES * (inputs + output + parameters)))
+        passes.append(Work(2 * forward[node.name], number_bytes * (inputs + output + parameters)))
         if mode == "train" and node.name in backward:
-            passes.append(Work(2 * backward[node.name], FLOAT_BYTES * (output + 2 * inputs + 2 * parameters)))
+            passes.append(Work(2 * backward[node.name], number_bytes * (output + 2 * inputs + 2 * parameters)))
     if mode == "train":
         passes.append(Work(0, FLOAT_BYTES * UPDATE * graph.parameter_count() / batch_size))
     return tuple(passes)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -45,7 +45,12 @@ def peak_of(machine: Mapping[str, Any], device: str, precision: str, threads: in
     if device != "cpu" or precision != "fp32" or any(machine.get(name) != here[name] for name in SAME_MACHINE):
         return None
     path = cache_dir() / "peaks" / f"{file_name(str(here['cpu']))}-{threads}-numpy-{np.__version__}.json"
-    return _read(path) or _measure(path, threads)
+    return kept(path, [sys.executable, "-m", __name__, str(threads)], threads)
+
+
+def kept(path: Path, command: Sequence[str], threads: int) -> Optional[Peak]:
+    """The peak in a file, or else what a command prints of it, which is kept there unless it failed or took too long."""
+    return _read(path) or _measure(path, command, threads)
 
 
 def _read(path: Path) -> Optional[Peak]:
@@ -56,10 +61,9 @@ def _read(path: Path) -> Optional[Peak]:
         return None
 
 
-def _measure(path: Path, threads: int) -> Optional[Peak]:
+def _measure(path: Path, command: Sequence[str], threads: int) -> Optional[Peak]:
     environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-m", __name__, str(threads)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/", timeout=TIMEOUT_S)
         peak = Peak(**json.loads(done.stdout))

@@ -31,6 +31,7 @@ from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 from framework_compare.worker.placement import own_part
 from framework_compare.worker.refusal import refuse_undeclared
+from framework_compare.worker.sampling import LastStep
 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = dict(batch_size=2, image_size=32, threads=1, loader_workers=0, pipeline="shared", repeats=1, verify="off")
@@ -237,6 +238,46 @@ def test_a_cell_on_two_devices_counts_the_images_of_both(ranks, pictures, name):
     assert (row.device, row.status) == ("cpu:0,1", "ok"), row.reason
     assert list(study.epochs.images) == [12, 12] and list(study.epochs.steps) == [3, 3]
     assert row.threads == 1 and row.batch_size == 2
+
+
+@pytest.mark.cold
+def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, pictures, tmp_path, monkeypatch):
+    """Each step takes 50 ms, and rank 1 starts its clock half a second later."""
+    many = tmp_path / "many"
+    for path in sorted(pictures.rglob("*.jpg")):
+        (many / path.parent.name).mkdir(parents=True, exist_ok=True)
+        for number in range(12):
+            (many / path.parent.name / f"{path.stem}-{number}.jpg").write_bytes(path.read_bytes())
+    monkeypatch.setattr("framework_compare.study.strategies.LONGEST_SAMPLE_S", 1.0)
+    body = """
+    def train_step(self, batch):
+        import time
+
+        time.sleep(0.05)
+        return super().train_step(batch)
+
+    def synchronize(self):
+        import time
+
+        time.sleep(0.5 * self.replicas.rank)
+        super().synchronize()
+"""
+    ranks("Ranked", body)
+    settings = {**SMALL, "batch_size": 1, "repeats": None}
+    study = compare("mutated", "small", "cpu:0,1", dataset=many, budget="8s", **settings)
+    row = study.frame.iloc[0]
+    assert row.status == "ok", row.reason
+    assert study.epochs.whole_images.tolist() == len(study.epochs) * [156.0] and row.epoch_estimate_s > 3
+    assert (study.epochs.steps < 78).all() and (study.epochs.steps >= 8).all()
+
+
+def test_the_last_step_of_a_sample_is_one_that_no_rank_has_reached(tmp_path):
+    first, other = (LastStep(tmp_path, rank, 2) for rank in (0, 1))
+    assert not first.is_past(7, False, 8) and not other.is_past(16, True, 8), "the clock of rank 0 decides"
+    assert not first.is_past(8, True, 8) and not other.is_past(17, False, 8)
+    assert [first.is_past(steps, True, 8) for steps in (18, 19)] == [False, True]
+    assert [other.is_past(steps, False, 8) for steps in (18, 19)] == [False, True]
+    assert LastStep(tmp_path, 0, 1).is_past(5, True, 8)
 
 
 @pytest.mark.cold

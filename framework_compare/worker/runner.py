@@ -6,7 +6,8 @@ import contextlib
 import math
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Type
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -202,7 +203,7 @@ class Runner:
         waits, ends, sizes = array("q"), array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
-        cut = False
+        cut, last_step = False, sampling.LastStep(*self._place) if number == 1 and self.job.sample_s else None
         start = mark = told = now()
         for batch in batches:
             waits.append(now() - mark)
@@ -213,9 +214,11 @@ class Runner:
             if mark - told > PROGRESS_NS:
                 told = mark
                 self.events.send("progress", epoch=number, steps=len(ends))
-            cut = number == 1 and sampling.suffices(self.job.sample_s, mark - start, len(ends))
-            if cut:
-                break
+            if last_step:
+                enough = sampling.suffices(self.job.sample_s, mark - start, len(ends))
+                cut = last_step.is_past(len(ends), enough, lag)
+                if cut:
+                    break
         loss = losses.mean()
         trainer.synchronize()
         end = now()
@@ -231,6 +234,12 @@ class Runner:
             if self.config.pipeline != "memory":
                 event["pipeline_ns"] = sampling.pipeline_ns(batches, len(ends), (end - start) // 4)
         return event
+
+    @property
+    def _place(self) -> Tuple[Path, int, int]:
+        """The run's folder, this process's rank and how many train: other ranks than 0 work in a folder within it."""
+        rank = self.replicas.rank or 0 if self.replicas else 0
+        return (Path.cwd().parent if rank else Path.cwd()), rank, self.ranks
 
     def _keep_steps(self, start: int, ends: "array[int]") -> None:
         """Append the step times of an epoch to the job's file; without room for them the run goes on."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import Iterator, List, Optional
 
 from framework_compare.protocol import Batch
@@ -14,6 +16,45 @@ LEAST_STEPS = 5
 def suffices(seconds: float, elapsed_ns: int, steps: int) -> bool:
     """Whether a sample of an epoch is long enough; never where none is asked for (0 seconds)."""
     return 0 < seconds * 1e9 <= elapsed_ns and steps >= LEAST_STEPS
+
+
+class LastStep:
+    """The step after which a sample of an epoch ends: the same for all ranks, which train step in step.
+
+    Each has a clock of its own, so rank 0 chooses, and writes it into the run's folder for the others. A process that
+    trains alone follows its own clock. folder: the same for all ranks.
+    """
+
+    def __init__(self, folder: Path, rank: int, ranks: int) -> None:
+        self._file, self._rank, self._alone = folder / "last-step", rank, ranks == 1
+        self._number: Optional[int] = None
+
+    def is_past(self, steps: int, enough: bool, in_flight: int) -> bool:
+        """Whether it lies behind, asked after every step; enough: whether this process's clock would end the sample.
+
+        No rank is further ahead than the losses in flight allow: it waits for the loss of an earlier step, which needs
+        the weights that all made in the step before that. So rank 0 chooses one that none has reached.
+        """
+        if self._alone:
+            return enough
+        if self._number is None:
+            if self._rank:
+                self._number = self._read()
+            elif enough:
+                self._number = steps + in_flight + 3
+                self._write(self._number)
+        return self._number is not None and steps >= self._number
+
+    def _write(self, number: int) -> None:
+        half = self._file.with_suffix(".half")
+        half.write_text(str(number), encoding="ascii")
+        os.replace(half, self._file)
+
+    def _read(self) -> Optional[int]:
+        try:
+            return int(self._file.read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
 
 
 def pipeline_ns(batches: Iterator[Batch], most: int, most_ns: int) -> Optional[int]:

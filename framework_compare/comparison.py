@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Un
 
 from framework_compare.environments.peaks import peak_of
 from framework_compare.results import (
+    bills,
     frames,
     gains,
     learned,
@@ -18,6 +19,7 @@ from framework_compare.results import (
     searches,
     speed_verdicts,
 )
+from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.samplers.peaks import Peak
@@ -211,6 +213,29 @@ class Comparison:
         if style is None and width is None and bold is None:
             return made
         return made.text(style or "terminal", width=width, bold=bold)
+
+    def cost(
+        self,
+        per_hour: bills.PerHour = None,
+        per_kwh: Optional[float] = None,
+        co2_g_per_kwh: Optional[float] = None,
+        epochs: int = 1,
+    ) -> "StudyTable":
+        """What so many epochs of each cell cost, as a table: the machine's time, its energy, and the CO2 of that.
+
+        per_hour: price of an hour of the machine, or by kind of device {"cpu": 0.2, "cuda": 3.5}; per_kwh: of a
+        kilowatt-hour; co2_g_per_kwh: grams of CO2 of one. Any currency. `frame` of the table has the figures
+        (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is no number of at least 0.
+        """
+        from framework_compare.report.bill_table import bill_table
+        from framework_compare.report.study_table import StudyTable
+
+        prices = bills.Prices(per_hour, per_kwh, co2_g_per_kwh)
+        billed = bills.bill_frame(self.frame, prices, epochs)
+        cells = list(billed.itertuples())
+        parts = [bill_table(cells, prices, epochs)] if cells else []
+        keys = [name for name in CELL_COLUMNS if name in (*NAMES, *SHARED, "status")]
+        return StudyTable("cost", parts, ["No cells in this study."], lambda: billed[[*keys, *bills.COLUMNS]])
 
     def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]:
         """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.

@@ -20,7 +20,7 @@ from framework_compare.study.opening import studies_dir
 
 SECOND = 1_000_000_000
 EXAMPLES = [line for lines in examples.EXAMPLES.values() for line in lines]
-TRAIN_NOTHING = ("list", "show", "report", "figure", "check", "export", "env list")
+TRAIN_NOTHING = ("list", "show", "report", "figure", "cost", "check", "export", "env list")
 
 
 def commands(group: Any, before: str = "") -> Iterator[Tuple[str, Any]]:

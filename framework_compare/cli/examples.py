@@ -29,6 +29,10 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "show": ("show", "show STUDY --table resources --style markdown", "show STUDY_A STUDY_B", "show latest --json"),
     "report": ("report latest --out report.html",),
     "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
+    "cost": (
+        "cost latest --per-hour cpu=0.2,cuda=3.5 --per-kwh 0.25 --co2 300",
+        "cost STUDY --per-hour 3.5 --epochs 90",
+    ),
     "check": ("check latest --baseline STUDY --max-slowdown 5%",),
     "export": ("export latest --format csv --out FOLDER",),
     "part": ("part STUDY 1",),

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
 import typer
 
 from framework_compare import __version__
-from framework_compare.cli import check, cluster, console, doctor, environments, examples, fairness, report, studies
+from framework_compare.cli import (
+    check,
+    cluster,
+    console,
+    cost,
+    doctor,
+    environments,
+    examples,
+    fairness,
+    report,
+    studies,
+)
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
@@ -361,6 +372,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
         "report": report.report,
         "figure": report.figure,
         "export": studies.export,
+        "cost": cost.cost,
         "check": check.check,
     },
     CLUSTER: {"part": cluster.part, "absorb": cluster.absorb},

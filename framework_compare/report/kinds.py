@@ -188,13 +188,7 @@ KINDS: Dict[str, Kind] = {
         roofline_table,
         (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
         frame="roofline",
-        there=lambda cells: any(
-            cell.status == "ok"
-            and cell.precision == "fp32"
-            and registry.device_kind(cell.device) == "cpu"
-            and not is_search(cell.model)
-            for cell in cells
-        ),
+        there=lambda cells: any(cell.status == "ok" and not is_search(cell.model) for cell in cells),
         measures=True,
     ),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),

@@ -1,0 +1,35 @@
+"""`framework-compare cost`: what epochs cost at prices that the user gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from framework_compare.cli import console
+from framework_compare.cli.report import STUDY
+
+
+def cost(
+    study: Annotated[str, STUDY] = "latest",
+    per_hour: Annotated[
+        Optional[str],
+        typer.Option(help="Price of an hour of the machine: 3.5, or by kind of device cpu=0.2,cuda=3.5."),
+    ] = None,
+    per_kwh: Annotated[Optional[float], typer.Option(help="Price of a kilowatt-hour.")] = None,
+    co2: Annotated[Optional[float], typer.Option(help="Grams of CO2 per kilowatt-hour.")] = None,
+    epochs: Annotated[int, typer.Option(help="As many epochs as this.")] = 1,
+    style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
+) -> None:
+    """Price the epochs of a study: the machine's time, its energy, and the CO2 of that.
+
+    Prices are in any currency, the same for all.
+    """
+    from framework_compare.comparison import Comparison
+    from framework_compare.results.bills import read_per_hour
+    from framework_compare.study import names
+
+    hours = read_per_hour(per_hour)
+    result = Comparison.load(names.find(study))
+    print(result.cost(hours, per_kwh, co2, epochs).text(style))
+    console.print_damage(result)

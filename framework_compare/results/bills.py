@@ -1,0 +1,105 @@
+"""What epochs cost: the price of the machine's time and of its energy, and the CO2 of that energy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Union
+
+from framework_compare.errors import UsageError
+from framework_compare.registry import device_kind
+from framework_compare.results.columns import Record
+from framework_compare.results.ratios import epoch_seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("bill_s", "bill_time", "bill_time_low", "bill_time_high", "bill_wh", "bill_energy", "bill_co2_g")
+HOUR_S = 3600.0
+WH_J = 3600.0
+PerHour = Union[float, Mapping[str, float], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prices:
+    """Prices in any one currency, each None where it is not asked for; UsageError for others, and for none at all.
+
+    per_hour: of the machine, one number, or by kind of device: {"cpu": 0.2, "cuda": 3.5}. per_kwh: of energy.
+    co2_g_per_kwh: grams of CO2 that a kilowatt-hour of it stands for.
+    """
+
+    per_hour: PerHour = None
+    per_kwh: Optional[float] = None
+    co2_g_per_kwh: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        hours = self.per_hour if isinstance(self.per_hour, Mapping) else {"per_hour": self.per_hour}
+        given = {**hours, "per_kwh": self.per_kwh, "co2_g_per_kwh": self.co2_g_per_kwh}
+        known = {name: value for name, value in given.items() if value is not None}
+        if not known:
+            raise UsageError("no price is given; give per_hour, per_kwh or co2_g_per_kwh")
+        for name, value in known.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0")
+
+    def hour_on(self, device: str) -> float:
+        """Of the machine with a device; NaN where it has no price."""
+        price = self.per_hour.get(device_kind(device)) if isinstance(self.per_hour, Mapping) else self.per_hour
+        return math.nan if price is None else float(price)
+
+
+def bill_frame(frame: "pd.DataFrame", prices: Prices, epochs: int = 1) -> "pd.DataFrame":
+    """The cell frame with COLUMNS, of so many epochs; NaN for what a cell has not.
+
+    bill_s: seconds of the epochs, without start-up. bill_time: the price of the machine in them, with the ends of the
+    interval of the epoch time. bill_wh: energy of GPU and host, where both that are read have readings. bill_energy: its
+    price. bill_co2_g: its CO2.
+    """
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise UsageError(f"epochs is {epochs!r}; allowed: a whole number of at least 1")
+    rows = [_row(cell, prices, epochs) for cell in frame.itertuples()]
+    return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
+
+
+def _row(cell: Record, prices: Prices, epochs: int) -> Dict[str, float]:
+    seconds = epoch_seconds(cell) * epochs if cell.status == "ok" else math.nan
+    if math.isnan(seconds):
+        return {}
+    sampled = math.isnan(cell.epoch_s_median)
+    ends = (
+        (cell.epoch_estimate_s_low, cell.epoch_estimate_s_high)
+        if sampled
+        else (cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+    )
+    hour = prices.hour_on(cell.device) / HOUR_S
+    wh = _joules_per_image(cell) * cell.images_per_s * seconds / WH_J
+    return {
+        "bill_s": seconds,
+        "bill_time": hour * seconds,
+        "bill_time_low": hour * ends[0] * epochs,
+        "bill_time_high": hour * ends[1] * epochs,
+        "bill_wh": wh,
+        "bill_energy": wh / 1000 * (math.nan if prices.per_kwh is None else prices.per_kwh),
+        "bill_co2_g": wh / 1000 * (math.nan if prices.co2_g_per_kwh is None else prices.co2_g_per_kwh),
+    }
+
+
+def _joules_per_image(cell: Record) -> float:
+    known = [value for value in (cell.gpu_j_per_image, cell.host_j_per_image) if value > 0]
+    on_gpu_alone = device_kind(cell.device) != "cpu" and not cell.gpu_j_per_image > 0  # the host alone is no bill of it
+    return sum(known) if known and not on_gpu_alone else math.nan
+
+
+def read_per_hour(text: Optional[str]) -> PerHour:
+    """ "3.5", or by kind of device "cpu=0.2,cuda=3.5"; UsageError for another text."""
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            return float(text)
+        pairs: List[Any] = [part.split("=", 1) for part in text.split(",")]
+        return {device_kind(name.strip()): float(price) for name, price in pairs}
+    except ValueError:
+        raise UsageError(
+            f"--per-hour is {text!r}; allowed: a number, or one for each kind of device: cpu=0.2,cuda=3.5"
+        ) from None

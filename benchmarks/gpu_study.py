@@ -120,7 +120,8 @@ def scripts(options):
         if framework == "jax":
             name = f"together-{name}"
             found[name] = [*words, "--together", "--control", "--save", str(options.out / f"{name}.json")]
-    nvml = [str(HERE / "nvml_cost.py"), *pythons, "--rounds", "24", "--save", str(options.out / "nvml.json")]
+    nvml = [str(HERE / "sampling_slowdown.py"), "--device", "cuda", *pythons, "--rounds", "24"]
+    nvml += ["--save", str(options.out / "nvml.json")]
     return {**found, "nvml": nvml}
 
 

@@ -6,27 +6,23 @@ from typing import Any, Dict, FrozenSet, Iterator, Mapping, Sequence, Tuple
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.mxnet import attention
+from framework_compare.adapters.common.recurrent import LOWERED, Direction, by_direction, lowered, pairs
+from framework_compare.adapters.mxnet import attention, recurrent
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
 from framework_compare.graph.node import IMAGE, feature_axis
 from framework_compare.graph.window import Window
 
-GRAPH_NAMES = {
-    **{"gamma": "weight", "beta": "bias", "l0_i2h_weight": "weight_ih", "l0_h2h_weight": "weight_hh"},
-    **{"l0_i2h_bias": "bias_ih", "l0_h2h_bias": "bias_hh"},
-}
-
-
+GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
 POOLS = ("MaxPool2d", "AvgPool2d")
 
 
 def make_network(mx: Any, graph: Graph) -> Any:
     shapes, shared = graph.shapes(), graph.shared_values()
-    attrs = {
+    evaluated = lowered(graph)
+    described = {
         node.name: {
-            **node.attrs,
             "input": shapes[node.inputs[0]] if node.inputs else (),
             "output": node.attrs.get("output", shapes[node.name]),
             "broadcasts": bool(shared.intersection(node.inputs)) or len({shapes[name] for name in node.inputs}) > 1,
@@ -34,6 +30,7 @@ def make_network(mx: Any, graph: Graph) -> Any:
         }
         for node in graph.nodes
     }
+    attrs = {node.name: {**node.attrs, **described.get(node.name, {})} for node in evaluated.nodes}
 
     class Network(mx.gluon.HybridBlock):
         """The graph as one block; children are registered under their graph names."""
@@ -41,7 +38,8 @@ def make_network(mx: Any, graph: Graph) -> Any:
         def __init__(self) -> None:
             super().__init__(prefix="")
             self.layers = {}
-            for node in graph.nodes:
+            self.pairs = pairs(evaluated)
+            for node in evaluated.nodes:
                 if node.op in LAYERS and node.arrays not in self.layers:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
@@ -57,7 +55,7 @@ def make_network(mx: Any, graph: Graph) -> Any:
                 value = self.layers[node.arrays](*(inputs or (x,)))
                 return _cut(F, attrs[node.name], value) if node.op in POOLS else value
 
-            return evaluate(graph, apply, x)
+            return evaluate(evaluated, apply, x)
 
     return Network()
 
@@ -90,16 +88,13 @@ def _cut(F: Any, a: Mapping[str, Any], x: Any) -> Any:
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:
-    return by_graph_name(network.layers, _arrays_of, GRAPH_NAMES)
+    return by_graph_name(by_direction(network.layers, network.pairs), _arrays_of, GRAPH_NAMES)
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
-    """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
-    arrays = {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
-    if type(layer).__name__ == "LSTM":
-        arrays.pop("l0_h2h_bias").grad_req = "null"
-        return {"bias" if name == "l0_i2h_bias" else name: array for name, array in arrays.items()}
-    return arrays
+    if isinstance(layer, Direction):
+        return recurrent.arrays_of(layer)
+    return {name: array for name, array in layer._reg_params.items() if type(array).__name__ != "Constant"}
 
 
 def freeze(parameters: Dict[str, Any], graph: Graph) -> None:
@@ -250,7 +245,6 @@ LAYERS = {
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "LSTM": lambda gluon, a: gluon.rnn.LSTM(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
     "AvgPool2d": _avgpool,
     "Conv1d": _conv1d,
     "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(
@@ -258,7 +252,7 @@ LAYERS = {
     ),
     "Maxout": _maxout,
     "Quanv2d": _quanv2d,
-    "GRU": lambda gluon, a: gluon.rnn.GRU(a["hidden_size"], layout="NTC", input_size=a["input_size"]),
+    **recurrent.LAYERS,
     **attention.LAYERS,
 }
 FUNCTIONS = {
@@ -267,9 +261,8 @@ FUNCTIONS = {
     "GlobalAvgPool": lambda F, a, x: F.flatten(_global_pool(F, x)) if len(a["input"]) == IMAGE else F.mean(x, axis=1),
     "Flatten": lambda F, a, x: F.flatten(x),
     "Add": _add,
-    "Last": lambda F, a, x: F.squeeze(F.slice_axis(x, axis=1, begin=-1, end=None), axis=1),
-    "Reverse": lambda F, a, x: F.reverse(x, axis=1),
     "Concat": lambda F, a, *xs: F.concat(*xs, dim=1 + a.get("axis", feature_axis(a["input"]))),
+    **recurrent.FUNCTIONS,
     **attention.FUNCTIONS,
 }
-OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+OPS = (frozenset(LAYERS) | frozenset(FUNCTIONS)) - LOWERED

@@ -9,20 +9,32 @@ import numpy as np
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.adapters.common.recurrent import (
+    LOWERED,
+    PAIR,
+    RECURRENT,
+    STEPS,
+    TURN,
+    Direction,
+    by_direction,
+    lowered,
+    pairs,
+)
 from framework_compare.adapters.paddle import attention
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.node import IMAGE
 from framework_compare.graph.window import Window
 
-RECURRENT = ("LSTM", "GRU")
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
 
 def make_layers(paddle: Any, graph: Graph) -> Dict[str, Any]:
+    """What computes the nodes of the lowered graph, by the names of their arrays."""
     shapes, layers = graph.shapes(), {}
-    for node in graph.nodes:
+    read = {node.name: node.inputs for node in graph.nodes}
+    for node in lowered(graph).nodes:
         if node.op in LAYERS and node.arrays not in layers:
-            shape = shapes[node.inputs[0]] if node.inputs else ()
+            shape = shapes[read[node.name][0]] if node.inputs else ()
             layer = LAYERS[node.op](paddle.nn, {**node.attrs, "input": shape})
             by_place = node.op in ("Linear", "LayerNorm") and len(shape) == IMAGE
             layers[node.arrays] = attention.by_place(paddle.nn, layer) if by_place else layer
@@ -30,7 +42,7 @@ def make_layers(paddle: Any, graph: Graph) -> Dict[str, Any]:
 
 
 def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
-    shared = graph.shared_values()
+    shared, evaluated = graph.shared_values(), lowered(graph)
 
     class Network(paddle.nn.Layer):
         def __init__(self) -> None:
@@ -40,7 +52,7 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
 
         def forward(self, images: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
-                if node.op in RECURRENT:
+                if node.op in (*RECURRENT, PAIR):
                     return layers[node.arrays](*inputs)[0]  # the states of all steps
                 if node.op in LAYERS:
                     return layers[node.arrays](*inputs)
@@ -48,7 +60,7 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
                     inputs = _repeated(paddle, node, shared, inputs)
                 return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
 
-            return evaluate(graph, apply, images)
+            return evaluate(evaluated, apply, images)
 
     return Network()
 
@@ -59,16 +71,19 @@ def _repeated(paddle: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[
     return [x.expand([count, *x.shape[1:]]) if name in shared else x for name, x in zip(node.inputs, inputs)]
 
 
-def arrays_of(layers: Dict[str, Any]) -> Dict[str, Any]:
-    return by_graph_name(layers, _arrays_of, GRAPH_NAMES)
+def arrays_of(graph: Graph, layers: Dict[str, Any]) -> Dict[str, Any]:
+    return by_graph_name(by_direction(layers, pairs(lowered(graph))), _arrays_of, GRAPH_NAMES)
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
-    kind = type(layer).__name__
-    if kind not in RECURRENT:
+    if not isinstance(layer, Direction):
         return dict(layer.state_dict())
-    cell = layer[0].cell
-    biases = {"bias": cell.bias_ih} if kind == "LSTM" else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
+    cell = _cells(layer.layer)[layer.is_backward]
+    biases = (
+        {"bias": cell.bias_ih}
+        if type(layer.layer).__name__ == "LSTM"
+        else {"bias_ih": cell.bias_ih, "bias_hh": cell.bias_hh}
+    )
     return {"weight_ih": cell.weight_ih, "weight_hh": cell.weight_hh, **biases}
 
 
@@ -77,10 +92,21 @@ def second_biases(layers: Dict[str, Any]) -> List[Any]:
 
     Without it the kernel for CPUs ends the process, and one that needs no gradient its backward pass (3.3.1).
     """
-    biases = [layer[0].cell.bias_hh for layer in layers.values() if type(layer).__name__ == "LSTM"]
+    lstms = [layer for layer in layers.values() if type(layer).__name__ == "LSTM"]
+    biases = [cell.bias_hh for layer in lstms for cell in _cells(layer)]
     for bias in biases:
         bias.set_value(np.zeros(bias.shape, np.float32))
     return biases
+
+
+def _cells(layer: Any) -> Sequence[Any]:
+    """Of a recurrent layer: that of its only direction, or those forward and backward."""
+    both = type(layer[0]).__name__ == "BiRNN"
+    return (layer[0].cell_fw, layer[0].cell_bw) if both else (layer[0].cell,)
+
+
+def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
+    return getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
 
 
 def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
@@ -192,8 +218,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "Tanh": lambda nn, a: nn.Tanh(),
     "Sigmoid": lambda nn, a: nn.Sigmoid(),
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "LSTM": lambda nn, a: nn.LSTM(a["input_size"], a["hidden_size"]),
-    "GRU": lambda nn, a: nn.GRU(a["input_size"], a["hidden_size"]),
+    "LSTM": lambda nn, a: _recurrent(nn, a, "LSTM"),
+    "GRU": lambda nn, a: _recurrent(nn, a, "GRU"),
+    PAIR: lambda nn, a: _recurrent(nn, a, a["op"], direction="bidirect"),
     "Conv1d": lambda nn, a: nn.Conv1D(
         a["in_channels"],
         a["out_channels"],
@@ -211,9 +238,10 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "GlobalAvgPool": _global_avgpool,
     "Flatten": lambda paddle, a, x: paddle.flatten(x, 1),
     "Add": lambda paddle, a, x, y: x + y,
-    "Last": lambda paddle, a, x: x[:, -1],
-    "Reverse": lambda paddle, a, x: paddle.flip(x, [1]),
+    "Last": lambda paddle, a, x: x[-1] if STEPS in a else x[:, -1],
+    "Reverse": lambda paddle, a, x: paddle.flip(x, [a.get(STEPS, 1)]),
+    TURN: lambda paddle, a, x: x.transpose([1, 0, *range(2, len(x.shape))]),
     "Concat": _concat,
     **attention.FUNCTIONS,
 }
-OPS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+OPS = (frozenset(LAYERS) | frozenset(FUNCTIONS)) - LOWERED

@@ -108,7 +108,7 @@ class PaddleTrainer(TrainerDefaults):
     def build(self, graph: Graph) -> None:
         config, paddle = self.config, self.paddle
         layers = make_layers(paddle, graph)
-        self._arrays = arrays_of(layers)
+        self._arrays = arrays_of(graph, layers)
         self._transposed = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
         untrained = second_biases(layers)
         for parameter in graph.parameters():

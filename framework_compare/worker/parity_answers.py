@@ -169,14 +169,24 @@ class ParityAnswers:
         """Losses of the first steps over the shared pipeline's batches, epoch after epoch, and checksums of these."""
         losses: List[float] = []
         checksums: List[int] = []
-        with shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config, self.replicas) as pipeline:
+        with self._shared_pipeline(task) as pipeline:
             for images, labels in _endless(pipeline):
+                images = images[0] if isinstance(images, tuple) else images  # a task's only input
                 checksums.append(self._checksum(images, labels))
                 batch = self.trainer.adopt(images, labels)
                 losses += self.trainer.read_losses([self.trainer.train_step(batch)])
                 if len(losses) == task["steps"]:
                     return {"losses": losses, "checksums": checksums}
         raise AssertionError("an endless pipeline ended")
+
+    def _shared_pipeline(self, task: Dict[str, Any]) -> Any:
+        """Over images, or over the arrays of task["data"]."""
+        if "data" not in task:
+            return shared_pipeline(self.trainer, read_pictures(task["pictures"]), self.config, self.replicas)
+        from framework_compare.batches.arrays import ArrayPipeline, read_split
+
+        reading: Dict[str, Any] = {"batch_size": self.config.batch_size, "seed": self.config.seed}
+        return ArrayPipeline(read_split(task["data"], "train"), layout=self.trainer.layout, **reading)
 
     def native(self, task: Dict[str, Any]) -> Dict[str, Any]:
         """All batches of the native pipeline's first epochs: images (NCHW), labels, and each epoch's batch sizes."""

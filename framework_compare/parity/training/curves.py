@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import zlib
@@ -20,24 +19,24 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.datasets.resolve import resolve
-from framework_compare.errors import UsageError
-from framework_compare.graph import Graph, initial_weights, weight_views, weights_size
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.graph import Graph, Optimizer, initial_weights, weight_views, weights_size
 from framework_compare.launch.scratch import scratch
 from framework_compare.parity import cache
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.parity.network.oracle.losses import cross_entropy
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
-from framework_compare.parity.pipeline.pictures import shared_batches
 from framework_compare.parity.state import state
+from framework_compare.parity.training import lessons
+from framework_compare.parity.training.lessons import Batches, Lesson
+from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Names
-from framework_compare.protocol import Pictures, TrainConfig
+from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 
 Array = np.ndarray
-Batches = Sequence[Tuple[Array, Array]]
 VERSION = 1  # raised when the oracle or a curve is made otherwise: those in the cache are not taken for it then
 # Float32 runs: the first sums in blocks, the others one by one and from images moved by a unit. With the exact one they
 # are as many as frameworks are usually compared: the furthest two of few would be nearer by chance.
@@ -112,26 +111,52 @@ def train_curves(
     planning.check_graphs(chosen, configs)
     with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        lesson = CurveRun(place, index.name, index.pictures, steps, configs[0], say)
-        return [lesson.curves(model, configs, ready) for model in chosen]
+        lesson = lessons.of_pictures(place, index.name, index.pictures, steps, configs[0])
+        run = CurveRun(place, lesson, configs[0], say)
+        return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
+
+
+def train_workload_curves(
+    frameworks: Names,
+    workload: str,
+    dataset: Any = planning.OWN,
+    *,
+    steps: int = 20,
+    where: Where = Where(),
+    say: Say = lambda message: None,
+    **settings: Any,
+) -> Curves:
+    """The curves of a workload with its own optimiser, on generated data or the user's file.
+
+    settings are fields of TrainConfig, each one value. UsageError for a model that is no workload.
+    """
+    if workload not in registry.WORKLOADS:
+        raise UnknownNameError("workload", workload, registry.WORKLOADS)
+    planned = planning.plan(frameworks, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
+    config = planned.cells[0].config
+    if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
+        raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")
+    (data,) = planned.arrays.values()
+    with scratch() as place:
+        ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
+        run = CurveRun(place, lessons.of_arrays(place, data, steps, config), config, say)
+        return run.curves(workload, planning.build_graph(workload, config, data.task), [config], ready)
 
 
 class CurveRun:
     """The batches that all train on, and the training: of the oracle here, of frameworks in workers."""
 
-    def __init__(self, folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig, say: Say) -> None:
+    def __init__(self, folder: Path, lesson: Lesson, config: TrainConfig, say: Say) -> None:
         self.folder = folder
-        self.name = name
-        self.steps = steps
+        self.lesson = lesson
+        self.batches = lesson.batches
+        self.steps = len(self.batches)
         self.config = config
         self.say = say
-        self.pictures = folder / "pictures.json"
-        self.pictures.write_text(json.dumps(dataclasses.asdict(pictures)), encoding="utf-8")
-        self.batches = shared_batches(pictures, config, steps)
         self.checksums = [zlib.crc32(labels.data, zlib.crc32(images.data)) for images, labels in self.batches]
 
-    def curves(self, model: str, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
-        graph = without_dropout(planning.build_graph(model, self.config))
+    def curves(self, model: str, graph: Graph, configs: Sequence[TrainConfig], ready: Mapping[str, Any]) -> Curves:
+        graph = without_dropout(graph)
         flat = np.empty(weights_size(graph), np.float32)
         initial_weights(graph, self.config.seed, flat)
         exact, allowed = self.exact_and_yardstick(graph, flat)
@@ -146,13 +171,15 @@ class CurveRun:
 
     def setting(self) -> Dict[str, Any]:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
-        return {"dataset": self.name, "steps": self.steps, **{name: getattr(self.config, name) for name in names}}
+        others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
+        asked = {name: getattr(self.config, name) for name in names}
+        return {"dataset": self.lesson.dataset, "steps": self.steps, **asked, **others}
 
     def exact_and_yardstick(self, graph: Graph, flat: Array) -> Tuple[List[float], List[float]]:
         exact = self._oracle(graph, flat, "float64", 0)
         runs = [self._oracle(graph, flat, "float32", draw) for draw in range(DRAWS)]
         labels = [found for _, found in self.batches]
-        return exact["losses"], yardstick(exact, runs, labels)
+        return exact["losses"], yardstick(exact, runs, labels, graph.task.loss)
 
     def _oracle(self, graph: Graph, flat: Array, dtype: str, draw: int) -> Dict[str, Any]:
         def train() -> Dict[str, Any]:
@@ -182,7 +209,7 @@ class CurveRun:
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
         tasks: List[Dict[str, Any]] = [
             {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
-            {"ask": "shared", "pictures": str(self.pictures), "steps": self.steps},
+            {"ask": "shared", "steps": self.steps, **self.lesson.opened_by},
         ]
         run_tasks = RunTasks(self.folder, framework, config, environment)
         run, said, _ = run_tasks(tasks, f"curve-{framework}-{graph.name}-{config.execution}")
@@ -205,27 +232,6 @@ class CurveRun:
         return found["value"]
 
 
-def yardstick(exact: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], labels: Sequence[Array]) -> List[float]:
-    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
-
-    Any two of the runs count, the exact one included, as any two frameworks are compared.
-    """
-    pairs = itertools.combinations([exact, *runs], 2)
-    moves = [[_most_moved(*logits) for logits in zip(first["logits"], second["logits"])] for first, second in pairs]
-    own = [
-        abs(loss - float(cross_entropy(np.array(logits), found)[0]))
-        for run in runs
-        for loss, logits, found in zip(run["losses"], run["logits"], labels)
-    ]
-    spacing = np.spacing(np.array(exact["losses"], np.float32)).astype(np.float64)
-    return (np.maximum.accumulate(np.max(moves, axis=0)) + max(own) + spacing).tolist()
-
-
-def _most_moved(logits: Any, exact: Any) -> float:
-    """How far the mean loss of a batch may have moved: by twice the furthest of each image's logits."""
-    return 2 * float(np.abs(np.subtract(logits, exact)).max(axis=1).mean())
-
-
 class NoCurve(Exception):
     """A framework trained nothing: `kind` is "failures" or "unsupported"."""
 
@@ -238,8 +244,12 @@ def oracle_curve(
     graph: Graph, weights: Mapping[str, Array], batches: Batches, config: TrainConfig, dtype: Any, *, plain_sums: bool
 ) -> Dict[str, Any]:
     """Losses and logits before each step."""
-    names = ("learning_rate", "momentum", "weight_decay")
-    optimiser = {name: getattr(config, name) for name in names}
     network = Oracle(graph, weights, dtype, plain_sums=plain_sums)
-    taken = [network.train_step(*batch, **optimiser)[:2] for batch in batches]
+    taken = [network.train_step(*batch, optimizer=_optimizer(config))[:2] for batch in batches]
     return {"losses": [loss for loss, _ in taken], "logits": [logits.tolist() for _, logits in taken]}
+
+
+def _optimizer(config: TrainConfig) -> Optimizer:
+    own = ("momentum", "weight_decay") if config.optimizer == "sgd" else ()
+    options = {name: getattr(config, name) for name in own} or {"eps": config.epsilon}
+    return Optimizer(config.optimizer, config.learning_rate, options)

@@ -1,0 +1,40 @@
+"""Recurrent layers of gluon, with the steps in front of the samples, and their arrays by their names in the graph."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from framework_compare.adapters.common.recurrent import PAIR, STEPS, TURN, Direction
+
+_ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_bias": "bias_ih", "h2h_bias": "bias_hh"}
+
+
+def _layer(gluon: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
+    return getattr(gluon.rnn, op)(a["hidden_size"], layout="TNC", input_size=a["input_size"], **how)
+
+
+def arrays_of(one: Direction) -> Dict[str, Any]:
+    """Of an LSTM's two biases the graph has one: the other stays zero, where trained both would move twice as far."""
+    side = "r0" if one.is_backward else "l0"
+    arrays = {name: one.layer._reg_params[f"{side}_{own}"] for own, name in _ARRAYS.items()}
+    if type(one.layer).__name__ == "LSTM":
+        arrays.pop("bias_hh").grad_req = "null"
+        arrays["bias"] = arrays.pop("bias_ih")
+    return arrays
+
+
+def _last(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    axis = a.get(STEPS, 1)
+    return F.squeeze(F.slice_axis(x, axis=axis, begin=-1, end=None), axis=axis)
+
+
+LAYERS = {
+    "LSTM": lambda gluon, a: _layer(gluon, a, "LSTM"),
+    "GRU": lambda gluon, a: _layer(gluon, a, "GRU"),
+    PAIR: lambda gluon, a: _layer(gluon, a, a["op"], bidirectional=True),
+}
+FUNCTIONS = {
+    "Last": _last,
+    "Reverse": lambda F, a, x: F.reverse(x, axis=a.get(STEPS, 1)),
+    TURN: lambda F, a, x: F.swapaxes(x, dim1=0, dim2=1),
+}

@@ -1,0 +1,44 @@
+"""What all frameworks train on for a loss curve: the first batches of a folder of images, or of a workload's arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from framework_compare.batches.arrays import ArrayPipeline, read_split
+from framework_compare.datasets.arrays import ArrayData
+from framework_compare.parity.pipeline.pictures import shared_batches
+from framework_compare.protocol import Pictures, TrainConfig
+
+Array = np.ndarray
+Batches = Sequence[Tuple[Array, Array]]
+
+
+class Lesson(NamedTuple):
+    """The batches as the reference trains on them, and how a worker is to open the same: {"pictures": file}."""
+
+    dataset: str
+    batches: Batches
+    opened_by: Dict[str, str]
+
+
+def of_pictures(folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig) -> Lesson:
+    path = folder / "pictures.json"
+    path.write_text(json.dumps(dataclasses.asdict(pictures)), encoding="utf-8")
+    return Lesson(name, shared_batches(pictures, config, steps), {"pictures": str(path)})
+
+
+def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> Lesson:
+    path = folder / "data.npz"
+    data.write(path)
+    found: List[Tuple[Array, Array]] = []
+    with ArrayPipeline(read_split(path, "train"), batch_size=config.batch_size, seed=config.seed) as pipeline:
+        number = 0
+        while len(found) < steps:
+            number += 1
+            found += [(inputs[0], target) for inputs, target in pipeline.epoch(number)]
+    return Lesson(data.name, found[:steps], {"data": str(path)})

@@ -1,0 +1,60 @@
+"""How far float32's rounding may set the losses of two trainings apart, step by step."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+import numpy as np
+
+from framework_compare.parity.network.oracle.losses import LOSSES
+
+Array = np.ndarray
+
+
+def yardstick(
+    exact: Mapping[str, Any],
+    runs: Sequence[Mapping[str, Any]],
+    labels: Sequence[Array],
+    loss: str = "cross_entropy",
+) -> List[float]:
+    """Of each step, from curves as `oracle_curve` makes them; rounding of weights adds up from step to step.
+
+    Any two of the runs count, the exact one included, as any two frameworks are compared.
+    """
+    pairs = itertools.combinations([exact, *runs], 2)
+    moves = [
+        [_MOVED[loss](np.array(a), np.array(b), found) for a, b, found in zip(one["logits"], other["logits"], labels)]
+        for one, other in pairs
+    ]
+    own = [
+        abs(value - float(LOSSES[loss](np.array(logits), found)[0]))
+        for run in runs
+        for value, logits, found in zip(run["losses"], run["logits"], labels)
+    ]
+    spacing = np.spacing(np.array(exact["losses"], np.float32)).astype(np.float64)
+    return (np.maximum.accumulate(np.max(moves, axis=0)) + max(own) + spacing).tolist()
+
+
+def _of_logits(one: Array, other: Array, labels: Array) -> float:
+    """By twice the furthest of each sample's logits, on the average."""
+    return 2 * float(np.abs(one - other).max(axis=-1).mean())
+
+
+def _of_tokens(one: Array, other: Array, labels: Array) -> float:
+    counts = labels != -1
+    return _of_logits(one[counts], other[counts], labels) if counts.any() else 0.0
+
+
+def _of_numbers(one: Array, other: Array, target: Array) -> float:
+    """a^2 - b^2 is (a - b)(a + b)."""
+    return float((np.abs(one - other) * (np.abs(one - target) + np.abs(other - target))).mean())
+
+
+# The most that a batch's loss can differ by between two outputs of the network.
+_MOVED: Dict[str, Callable[[Array, Array, Array], float]] = {
+    "cross_entropy": _of_logits,
+    "binary_cross_entropy": _of_logits,
+    "token_cross_entropy": _of_tokens,
+    "mse": _of_numbers,
+}

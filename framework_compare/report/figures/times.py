@@ -160,7 +160,7 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     layers = [
         dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
         base.mark_point(opacity=0).encode(x=alt.X("room:Q", scale=scale, title=title)),
-        base.mark_point(opacity=0).encode(x="start:Q"),
+        *([base.mark_point(opacity=0).encode(x="start:Q")] if log else []),
         interval.encode(x="low:Q", x2="high:Q", color=tint),
         points.encode(
             x=alt.X("x:Q", title=title, scale=scale),

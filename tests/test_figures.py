@@ -372,3 +372,12 @@ def test_a_plot_is_shown_by_jupyter(comparison):
     assert plot._repr_html_().startswith("<svg")
     assert json.dumps(plot.specifications[0])
     assert "95 % interval" in plot.caption
+
+
+def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
+    made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
+    made.frame.loc[1, "status"] = "planned"
+    (part,) = files.draw(Subject(made), "epoch-time").values()
+    (row,) = (row for row in values(part.spec) if row.get("kind") == "cell" and row["who"] == "JAX")
+    assert (row["x"], row["low"], row["high"]) == (None, None, None)
+    assert f'fill="{look.GREY}">planned<' in part.svg

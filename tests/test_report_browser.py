@@ -326,7 +326,8 @@ def overlapping(page, figure):
     """Pairs of texts of a figure that lie upon each other."""
     boxes = page.eval_on_selector_all(
         f"{figure} {PLOT} svg text",
-        """all => all.filter(one => !['', '▲'].includes(one.textContent.trim())).map(one => {
+        """all => all.filter(one => !['', '▲'].includes(one.textContent.trim()) && getComputedStyle(one).opacity !== '0')
+        .map(one => {
             const box = one.getBoundingClientRect();
             return [one.textContent, box.left, box.top, box.right, box.bottom];
         })""",

@@ -49,7 +49,8 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     if rows.empty:
         return {}
     named = ["who", "what", "batch_size", "gib", "least", "most", "images_per_s", "slow", "fast", "disturbed"]
-    rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], place=range(len(rows)))
+    roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
+    rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
     tint = colour(subject, alt.Legend())
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
@@ -74,6 +75,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
         level.encode(x="least:Q", x2="most:Q", color=tint),
         points,
         warned(base),
+        base.mark_point(opacity=0).encode(y="roof:Q"),
     ]
     if several:
         layers[1:1] = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]

@@ -161,11 +161,11 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     ink = alt.condition(alt.FieldOneOfPredicate("status", UNFINISHED), alt.value(look.GREY), alt.value(look.WARNING))
     layers = [
         dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
-        base.mark_point(opacity=0).encode(x=alt.X("room:Q", scale=scale, title=title)),
+        base.mark_point(opacity=0).encode(x=alt.X("room:Q", scale=scale, title=title, axis=alt.Axis(tickCount=10))),
         *([base.mark_point(opacity=0).encode(x="start:Q")] if log else []),
         interval.encode(x="low:Q", x2="high:Q", color=tint),
         points.encode(
-            x=alt.X("x:Q", title=title, scale=scale),
+            x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=10)),
             stroke=tint,
             shape=shape(subject),
             fill=alt.condition("datum.runs_ok > 1", tint, alt.value("white")),

@@ -21,6 +21,7 @@ from framework_compare.environments.support import lack
 from framework_compare.launch.support_question import ask_support
 from framework_compare.paths import cache_dir
 from framework_compare.records import Run
+from framework_compare.samplers import host
 from framework_compare.samplers.host import available_cores
 from framework_compare.samplers.nvml import describe_gpus
 
@@ -70,6 +71,9 @@ class Machine:
     cache: Path
     cache_free_bytes: int
     gpus: tuple[str, ...] | None
+    governor: str | None = None  # of the first core's clock; None where the system does not say
+    turbo: bool | None = None  # whether clocks may rise above the nominal one
+    swap_used_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +184,16 @@ def machine() -> Machine:
     nearest = next(folder for folder in (cache, *cache.parents) if folder.exists())
     nvidia = describe_gpus()
     gpus = None if nvidia is None else tuple(str(device["name"] or "unnamed GPU") for device in nvidia["devices"])
-    return Machine(available_cores(), psutil.virtual_memory().total, cache, shutil.disk_usage(nearest).free, gpus)
+    return Machine(
+        available_cores(),
+        psutil.virtual_memory().total,
+        cache,
+        shutil.disk_usage(nearest).free,
+        gpus,
+        host.governor(),
+        host.turbo(),
+        psutil.swap_memory().used,
+    )
 
 
 def _check_given(spec: registry.Framework, python: str | Path | None) -> FrameworkCheck:

@@ -13,6 +13,7 @@ session make one study, whose table ends the session's summary.
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
@@ -54,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fc-out", metavar="FOLDER", help="the study of this session; default: a new one in the cache folder"
     )
     group.addoption("--fc-report", metavar="FILE", help="write the report of this session's study, one HTML file")
+    group.addoption("--fc-json", metavar="FILE", help="write this session's study in the JSON of pytest-benchmark")
     group.addoption(
         "--fc-index", metavar="FRAMEWORK=URL", action="append", help="an extra package index for an environment"
     )
@@ -188,7 +190,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    report = config.getoption("--fc-report")
+    report, document = config.getoption("--fc-report"), config.getoption("--fc-json")
     for number, folder in enumerate(_studies(config)):
         from framework_compare.comparison import Comparison
 
@@ -197,9 +199,26 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write(study.table().to_text(terminalreporter._tw.fullwidth, bold=False))
         terminalreporter.write_line(f"study: {folder}")
         if report:
-            path = Path(report)  # processes of pytest-xdist have a study each
-            written = study.report(path.with_stem(f"{path.stem}-{number}") if number else path)
-            terminalreporter.write_line(f"report: {written}")
+            terminalreporter.write_line(f"report: {study.report(_of_study(report, number))}")
+        if document:
+            terminalreporter.write_line(f"json: {_write_json(study, _of_study(document, number))}")
+
+
+def _of_study(file: str, number: int) -> Path:
+    """The file of a study of the session: processes of pytest-xdist have one each."""
+    path = Path(file)
+    return path.with_stem(f"{path.stem}-{number}") if number else path
+
+
+def _write_json(study: Any, path: Path) -> Path:
+    from framework_compare.report import pytest_benchmark
+    from framework_compare.store import schema
+
+    found = pytest_benchmark.document(study.frame, study.epochs, study.runs, study.machine)
+    with schema.study_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")

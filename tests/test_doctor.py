@@ -18,7 +18,7 @@ from framework_compare.cli import doctor as doctor_command
 from framework_compare.cli.root import app
 from framework_compare.environments import gpu_builds, installers, managed, venvs
 from framework_compare.registry import Framework
-from framework_compare.samplers import busy
+from framework_compare.samplers import busy, host
 
 ANY_PYTHON = ((3, 10), (3, 99))
 TRAINER = """
@@ -209,6 +209,26 @@ def test_the_machine(cache):
     machine = doctor.machine()
     assert machine.cores >= 1 and machine.ram_bytes > 0 and machine.cache_free_bytes >= 0
     assert machine.cache == cache
+
+
+def test_clocks_and_swap_are_noted_where_they_make_times_vary(cache):
+    steady = doctor.Machine(2, 10**9, cache, 10**9, None, "performance", False, 10**6)
+    assert doctor_command.clock_notes(steady) == []
+    assert doctor_command.clock_notes(doctor.Machine(2, 10**9, cache, 10**9, None)) == []
+    text = " ".join(doctor_command.clock_notes(dataclasses.replace(steady, governor="powersave", turbo=True)))
+    assert "governor of the clocks is powersave" in text and "turbo" in text
+    (swapped,) = doctor_command.clock_notes(dataclasses.replace(steady, swap_used_bytes=2 * 10**9))
+    assert "2.0 GB of memory are on disk" in swapped
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [("cpufreq/boost", "1", True), ("intel_pstate/no_turbo", "1", False), ("intel_pstate/no_turbo", "0", True)],
+)
+def test_turbo_is_read_as_each_driver_tells_it(tmp_path, file, text, expected):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(f"{text}\n")
+    assert host.turbo(str(tmp_path)) is expected and host.turbo(str(tmp_path / "none")) is None
 
 
 QUIET, BUSY = busy.Load(0.02, 0.0, 2, ()), busy.Load(0.93, 0.0, 2, (busy.BusyProcess(7, "python", 0.93),))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import runpy
+import shlex
 from pathlib import Path
 
+import typer
+
 from framework_compare import api
+from framework_compare.cli import root
 from framework_compare.study import study_toml
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -27,3 +34,32 @@ def test_the_script_prints_verdicts_a_table_and_a_report(monkeypatch, tmp_path, 
     printed = capsys.readouterr().out
     assert "faster than" in printed and r"\label{tab:alexnet}" in printed and (tmp_path / "report.html").is_file()
     assert requests[0]["limit"] == 24
+
+
+def test_the_notebook_runs_and_each_of_its_results_is_shown(monkeypatch, tmp_path):
+    """Its cells in order, as Jupyter runs them: the value of a cell's last expression has a rich display, or text."""
+    from drawn_study import study
+
+    made, requests = study(tmp_path / "study"), []
+    monkeypatch.setattr("framework_compare.compare", lambda *names, **request: requests.append(request) or made)
+    monkeypatch.chdir(tmp_path)
+    shown, names = [], {}
+    for cell in json.loads((EXAMPLES / "compare.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            *body, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(body, []), "notebook", "exec"), names)
+            shown.append(eval(compile(ast.Expression(last.value), "notebook", "eval"), names))
+    comparison, verdicts, plot, frame, report = shown
+    assert "faster than" in comparison._repr_html_() and "faster than" in verdicts[0]
+    assert "<svg" in plot._repr_html_() and "peak_rss_bytes" in frame and report.is_file()
+    assert requests[0]["limit"] == 24
+
+
+def test_the_commands_of_the_workflow_parse():
+    """`run` with the study file, `check` against a baseline: options that the command line has."""
+    commands = typer.main.get_command(root.app).commands
+    lines = re.findall(r"\.venv/bin/framework-compare (.+)", (EXAMPLES / "github-workflow.yml").read_text())
+    assert [line.split()[0] for line in lines] == ["doctor", "run", "show", "report", "check"]
+    for line in lines:
+        name, *arguments = shlex.split(line, comments=True)
+        commands[name].make_context(name, arguments)

@@ -53,7 +53,12 @@ def test_a_figure_is_a_valid_specification_with_its_data(comparison, varied, nam
         assert not re.search(r">(NaN|undefined|Infinity|null)<", part.svg)
 
 
-@pytest.mark.parametrize(("name", "view"), [(name, view) for name, one in FIGURES.items() for view in one.views])
+LOG = "seconds per epoch, logarithmic"  # its data are below
+
+
+@pytest.mark.parametrize(
+    ("name", "view"), [(name, view) for name, one in FIGURES.items() for view in one.views if view != LOG]
+)
 def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison, name, view):
     usual, other = (files.draw(Subject(comparison), name, view=one) for one in ("", view))
     assert other and other.keys() == usual.keys()
@@ -64,8 +69,8 @@ def test_each_view_of_a_figure_is_a_valid_specification_with_its_data(comparison
 
 
 def test_the_help_names_the_views(comparison):
-    assert {FIGURES[find(number)].number: view for number, view in VIEWS.items()} == {
-        one.number: view for one in FIGURES.values() for view in one.views
+    assert {FIGURES[find(number)].number: views for number, views in VIEWS.items()} == {
+        one.number: tuple(one.views) for one in FIGURES.values() if one.views
     }
     with pytest.raises(UnknownNameError, match="images per second"):
         comparison.plot("F2", view="images")
@@ -81,6 +86,51 @@ def test_each_view_has_a_caption_of_its_own(comparison, tmp_path):
             assert views[view].caption in comparison.plot(name, view=view).caption
     comparison.plot("F2", view="images per second").save(tmp_path / "f.svg", "174mm")
     assert (tmp_path / "f.txt").read_text().startswith("Epoch time. Large marks: images per second")
+
+
+def test_a_logarithmic_axis_is_offered_where_a_linear_one_hides_a_cell(comparison, tmp_path):
+    assert files.draw(Subject(comparison), "epoch-time", view=LOG) == {}
+    with pytest.raises(UsageError, match="no panel has figures that are more than 20 times apart"):
+        comparison.plot("F2", view=LOG).save(tmp_path / "figure.svg", "174mm")
+    apart = study(tmp_path / "apart", ("torch", "jax", "mxnet"), ("alexnet",), failing=(("jax", "alexnet"),))
+    apart.frame.loc[apart.frame["framework"] == "mxnet", ["epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]] *= 40
+    (part,) = files.draw(Subject(apart), "epoch-time", view=LOG).values()
+    altair.Chart.from_dict(part.spec)
+    assert '"type": "log"' in json.dumps(part.spec) and "crashed" in part.svg
+    assert not re.search(r">(NaN|undefined|Infinity|null)<|NaN", part.svg)
+    starts = {row["start"] for row in values(part.spec) if row.get("kind") == "cell"}
+    assert len(starts) == 1 and 0 < starts.pop() < 1
+
+
+def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
+    (part,) = files.draw(Subject(varied), "memory").values()
+    rows = values(part.spec)
+    assert {row["what"] for row in rows} == {"AlexNet, eager", "AlexNet, graph"}
+    assert {(row["who"], row["batch_size"]) for row in rows} == {
+        (who, n) for who in ("PyTorch", "JAX") for n in (8, 16)
+    }
+    assert all(row["least"] <= row["gib"] * 1.001 and row["gib"] <= row["most"] * 1.001 for row in rows)
+
+
+def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monkeypatch):
+    rows = comparison.profiled
+    calls = {"operator 0": "cudaStreamSynchronize", "operator 1": "cudaLaunchKernel", "operator 2": "cudaMemcpyAsync"}
+    cuda = rows[rows["name"].isin(calls)].assign(kind="cuda-runtime", name=lambda frame: frame["name"].map(calls))
+    monkeypatch.setattr(type(comparison), "profiled", cuda)
+    parts = files.draw(Subject(comparison), "functions")
+    whole, busy = parts.values()
+    assert [*parts][1] == "Host time by function of the CUDA API, without waiting calls"
+    assert {row["name"] for row in values(busy.spec)} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
+    for part in (whole, busy):
+        one = [row["share"] for row in values(part.spec) if (row["who"], row["what"]) == ("PyTorch", "AlexNet")]
+        assert sum(one) == pytest.approx(1, abs=1e-3)
+    assert "Synchronize" in whole.svg and "Synchronize" not in busy.svg
+
+
+def test_gains_have_an_upright_line_where_nothing_is_gained(varied):
+    for part in files.draw(Subject(varied), "gains").values():
+        (line,) = (layer for layer in part.spec["spec"]["layer"] if layer["encoding"].get("x", {}).get("datum") == 1)
+        assert "y" not in line["encoding"], "with a place on the other axis it would lie along the bar"
 
 
 def test_functions_of_two_executions_are_shares_of_their_own(varied):
@@ -322,3 +372,12 @@ def test_a_plot_is_shown_by_jupyter(comparison):
     assert plot._repr_html_().startswith("<svg")
     assert json.dumps(plot.specifications[0])
     assert "95 % interval" in plot.caption
+
+
+def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
+    made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
+    made.frame.loc[1, "status"] = "planned"
+    (part,) = files.draw(Subject(made), "epoch-time").values()
+    (row,) = (row for row in values(part.spec) if row.get("kind") == "cell" and row["who"] == "JAX")
+    assert (row["x"], row["low"], row["high"]) == (None, None, None)
+    assert f'fill="{look.GREY}">planned<' in part.svg

@@ -84,6 +84,22 @@ def headings(*arguments: str) -> "list[str]":
     return re.findall(r"^╭─ (.+?) ─", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("option", "begun", "offered"),
+    [
+        ("frameworks", "t", ["torch", "tensorflow"]),
+        ("frameworks", "torch,t", ["torch,tensorflow"]),
+        ("models", "alexnet,vgg", ["alexnet,vgg16"]),
+        ("execution", "g", ["graph"]),
+        ("precision", "fp32,b", ["fp32,bf16"]),
+        ("verify", "", ["require", "warn", "off"]),
+    ],
+)
+def test_the_shell_completes_values_after_a_comma_too(option, begun, offered):
+    (parameter,) = (one for one in COMMANDS["run"].params if one.name == option)
+    assert [one.value for one in parameter.shell_complete(COMMANDS["run"].make_context("run", []), begun)] == offered
+
+
 def test_commands_are_in_panels_and_those_for_newcomers_come_first():
     assert headings() == ["Options", *root.COMMANDS]
     assert list(COMMANDS)[:3] == ["quickstart", "doctor", "list"]

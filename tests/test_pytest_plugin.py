@@ -1,5 +1,6 @@
 """The pytest plug-in, in a user's own suite."""
 
+import json
 from pathlib import Path
 
 from framework_compare.comparison import Comparison
@@ -67,8 +68,10 @@ def test_once_more(cell, run_cell):
 
 def test_the_cells_of_a_session_make_one_study_whose_table_is_shown(pytester, pictures, own_cache):
     pytester.makepyfile(SUITE + "import pytest\n" + TWICE.format(pictures=str(pictures)))
-    result = pytester.runpytest_subprocess("--fc-out", "study", "--fc-report", "report.html")
+    result = pytester.runpytest_subprocess("--fc-out", "study", "--fc-report", "report.html", "--fc-json", "b.json")
     result.assert_outcomes(passed=3)
+    benchmarks = json.loads((pytester.path / "b.json").read_text())["benchmarks"]
+    assert [one["params"]["batch_size"] for one in benchmarks] == [2, 4] and "json: b.json" in result.stdout.str()
     assert "tiny" in (pytester.path / "report.html").read_text() and "report: " in result.stdout.str()
     frame = Comparison.load(pytester.path / "study").frame
     assert frame.batch_size.tolist() == [2, 4] and (frame.status == "ok").all()

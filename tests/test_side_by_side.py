@@ -89,3 +89,25 @@ def test_the_first_line_counts_what_changed(tmp_path):
         "1 cells slower in B, 1 faster, 1 without a difference shown, 1 failed in A or B; "
         "geometric mean of B / A 1.000."
     )
+
+
+def test_a_data_set_that_all_cells_have_stands_above_the_table_which_fits_a_terminal(tmp_path):
+    a = study(tmp_path / "a", {cell("torch"): [1.0] * 3, cell("mxnet"): [1.0] * 3})
+    b = study(tmp_path / "b", {cell("torch"): [2.0, 2.1, 2.2], cell("mxnet"): [2.0, 2.1, 2.2]})
+    shown = beside(a, b)
+    assert shown.headings == ("framework", "model") and "small" in shown.caption
+    text = terminal(shown, width=80)
+    assert text.count("B is") == 1 and max(map(len, text.splitlines())) <= 80
+    assert sum(line.startswith(("PyTorch", "MXNet")) for line in text.splitlines()) == 2, "one row per cell"
+
+
+def test_changed_leaves_out_cells_without_a_difference(tmp_path):
+    steady = [1.0, 1.01, 0.99]
+    a = study(tmp_path / "a", {cell("torch"): steady, cell("mxnet"): steady, cell("jax"): steady, cell("paddle"): None})
+    b = study(
+        tmp_path / "b",
+        {cell("torch"): [2 * s for s in steady], cell("mxnet"): steady, cell("jax"): None, cell("paddle"): None},
+    )
+    sides = a.beside(b), (a.folder, b.folder), (4, 4)
+    assert [row.names[0] for row in table(*sides, changed=True).rows] == ["PyTorch", "JAX"]
+    assert len(table(*sides).rows) == 4

@@ -12,13 +12,14 @@ import typer
 from framework_compare import __version__
 from framework_compare.cli.environments import gigabytes, titled
 from framework_compare.cli.options import takes
-from framework_compare.doctor import Diagnosis, FrameworkCheck, devices_here, examine
+from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices_here, examine
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.planning import check_device
 from framework_compare.plan.values import split
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
+SWAP_BYTES = 0.1e9  # less is what every system moves out at leisure
 ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
 
@@ -134,6 +135,26 @@ def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
     if here.cache_free_bytes < ENVIRONMENTS_BYTES and any(check.made_at_first_use for check in diagnosis.frameworks):
         print(f"{'':21}note: all environments together need about {gigabytes(int(ENVIRONMENTS_BYTES))}")
     print(f"{'load':21}{load_words(load)}")
+    for text in clock_notes(here):
+        print(f"{'':21}note: {text}")
+
+
+def clock_notes(here: Machine) -> List[str]:
+    """What makes times of this machine vary besides other programs: clocks that rise and fall, memory on disk."""
+    notes = []
+    if here.governor not in (None, "performance"):
+        notes.append(
+            f"the governor of the clocks is {here.governor}; `cpupower frequency-set -g performance` holds them"
+        )
+    if here.turbo:
+        notes.append(
+            "clocks may rise above the nominal one (turbo) until the processor is warm; repeats show by how much"
+        )
+    if (here.swap_used_bytes or 0) > SWAP_BYTES:
+        notes.append(
+            f"{gigabytes(here.swap_used_bytes or 0)} of memory are on disk (swap); end programs that need them"
+        )
+    return notes
 
 
 def load_words(load: busy.Load) -> str:

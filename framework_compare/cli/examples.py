@@ -26,7 +26,12 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "resume": ("resume latest", "resume STUDY --retry failed,timed-out --timeout 3600"),
     "overhead": ("overhead --framework torch --rates 0,10 --repeats 8",),
     "reproduce": ("reproduce lerat2021 --out FOLDER", "reproduce abidate2025 --part diabetes --frameworks torch"),
-    "show": ("show", "show STUDY --table resources --style markdown", "show STUDY_A STUDY_B", "show latest --json"),
+    "show": (
+        "show",
+        "show STUDY --table resources --style markdown",
+        "show STUDY_A STUDY_B --changed",
+        "show latest --json",
+    ),
     "report": ("report latest --out report.html",),
     "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
     "cost": (

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Optional, Tuple
+from typing import Annotated, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import typer
 
@@ -28,7 +28,8 @@ class Option:
     """One option, named in OPTIONS as the library's argument.
 
     default: Parameter.empty where the option is required. read: turns the option's text into the library's argument.
-    flag: for an option whose flag is not its name with dashes, or that has no `--no-` form.
+    flag: for an option whose flag is not its name with dashes, or that has no `--no-` form. words: what the shell offers
+    to complete a value with; after a comma, too.
     """
 
     type: Any
@@ -37,13 +38,28 @@ class Option:
     read: Callable[[Any], Any] = lambda given: given
     flag: str = ""
     metavar: Optional[str] = None
+    words: Tuple[str, ...] = ()
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
         flags = filter(None, [self.flag])
-        option = typer.Option(*flags, help=self.help, metavar=self.metavar, rich_help_panel=PANEL_OF.get(name))
+        complete = completions(self.words) if self.words else None
+        option = typer.Option(
+            *flags, help=self.help, metavar=self.metavar, rich_help_panel=PANEL_OF.get(name), autocompletion=complete
+        )
         kind: Any = Optional[self.type] if default is None else self.type
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
+
+
+def completions(words: Sequence[str]) -> Callable[[str], List[str]]:
+    """What a shell may complete a value with, of which the last after a comma is begun."""
+
+    def offered(incomplete: str) -> List[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        taken = before.split(",")
+        return [f"{before}{comma}{word}" for word in words if word.startswith(begun) and word not in taken]
+
+    return offered
 
 
 def _of_setting(name: str) -> Option:
@@ -54,10 +70,12 @@ def _of_setting(name: str) -> Option:
     if setting.all_cores:
         text, default = f"{text} Default: the cores that a run may use.", None
     if not setting.may_be_list:
-        return Option(kind, text, default)
+        return Option(kind, text, default, words=setting.choices)
     default = None if default is None else str(default)
     parts = split_devices if name == "device" else functools.partial(split, convert=kind)
-    return Option(str, text, default, functools.partial(_values, parts), metavar=f"<{kind.__name__}>,...")
+    return Option(
+        str, text, default, functools.partial(_values, parts), metavar=f"<{kind.__name__}>,...", words=setting.choices
+    )
 
 
 def _values(parts: Callable[[str], List[Any]], text: Optional[str]) -> Any:
@@ -100,15 +118,19 @@ _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the 
 _DEVICES = "How many devices of that kind, a replica on each: 2, or 1,2,4 for cells on one, two and four."
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
+VERIFY, STYLES = ("require", "warn", "off"), ("terminal", "markdown", "github", "html", "csv", "latex")
 _ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
 _SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
 _SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
 OPTIONS: Dict[str, Option] = {
-    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed),
+    "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed, words=tuple(registry.FRAMEWORKS)),
     "models": Option(
-        str, f"Comma-separated: {MODELS}; or your own, as FILE.py:FUNCTION or torchvision:NAME.", read=_listed
+        str,
+        f"Comma-separated: {MODELS}; or your own, as FILE.py:FUNCTION or torchvision:NAME.",
+        read=_listed,
+        words=tuple(registry.MODELS),
     ),
-    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"]),
+    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"], words=tuple(registry.DATASETS)),
     **{name: _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
     "as_written": Option(bool, _AS_WRITTEN, True),
@@ -134,14 +156,16 @@ OPTIONS: Dict[str, Option] = {
     "extend": Option(bool, "Add the cells to the study in --out; finished cells stay.", False, flag="--extend"),
     "retry": Option(str, "Statuses to run again, comma-separated: failed,timed-out.", None, _statuses),
     "sampling_hz": Option(float, "Readings of CPU, memory and threads per second; 0: none.", 10.0),
-    "verify": Option(str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn"),
+    "verify": Option(
+        str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn", words=VERIFY
+    ),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
     "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
     "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
     "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
-    "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal"),
+    "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
     "on": Option(str, _ON, "here"),
     "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),

@@ -275,6 +275,9 @@ def show(
             autocompletion=_tables,
         ),
     ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Of two studies, only the cells that became slower, faster or failed.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
 ) -> None:
@@ -294,8 +297,10 @@ def show(
         console.print_damage(result)
         return
     if other is not None:
-        studies.show_two(folder, names.find(other), style)
+        studies.show_two(folder, names.find(other), style, changed)
         return
+    if changed:
+        raise UsageError("--changed is of two studies; allowed: with a second study")
     if table is None and studies.show_sweep(folder, style):
         return
     result = Comparison.load(folder)

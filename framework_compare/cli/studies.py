@@ -128,8 +128,8 @@ def reproduce(
 
 
 def export(
-    study: Annotated[str, STUDY],
-    out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")],
+    study: Annotated[str, STUDY] = "latest",
+    out: Annotated[Path, typer.Option(help="Folder for the files; made if it does not exist.")] = Path("export"),
     kind: Annotated[str, typer.Option("--format", help=FORMATS)] = "csv",
 ) -> None:
     """Write the tables of a study as files. Of a damaged study, write what can be read and exit with 1."""
@@ -157,8 +157,8 @@ def show_sweep(study: Path, style: str) -> bool:
     return sweep
 
 
-def show_two(first: Path, second: Path, style: str) -> None:
-    """Print two studies side by side."""
+def show_two(first: Path, second: Path, style: str, changed: bool) -> None:
+    """Print two studies side by side; changed: only the cells that differ."""
     from framework_compare.comparison import Comparison
     from framework_compare.report import renderers, side_by_side
     from framework_compare.study import names
@@ -167,13 +167,8 @@ def show_two(first: Path, second: Path, style: str) -> None:
     if style == "csv":
         print(renderers.csv(a.beside(b)))
     elif style in renderers.RENDERERS:
-        print(
-            renderers.RENDERERS[style](
-                side_by_side.table(
-                    a.beside(b), (names.shown(a.folder), names.shown(b.folder)), (len(a.frame), len(b.frame))
-                )
-            )
-        )
+        folders, cells = (names.shown(a.folder), names.shown(b.folder)), (len(a.frame), len(b.frame))
+        print(renderers.RENDERERS[style](side_by_side.table(a.beside(b), folders, cells, changed=changed)))
     else:
         raise UnknownNameError("style", style, (*renderers.RENDERERS, "csv"))
     for result in (a, b):

@@ -18,6 +18,7 @@ from framework_compare.results.parity import PROVED, UNVERIFIED
 from framework_compare.results.steadiness import MIN_STEPS
 
 MAX_NOTE = 400
+MAX_WARNINGS = 6  # below a table; the report has all
 MOST_APART = 1.05  # of a rebuilt model over the same as it is written; beyond it a warning says so
 HOW_TO_PROVE = (
     "not yet checked that all frameworks train the same function: `framework-compare verify STUDY` checks it and keeps "
@@ -220,7 +221,11 @@ def texts_of(cells: Sequence[Record], name: str) -> List[str]:
 
 def warned(cells: Sequence[Record]) -> List[str]:
     """What may have disturbed the runs, in lines below a table."""
-    return [f"Warning, {', '.join(names)}: {shorten(text)}" for text, names in warnings_of(cells).items()]
+    lines = [f"Warning, {', '.join(names)}: {shorten(text)}" for text, names in warnings_of(cells).items()]
+    if len(lines) <= MAX_WARNINGS:
+        return lines
+    left = len(lines) - MAX_WARNINGS
+    return [*lines[:MAX_WARNINGS], f"{left} more warnings: `framework-compare report` lists all."]
 
 
 def warnings_of(cells: Iterable[Record]) -> Dict[str, List[str]]:

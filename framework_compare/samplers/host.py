@@ -13,6 +13,8 @@ import psutil
 from framework_compare.samplers import cgroup
 from framework_compare.samplers.nvml import describe_gpus
 
+CPUS = "/sys/devices/system/cpu"
+
 
 def describe() -> Dict[str, Any]:
     """What a reader of a result must know of the machine, ready for JSON; bytes and counts, None where unknown.
@@ -26,7 +28,7 @@ def describe() -> Dict[str, Any]:
         "affinity_cores": _affinity_cores(),
         "quota_cores": cgroup.quota_cores(),
         "available_cores": available_cores(),
-        "cpu_governor": _first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_governor": governor(),
         "memory_bytes": psutil.virtual_memory().total,
         "memory_limit_bytes": cgroup.memory_limit_bytes(),
         "gpus": describe_gpus(),
@@ -36,6 +38,19 @@ def describe() -> Dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "container": in_container(),
     }
+
+
+def governor(root: str = CPUS) -> Optional[str]:
+    """What sets the clock of the first core, such as "powersave"; None where the system does not say."""
+    return _first_line(f"{root}/cpu0/cpufreq/scaling_governor")
+
+
+def turbo(root: str = CPUS) -> Optional[bool]:
+    """Whether clocks may rise above the nominal one while few cores work; None where the system does not say."""
+    boost, no_turbo = _first_line(f"{root}/cpufreq/boost"), _first_line(f"{root}/intel_pstate/no_turbo")
+    if no_turbo is not None:
+        return no_turbo.strip() == "0"
+    return None if boost is None else boost.strip() == "1"
 
 
 def available_cores() -> int:

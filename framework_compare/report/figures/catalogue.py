@@ -19,11 +19,12 @@ class View:
     """A way to look at a figure.
 
     draw: charts from a study, the width in points that all panels may take, and the number of panels side by side.
-    caption: how to read them.
+    caption: how to read them. absent: why a study that has the usual view may have none of it.
     """
 
     draw: Draw
     caption: str
+    absent: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,16 +91,22 @@ FIGURES: Dict[str, Figure] = {
         {
             "images per second": View(
                 times.epoch_speed, f"Large marks: images per second of the median epoch; {_EPOCHS}"
-            )
+            ),
+            "seconds per epoch, logarithmic": View(
+                times.epoch_time_log,
+                f"Large marks: median epoch time on a logarithmic axis; {_EPOCHS}",
+                f"no panel has figures that are more than {times.LOG_FROM} times apart",
+            ),
         },
     ),
     "memory": Figure(
         "F3",
         "Throughput and memory",
         costs.throughput_memory,
-        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Line: "
-        "95 % interval over runs. Red triangle: other programs took CPU time. No framework is both faster and smaller than "
-        "one on the dashed line.",
+        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Upright "
+        "line: 95 % interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs "
+        "took CPU time. No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are "
+        "several, are joined and named.",
         "no cell has readings of its memory",
     ),
     "resources": Figure(
@@ -167,7 +174,8 @@ FIGURES: Dict[str, Figure] = {
         "F9",
         "Functions",
         learning.functions,
-        "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval.",
+        "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval. Waiting calls are "
+        "those that hold up the host until the GPU is done (Synchronize).",
         "no cell was profiled (--profile)",
     ),
     "gains": Figure(
@@ -175,7 +183,7 @@ FIGURES: Dict[str, Figure] = {
         "Gains",
         learning.gains,
         "How many times faster than the baseline, or of a ladder than the rung before, with the 95 % interval over paired "
-        "runs. Grey: no difference shown. Red: at a quality worse than the base's.",
+        "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's.",
         "no two cells differ only in device, precision or execution, and it is no ladder",
     ),
     "energy": Figure(

@@ -149,13 +149,21 @@ def fitted(subject: Subject, name: str, target: float, view: str = "") -> Drawn:
         columns = max(1, min(len(subject.what), int(target / LEAST_PANEL)))
         parts = FIGURES[name].seen_as(view).draw(subject, width, columns)
         if not parts:
-            raise UsageError(f"the study has no figure {name}: {FIGURES[name].absent}")
+            raise UsageError(absence(subject, name, view))
         charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
         drawn = render(charts[0] if len(charts) == 1 else alt.vconcat(*charts), PAPER_FONT, max(1, int(target / 75)))
         if abs(drawn.width - target) < 0.02 * target:
             break
         width = max(40.0, width + target - drawn.width)
     return drawn
+
+
+def absence(subject: Subject, name: str, view: str) -> str:
+    """Why a study has no figure, or not this view of one."""
+    own = FIGURES[name].seen_as(view).absent
+    if own and len(subject.worked):
+        return f"the study has no such view of figure {name}: {own}"
+    return f"the study has no figure {name}: {FIGURES[name].absent}"
 
 
 def points(width: str) -> float:

@@ -18,6 +18,8 @@ from framework_compare.results.published import SETS
 GIB = 2**30
 LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
+WAITING = "Synchronize"  # CUDA functions that hold up the host until the GPU is done
+LETTER = 6.0  # points of width that a letter of a label takes at most
 LEAST_SQUARE = 150.0  # points that a panel of published ratios takes at least
 QUALITIES = ("train_", "validation_", "test_")
 BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
@@ -153,12 +155,17 @@ def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         rows = named[named["kind"] == kind]
         if len(rows):
             parts[title] = _shares(subject, rows, kind, width, columns)
+        busy = rows[~rows["name"].str.contains(WAITING)]
+        if kind == "cuda-runtime" and 0 < len(busy) < len(rows):
+            parts[f"{title.partition(',')[0]}, without waiting calls"] = _shares(subject, busy, kind, width, columns)
     return parts
 
 
 def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) -> Any:
+    """One bar per framework, of its shares of the time of these rows."""
     rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
     shares = rows.groupby(["who", "what", "name"], sort=False)["share"].sum().reset_index()
+    shares["share"] /= shares.groupby(["who", "what"])["share"].transform("sum")
     largest = shares.groupby("name")["share"].max()
     names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
@@ -222,36 +229,52 @@ def _rungs(subject: Subject, width: float, columns: int) -> Any:
         low=low,
         high=high,
         shown=low.gt(1) | high.lt(1),
-        label=[f"{gain:.2f}{' worse' if bad else ''}" for gain, bad in zip(rows["gain"], worse)],
+        label=[
+            f"{gain:.2f}x{_so_far(gain, whole)}{' worse' if bad else ''}"
+            for gain, whole, bad in zip(rows["gain"], rows["gain_in_all"], worse)
+        ],
         worse=worse,
     )[["who", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
     order = list(gained["rung"].drop_duplicates())
-    layers = _bars(subject, rounded(rows), alt.Y("rung:N", sort=order, title=None), "times faster than the rung before")
-    chart = alt.layer(*layers).properties(width=panel_width(width, columns, 110), height=20 * len(order) + 6)
+    panel = panel_width(width, columns, 110)
+    y = alt.Y("rung:N", sort=order, title=None)
+    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel)
+    chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
     facet = alt.Facet("who:N", sort=subject.who, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
 
 
+def _so_far(gain: float, whole: float) -> str:
+    """The gain on the ladder's base, of rungs after the second, where it is another number."""
+    return f", {whole:.2f}x so far" if known(whole) and f"{whole:.2f}" != f"{gain:.2f}" else ""
+
+
 def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float, columns: int) -> Any:
-    rows = [{**row, "label": f"{row['ratio']:.2f}", "worse": False} for row in rows]
-    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}"))
-    layered = layered.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    rows = [{**row, "label": f"{row['ratio']:.2f}x", "worse": False} for row in rows]
+    panel = panel_width(width, columns, 90)
+    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}", panel))
+    layered = layered.properties(width=panel, height=20 * len(subject.who) + 6)
     return panels(layered, subject, columns, x="independent")
 
 
-def _bars(subject: Subject, rows: Any, y: alt.Y, title: str) -> List[Any]:
+def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float) -> List[Any]:
     """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown."""
-    chart = alt.Chart(alt.InlineData(values=rows)).encode(y=y)
+    ends = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
+    letters = [min(LETTER * len(row["label"]) + 8, 0.75 * panel) for row in rows]
+    rows = [{**row, "room": end * panel / (panel - taken)} for row, end, taken in zip(rows, ends, letters)]
+    every = alt.Chart(alt.InlineData(values=rows))
+    chart = every.encode(y=y)
     bars = chart.mark_bar(size=12).encode(
         x=alt.X("ratio:Q", title=title),
         color=alt.condition("datum.shown", colour(subject), alt.value("#BBBBBB")),
         tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"],
     )
-    ends = chart.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
+    intervals = chart.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q")
     texts = chart.transform_calculate(end="max(datum.ratio, datum.high)").mark_text(align="left", dx=4)
     ink = alt.condition("datum.worse", alt.value(look.WARNING), alt.value("#222222"))
-    one = chart.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
-    return [bars, ends, one, texts.encode(x="end:Q", text="label:N", color=ink)]
+    one = every.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
+    room = chart.mark_point(opacity=0).encode(x="room:Q")
+    return [bars, intervals, one, room, texts.encode(x="end:Q", text="label:N", color=ink)]
 
 
 def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:

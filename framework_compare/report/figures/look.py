@@ -70,6 +70,7 @@ def config(font_size: float, legend_columns: int = 6) -> Dict[str, Any]:
             "labelColor": "#222222",
             "titleColor": "#222222",
             "labelLimit": 220,
+            "labelSeparation": 5,
         },
         "header": {"labelFontSize": font_size + 1, "labelFontWeight": "bold", "titleFontSize": font_size},
         "legend": {

@@ -37,7 +37,7 @@ class Plot:
         if self._parts is None:
             self._parts = files.draw(self._subject, self.name, view=self.view)
         if not self._parts:
-            raise UsageError(f"the study has no figure {self.name}: {FIGURES[self.name].absent}")
+            raise UsageError(files.absence(self._subject, self.name, self.view))
         return self._parts
 
     @property

@@ -14,6 +14,8 @@ LINE = 13  # points from one line of a heading to the next
 LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 MAX_DOTS = 500  # single epochs in a figure
+UNFINISHED = ["planned", "running"]
+LOG_FROM = 20  # times the least figure of a panel: where the most is more, a logarithmic axis is offered
 
 
 def framework_axis(subject: Subject, **options: Any) -> alt.Y:
@@ -87,7 +89,7 @@ def overview(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
     row = {"who": cell.who, "what": cell.what, "interval": "", "fastest": False, "bad": False, "ratio": None}
     if not cell.worked:
-        return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in ("planned", "running")}
+        return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in UNFINISHED}
     verdict = cell.verdict
     shown = verdict is None or verdict.shown or cell.best == 1
     text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
@@ -123,14 +125,25 @@ def epoch_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     return _epochs(subject, width, columns, speed=False)
 
 
+def epoch_time_log(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F2 on a logarithmic axis; none where a linear one tells all figures of a panel apart."""
+    seconds = subject.worked.groupby("what")["epoch_s_median"].agg(["min", "max"])
+    apart = (seconds["max"] / seconds["min"]).gt(LOG_FROM).any()
+    return _epochs(subject, width, columns, speed=False, log=True) if apart else {}
+
+
 def epoch_speed(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F2 as images per second."""
     return _epochs(subject, width, columns, speed=True)
 
 
-def _epochs(subject: Subject, width: float, columns: int, *, speed: bool) -> Dict[str, Any]:
+def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: bool = False) -> Dict[str, Any]:
     title = "images per second" if speed else "seconds per epoch"
+    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
     cells = _clipped(subject, speed)
+    # Where the axis begins, and the status of a failed cell.
+    least = cells.groupby("what")["x"].transform("min").fillna(cells["x"].min())
+    cells["start"] = least / 2 if log else 0.0
     # One table for all layers: a facet splits no layer that has data of its own.
     rows = [*rounded(cells.assign(kind="cell")), *rounded(_dots(subject, cells, speed))]
     every = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
@@ -144,13 +157,15 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool) -> Dic
     arrows = base.transform_filter("datum.cut").mark_point(
         shape="triangle-right", filled=True, size=60, color="#444444"
     )
-    failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3, color=look.WARNING)
+    failed = base.transform_filter("!datum.worked").mark_text(align="left", dx=3)
+    ink = alt.condition(alt.FieldOneOfPredicate("status", UNFINISHED), alt.value(look.GREY), alt.value(look.WARNING))
     layers = [
         dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
-        base.mark_point(opacity=0).encode(x="room:Q"),
+        base.mark_point(opacity=0).encode(x=alt.X("room:Q", scale=scale, title=title, axis=alt.Axis(tickCount=10))),
+        *([base.mark_point(opacity=0).encode(x="start:Q")] if log else []),
         interval.encode(x="low:Q", x2="high:Q", color=tint),
         points.encode(
-            x=alt.X("x:Q", title=title, scale=alt.Scale(zero=True)),
+            x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=10)),
             stroke=tint,
             shape=shape(subject),
             fill=alt.condition("datum.runs_ok > 1", tint, alt.value("white")),
@@ -159,7 +174,7 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool) -> Dic
         arrows.encode(x="high:Q"),
         warned(base, x="x:Q"),
         labels.encode(x="end:Q", text="label:N"),
-        failed.encode(x=alt.XDatum(0), text="status:N"),
+        failed.encode(x="start:Q", text="status:N", color=ink),
     ]
     panel = panel_width(width, columns, 90)
     chart = alt.layer(*layers).properties(width=panel, height=alt.Step(24))
@@ -188,7 +203,8 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about"]
     cells = subject.judged[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
     cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
-    cells["s"] = cells["s"].where(cells["worked"])
+    for name in ("s", "low", "high"):  # a cell that lacks a run has an interval of the others, and no figure
+        cells[name] = cells[name].where(cells["worked"])
     cells["interval"] = [
         f"{low:.4g} to {high:.4g} s" if known(low) else "one run" for low, high in zip(cells["low"], cells["high"])
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
@@ -54,9 +56,12 @@ def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkey
     for name in HOSTILE:
         if not name.startswith("missing"):  # of those that are read, real/ has the hostile ones
             Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
-    with pytest.raises(UsageError, match=HOSTILE[model]):
-        resolve(model)
-    assert not Path("opened").exists()
+    before = set(tmp_path.iterdir())
+    for command in (["inspect"], ["run", "--frameworks", "torch", "--models"]):
+        done = run(*command, model, check=2)
+        assert re.search(HOSTILE[model], done.stderr.lower()) and len(done.stderr.splitlines()) == 1
+        assert not done.stdout
+    assert set(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(

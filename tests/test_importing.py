@@ -19,6 +19,7 @@ from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped,
 from framework_compare.importing import import_level, inspection
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
+from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.study.imported_models import register_models, write_models
 
@@ -171,3 +172,11 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     other = dataclasses.replace(ours, nodes=(ours.nodes[0], norm, *ours.nodes[2:]))
     assert not import_level.judge(other, exact, "itself").passed
     assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed
+
+
+def test_one_number_for_an_image_is_refused() -> None:
+    traced = Traced({16: graph(1)}, {}, exact=None)
+    with pytest.raises(
+        UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
+    ):
+        resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]

@@ -214,6 +214,8 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     exact["evaluation"] = first_output(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
         logits = first_output(module.train()(images))
+        if not logits.requires_grad:
+            raise UsageError("no gradient reaches a parameter from its first output, so nothing of it can be trained")
         torch.nn.functional.cross_entropy(logits, labels).backward()
     exact["training"] = logits.detach().numpy()
     _check_finite(exact)

@@ -50,6 +50,8 @@ REFUSED = {
     "no op": ("x", "return self.fc(torch.cumsum(self.conv(x), 2).mean((2, 3)))", "return Net()", "cumsum"),
     "all kinds": ("x", "return self.fc(torch.erf(torch.cumsum(self.conv(x), 2)).mean((2, 3)))", "return Net()", "erf"),
     "shared": ("x", "return self.fc((self.conv(x) + torch.conv2d(x, self.conv.weight)).mean((2, 3)))", "return Net()", "shares"),
+    "detached": ("x", "return self.fc(self.conv(x).mean((2, 3))).detach()", "return Net()", "no gradient reaches"),
+    "one number": ("x", "return self.fc(self.conv(x).mean((2, 3)))[:, :1]", "return Net()", "gives 1 number for an image"),
     "no module": ("x", "return x", "return 3", "gives a int"),
     "syntax error": ("x", "return (x", "return Net()", "cannot be imported: SyntaxError"),
     "too large": (
@@ -90,7 +92,9 @@ def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
         resolve(f"{tmp_path / 'swin.py'}:build", 32)
 
 
-@pytest.mark.parametrize("kind", some_nightly(REFUSED, nightly=["all kinds", "raises", "no module", "fails"]))
+@pytest.mark.parametrize(
+    "kind", some_nightly(REFUSED, nightly=["all kinds", "raises", "no module", "fails", "detached", "one number"])
+)
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]
     (tmp_path / "net.py").write_text(FORWARD.format(inputs=inputs, body=body, build=build))

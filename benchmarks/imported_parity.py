@@ -59,6 +59,10 @@ def entry(verdict: Parity) -> Dict[str, Any]:
     }
 
 
+def known() -> Dict[str, Any]:
+    return json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+
+
 def table(families: Dict[str, Any]) -> List[str]:
     lines = [f"| family | model | size | {' | '.join(FRAMEWORKS)} |", f"|{'---|' * (3 + len(FRAMEWORKS))}"]
     for family, one in families.items():
@@ -72,7 +76,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", choices=[*FAMILIES, []])
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    families: Dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+    families = known()
     if arguments.table:
         print("\n".join(table(families)))
         return
@@ -86,8 +90,8 @@ def main() -> None:
             one["frameworks"] = {verdict.framework: entry(verdict) for verdict in verdicts}
         except UsageError as error:
             one["reason"] = str(error)
-        families[family] = one
-        OUT.write_text(json.dumps(families, indent=1) + "\n", encoding="utf-8")
+        families = {**known(), family: one}  # another process may have written its family meanwhile
+        OUT.write_text(json.dumps(dict(sorted(families.items())), indent=1) + "\n", encoding="utf-8")
         print(table({family: one})[-1], flush=True)
 
 

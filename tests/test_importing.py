@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
@@ -17,6 +19,7 @@ from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped,
 from framework_compare.importing import import_level, inspection
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
+from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.study.imported_models import register_models, write_models
 
@@ -54,9 +57,12 @@ def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkey
     for name in HOSTILE:
         if not name.startswith("missing"):  # of those that are read, real/ has the hostile ones
             Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
-    with pytest.raises(UsageError, match=HOSTILE[model]):
-        resolve(model)
-    assert not Path("opened").exists()
+    before = set(tmp_path.iterdir())
+    for command in (["inspect"], ["run", "--frameworks", "torch", "--models"]):
+        done = run(*command, model, check=2)
+        assert re.search(HOSTILE[model], done.stderr.lower()) and len(done.stderr.splitlines()) == 1
+        assert not done.stdout
+    assert set(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(
@@ -166,3 +172,11 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     other = dataclasses.replace(ours, nodes=(ours.nodes[0], norm, *ours.nodes[2:]))
     assert not import_level.judge(other, exact, "itself").passed
     assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed
+
+
+def test_one_number_for_an_image_is_refused() -> None:
+    traced = Traced({16: graph(1)}, {}, exact=None)
+    with pytest.raises(
+        UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
+    ):
+        resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]

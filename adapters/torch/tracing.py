@@ -214,8 +214,11 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     exact["evaluation"] = first_output(module.eval()(images)).detach().numpy() if known is None else known.logits
     with exact_derivatives(torch):
         logits = first_output(module.train()(images))
+        if not logits.requires_grad:
+            raise UsageError("no gradient reaches a parameter from its first output, so nothing of it can be trained")
         torch.nn.functional.cross_entropy(logits, labels).backward()
     exact["training"] = logits.detach().numpy()
+    _check_finite(exact)
     for ours, own in reading.origin.items():
         array = arrays[own]
         if array.requires_grad and array.grad is not None:
@@ -223,6 +226,16 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
         elif not isinstance(array, torch.nn.Parameter):
             exact[f"after:{ours}"] = reading.as_graph(ours, array)
     return exact
+
+
+def _check_finite(exact: Mapping[str, np.ndarray]) -> None:
+    """UsageError where there is nothing to compare with."""
+    for mode in ("evaluation", "training"):
+        if not np.isfinite(exact[mode]).all():
+            raise UsageError(
+                f"its logits in {mode} are not all finite for images of normally distributed pixels, in float64; mend"
+                " its weights or its forward first"
+            )
 
 
 def _judged(graph: Graph) -> int:

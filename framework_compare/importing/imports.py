@@ -78,6 +78,10 @@ def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Trac
 
 def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
     graph = next(iter(traced.graphs.values()))
+    if graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
+        raise UsageError(
+            f"{text}: it gives {graph.num_classes} number for an image; allowed: a logit for each of at least 2 classes"
+        )
     level = None if traced.exact is None else import_level.judge(graph, traced.exact, traced.judge)
     if level is not None and not level.passed:
         raise UsageError(

@@ -84,7 +84,8 @@ class Tracer:
         limits = Limits(timeout_s=self.timeout_s, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available))
         run = run_job(registry.framework(name), environment, job, folder, limits=limits)
         if run.status != "ok":
-            raise UsageError(f"{text}: {' '.join(run.reason.split())}")
+            hint = "; use a machine with more memory" if run.status == "out-of-memory" else ""
+            raise UsageError(f"{text}: {' '.join(run.reason.split())}{hint}")
         return f"{name} {environment.version}"
 
 

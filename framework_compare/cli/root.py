@@ -196,8 +196,8 @@ def ladder(
 ) -> None:
     """Train one model in steps, each rung with settings changed, and print what each gains.
 
-    --models takes one model, or a published ladder: abidate2025-google, abidate2025-ibm, abidate2025-guava,
-    abidate2025-diabetes, tf-profiling.
+    --models takes one model, or a published ladder: abidate2025-tweets, abidate2025-ibm, abidate2025-google,
+    abidate2025-guava, abidate2025-diabetes, abidate2025-diabetes-search, tf-profiling.
     """
     from framework_compare.plan.ladders import LADDERS, rungs_of_text
 

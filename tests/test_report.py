@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from framework_compare.api import compare, compare_file, ladder
 from framework_compare.cli.root import app
+from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Run
 from framework_compare.report import headlines
@@ -235,3 +236,21 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
         "None of 12 cells is within ±5 % of its figure under the budget of 10 minutes; their intervals are ±10.0% to"
         " ±110.0%; 1 of them has no interval."
     )
+
+
+def test_a_report_with_prices_has_a_table_of_costs(comparison, page, tmp_path):
+    priced = Page(comparison.report(tmp_path / "priced.html", per_hour=3.5).read_text())
+    assert "Cost of 1 epoch" in priced.text and "Cost of 1 epoch" not in page.text
+    done = CliRunner().invoke(
+        app, ["report", str(comparison.folder), "--out", str(tmp_path / "r.html"), "--per-hour", "3.5"]
+    )
+    assert done.exit_code == 0 and "Cost of 1 epoch" in Page((tmp_path / "r.html").read_text()).text
+
+
+def test_a_table_in_latex_takes_a_label_and_a_caption_on_the_command_line(comparison):
+    asked = ["show", str(comparison.folder), "--label", "tab:x", "--caption", "Seconds.", "--no-notes"]
+    done = CliRunner().invoke(app, [*asked, "--style", "latex", "--table", "resources"])
+    assert done.exit_code == 0, done.output
+    assert r"\label{tab:x}" in done.output and r"\caption{Seconds.}" in done.output and "smallskip" not in done.output
+    with pytest.raises(UsageError, match="allowed: with --style latex"):
+        CliRunner().invoke(app, asked, catch_exceptions=False)

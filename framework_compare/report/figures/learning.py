@@ -249,7 +249,7 @@ def _rungs(subject: Subject, width: float, columns: int) -> Any:
     order = list(gained["rung"].drop_duplicates())
     panel = panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)
-    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel)
+    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel, "who")
     chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
     facet = alt.Facet("who:N", sort=subject.who, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
@@ -263,13 +263,19 @@ def _so_far(gain: float, whole: float) -> str:
 def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float, columns: int) -> Any:
     rows = [{**row, "label": f"{row['ratio']:.2f}x", "worse": False} for row in rows]
     panel = panel_width(width, columns, 90)
-    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}", panel))
+    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}", panel, "what"))
     layered = layered.properties(width=panel, height=20 * len(subject.who) + 6)
     return panels(layered, subject, columns, x="independent")
 
 
-def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float) -> List[Any]:
-    """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown."""
+def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: str) -> List[Any]:
+    """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown.
+
+    by: the column of the panels.
+    """
+    import pandas as pd
+
+    rows = rounded(cut(pd.DataFrame(rows), "ratio", "low", "high", by))
     ends = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
     letters = [min(LETTER * len(row["label"]) + 8, 0.75 * panel) for row in rows]
     rows = [{**row, "room": end * panel / (panel - taken)} for row, end, taken in zip(rows, ends, letters)]
@@ -285,7 +291,7 @@ def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float) -> Li
     ink = alt.condition("datum.worse", alt.value(look.WARNING), alt.value("#222222"))
     one = every.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
     room = chart.mark_point(opacity=0).encode(x="room:Q")
-    return [bars, intervals, one, room, texts.encode(x="end:Q", text="label:N", color=ink)]
+    return [bars, intervals, arrows(chart, "high", "x"), one, room, texts.encode(x="end:Q", text="label:N", color=ink)]
 
 
 def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:

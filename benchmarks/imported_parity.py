@@ -1,7 +1,8 @@
 """The parity ladder in five frameworks on one imported classifier of each family of torchvision, its smallest member.
 
-python benchmarks/imported_parity.py [FAMILY ...]      # benchmarks/results/imported_parity.json
-python benchmarks/imported_parity.py --table           # the file as Markdown
+python benchmarks/imported_parity.py [FAMILY ...]                      # benchmarks/results/imported_parity.json
+python benchmarks/imported_parity.py ViT --frameworks torch,jax        # in pieces, which the file joins
+python benchmarks/imported_parity.py --table                           # the file as Markdown
 
 At 64 pixels, or the least size that a model can be traced at; on the CPU, one thread, float32. Verdicts in the file are
 not sought again, unless their family is named.
@@ -66,7 +67,9 @@ def known() -> Dict[str, Any]:
 def table(families: Dict[str, Any]) -> List[str]:
     lines = [f"| family | model | size | {' | '.join(FRAMEWORKS)} |", f"|{'---|' * (3 + len(FRAMEWORKS))}"]
     for family, one in families.items():
-        cells = [one.get("frameworks", {}).get(name, {}).get("status", one.get("reason", "")) for name in FRAMEWORKS]
+        cells = [
+            one.get("frameworks", {}).get(name, {}).get("status", one.get("reason", "not asked")) for name in FRAMEWORKS
+        ]
         lines.append(f"| {family} | {one['model']} | {one['size']} | {' | '.join(cells)} |")
     return lines
 
@@ -74,23 +77,30 @@ def table(families: Dict[str, Any]) -> List[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", choices=[*FAMILIES, []])
+    parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     families = known()
     if arguments.table:
         print("\n".join(table(families)))
         return
+    frameworks = arguments.frameworks.split(",")
     for family, (model, size) in FAMILIES.items():
-        if family not in (arguments.families or FAMILIES) or (family in families and not arguments.families):
+        asked = set(frameworks) <= set(families.get(family, {}).get("frameworks", {}))
+        if family not in (arguments.families or FAMILIES) or (asked and not arguments.families):
             continue
         one: Dict[str, Any] = {"model": model, "size": size}
         try:
             name, _ = resolve(f"torchvision:{model}", size)
-            verdicts = verify.verify(FRAMEWORKS, name, image_size=size, threads=1, say=print)
+            verdicts = verify.verify(frameworks, name, image_size=size, threads=1, say=print)
             one["frameworks"] = {verdict.framework: entry(verdict) for verdict in verdicts}
         except UsageError as error:
             one["reason"] = str(error)
-        families = {**known(), family: one}  # another process may have written its family meanwhile
+        families = known()  # another process may have written meanwhile
+        before = families.get(family, {}).get("frameworks", {})
+        if before and "frameworks" in one:
+            one["frameworks"] = {**before, **one["frameworks"]}
+        families[family] = one
         OUT.write_text(json.dumps(dict(sorted(families.items())), indent=1) + "\n", encoding="utf-8")
         print(table({family: one})[-1], flush=True)
 

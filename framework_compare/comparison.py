@@ -255,11 +255,14 @@ class Comparison:
         under_budget = bool(cells) and cells[0].budget_s > 0
         return precision.outcome(cells, float(self.runs["wall_s"].sum())) if under_budget else None
 
-    def report(self, path: Union[str, Path] = "report.html") -> Path:
-        """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path."""
+    def report(self, path: Union[str, Path] = "report.html", **prices: Any) -> Path:
+        """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path.
+
+        prices: those of `cost`, whose table is in the report then.
+        """
         from framework_compare.report.page import report
 
-        return report.write(self, path)
+        return report.write(self, path, self.cost(**prices).parts if prices else ())
 
     def plot(self, name: str, **only: Any) -> "Plot":
         """A figure: "overview", "epoch-time", ... or its number, "F1" to "F13"; only=frameworks and models to draw,

@@ -35,6 +35,7 @@ CROPS = ("random", "none")
 MODES = ("train", "inference")
 INTERNALS = ("public", "private")
 OPTIMIZER_VARIANTS = ("equal", "native")
+GPU_THREADS = ("shared", "private")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,7 @@ class TrainConfig:
     optimizer_variant: str = "equal"  # "native": the framework's own optimizer with its own defaults, but for the rate
     batch_growth: float = 1.0  # batches/sizes.py has the rule
     batch_size_limit: int = 500  # of batches that grow
+    gpu_threads: str = "shared"  # "private": of each GPU alone, to launch its kernels
     nodes: int = 1  # of a Slurm job; each has the devices that `device` names
 
     def to_dict(self) -> Dict[str, Any]:
@@ -213,6 +215,7 @@ class Declared(NamedTuple):
     one_device: str = ""  # why it trains none, where a reader should know
     several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
+    gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
 
 
 class Trainer(Protocol):

@@ -14,6 +14,7 @@ from framework_compare.environments import managed
 from framework_compare.errors import UnknownNameError
 from framework_compare.forecast import Forecast
 from framework_compare.plan import reproductions
+from framework_compare.plan.ladders import OF_GPUS
 from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, Part
 from framework_compare.report import renderers, reproduction_tables
@@ -149,7 +150,7 @@ def _run(
         own = {key: value for key, value in own.items() if key not in foreign}
         return largest_batch(frameworks, models, device, out=folder, watcher=watcher, **own)
     if part.rungs:
-        rungs = [rung for rung in part.rungs if device != "cpu" or "device" not in rung.settings]
+        rungs = [rung for rung in part.rungs if device != "cpu" or not rung.settings.keys() & OF_GPUS]
         own = {key: value for key, value in own.items() if key not in ("budget", "precision_target")}
         own["rungs"] = rungs or None
         return compare(frameworks, models, "cpu", out=folder, watcher=watcher, **own)

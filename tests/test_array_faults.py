@@ -73,6 +73,7 @@ def test_a_series_shorter_than_the_window(tmp_path):
         "prices.csv",
         "12 days, of which 9 train; the training part needs more than the window of 60",
     )
+    fails(tmp_path, "prices", PRICES, "prices.csv", "12 days, of which 0 train", validation=251)
     fails(tmp_path, "prices", PRICES, "prices.csv", "of which 12 train", window=3, validation="2020-01-01")
     fails(tmp_path, "prices", PRICES, "prices.csv", "has no ticker 'MSFT'; it has IBM", window=3, ticker="MSFT")
     flat = PRICES.replace(",2,1,", ",5,1,")

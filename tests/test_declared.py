@@ -52,6 +52,7 @@ UNDECLARED: Dict[str, Dict[str, Any]] = {
     "executions": {"execution": STRANGE},
     "precisions": {"precision": STRANGE},
     "internals": {"internals": STRANGE},
+    "gpu_threads": {"gpu_threads": STRANGE},
 }
 
 
@@ -171,6 +172,15 @@ def test_private_internals_are_refused_where_nothing_private_is_corrected(adapte
     run, phases = work(adapters["torch"], internals="private")
     assert (run.status, phases) == ("unsupported", [])
     assert run.reason == "torch declares no internals 'private'; declared: public"
+
+
+def test_private_gpu_threads_are_tensorflows(adapters, work):
+    run, phases = work(adapters["torch"], gpu_threads="private")
+    assert (run.status, phases) == ("unsupported", [])
+    assert run.reason == "torch declares no gpu_threads 'private'; declared: shared"
+    on_gpu = TrainConfig(device="cuda", gpu_threads="private")
+    assert TensorFlowTrainer.environment(on_gpu)["TF_GPU_THREAD_MODE"] == "gpu_private"
+    assert "TF_GPU_THREAD_MODE" not in TensorFlowTrainer.environment(TrainConfig(device="cuda"))
 
 
 @pytest.mark.parametrize(

@@ -381,3 +381,35 @@ def test_a_cell_that_lacks_a_run_has_its_status_and_no_interval(tmp_path):
     (row,) = (row for row in values(part.spec) if row.get("kind") == "cell" and row["who"] == "JAX")
     assert (row["x"], row["low"], row["high"]) == (None, None, None)
     assert f'fill="{look.GREY}">planned<' in part.svg
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "value", "ends"),
+    [
+        ("memory", "", "images_per_s", ("slow", "fast")),
+        ("waiting", "", "whole", ("low", "high")),
+        ("energy", "images per joule", "images_per_s", ("slow", "fast")),
+    ],
+)
+def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_path, name, view, value, ends):
+    made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
+    low, high = ("epoch_s_ci_low", "epoch_s_ci_high")
+    made.frame.loc[0, [low, high]] = made.frame["epoch_s_median"][0] / 50, made.frame["epoch_s_median"][0] * 50
+    (part,) = files.draw(Subject(made), name, view=view).values()
+    rows = [row for row in values(part.spec) if row.get(ends[1]) is not None]
+    most = max(row[value] for row in rows)
+    assert {row["who"] for row in rows if row[f"{ends[1]}_cut"]} == {"PyTorch"}
+    assert all(row[ends[0]] <= 1.5001 * most and row[ends[1]] <= 1.5001 * most for row in rows)
+    assert f"datum.{ends[1]}_cut" in json.dumps(part.spec)
+
+
+def test_labels_of_epoch_times_stand_behind_the_single_epochs(comparison):
+    (part,) = files.draw(Subject(comparison), "epoch-time").values()
+    rows = values(part.spec)
+    for cell in (row for row in rows if row.get("kind") == "cell" and row["x"] is not None):
+        dots = [
+            row["x"]
+            for row in rows
+            if row.get("kind") == "epoch" and (row["who"], row["what"]) == (cell["who"], cell["what"])
+        ]
+        assert dots and cell["end"] >= max(dots) * 0.9999

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
+from framework_compare.report import parts
+from framework_compare.report.tables import Figure
 from framework_compare.study.imported_models import register_models, write_models
 
 
@@ -180,3 +183,20 @@ def test_one_number_for_an_image_is_refused() -> None:
         UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
     ):
         resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("status", "seconds", "warnings"), [("ok", 1.2, 1), ("ok", 1.04, 0), ("running", 1.2, 0)])
+def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended(
+    status: str, seconds: float, warnings: int
+) -> None:
+    pair = [
+        SimpleNamespace(framework=name, model="net", status=status, epoch_s_median=took)
+        for name, took in (("torch", seconds), ("torch-as-written", 1.0))
+    ]
+    assert len(parts.beside_written(pair)) == warnings
+
+
+def test_a_cell_that_still_runs_needs_no_reason() -> None:
+    cell = SimpleNamespace(status="running", reason="", runs_ok=1, runs=3)
+    notes = parts.Notes()
+    assert notes.figure(cell) == Figure("running", 1) and notes.texts == ["1 of 3 runs ok"]

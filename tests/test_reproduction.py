@@ -35,7 +35,11 @@ def short(tiny, pictures, own_cache, monkeypatch):
     monkeypatch.setitem(published.SETS, pictures.name, "small")
     monkeypatch.setattr(reproduction.nvml, "describe_gpus", lambda: None)
     base = {"dataset": pictures, **FAST}
-    rungs = (Rung("GPU", {"device": "cuda"}), Rung("Adam", {"batch_size": 4}))
+    rungs = (
+        Rung("GPU", {"device": "cuda"}),
+        Rung("private", {"gpu_threads": "private"}),
+        Rung("Adam", {"batch_size": 4}),
+    )
     parts = {
         "epochs": Part(
             ("alexnet",), {**base, "epochs": 3}, {"epochs": 2}, published="lerat_table1_cpu.csv", beside=RATIOS

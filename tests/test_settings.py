@@ -90,7 +90,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
     assert columns.OTHER_SETTINGS == (
         *("epochs", "learning_rate", "momentum", "weight_decay", "warmup_steps", "seed", "image_size", "num_classes"),
         *("flip", "crop", "optimizer", "loss_function", "patience", "epsilon", "internals"),
-        *("optimizer_variant", "batch_growth", "batch_size_limit"),
+        *("optimizer_variant", "gpu_threads", "batch_growth", "batch_size_limit"),
     )
     assert set(columns.SHARED) == {*columns.SETTINGS, *columns.OTHER_SETTINGS} - set(of_role(OF_DATASET))
 
@@ -98,6 +98,7 @@ def test_columns_of_the_cell_frame_stay_as_they_are():
 def test_parity_is_cached_by_the_code_path():
     assert set(cache.PATHS) == {
         *("device", "nodes", "mode", "execution", "precision", "tuning", "internals", "optimizer_variant"),
+        "gpu_threads",
     }
 
 

@@ -32,6 +32,7 @@ def register():
     registry.register_model("again", "again:build")
 """
 STEP_S = 0.02
+CELLS_24 = {"frameworks": "tiny,small", "models": "linear,again", "batch-size": "1,2,4", "warmup-steps": "0,1"}
 
 
 @pytest.fixture(scope="module")
@@ -166,10 +167,11 @@ def running(tmp_path, phase):
 
 @pytest.mark.nightly
 def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command, pictures, tmp_path):
-    many = {"frameworks": "tiny,small", "models": "linear,again", "batch-size": "1,2,4", "warmup-steps": "0,1"}
-    run(command, *request(pictures, **many, repeats=3, out=tmp_path / "there"), "--on", "slurm")
-    run(command, *request(pictures, **many, repeats=3, out=tmp_path / "here"))
+    run(command, *request(pictures, **CELLS_24, repeats=3, out=tmp_path / "there"), "--on", "slurm")
+    run(command, *request(pictures, **CELLS_24, repeats=3, out=tmp_path / "here"))
     assert len(results(tmp_path / "there")) == 72 and results(tmp_path / "there") == results(tmp_path / "here")
+    assert set(statuses(tmp_path / "there")) == {"ok"} and is_sound(tmp_path / "there")
+    assert Comparison.load(tmp_path / "there").runs.node_id.nunique() == 2 and not processes(tmp_path / "there")
 
 
 @pytest.mark.alone
@@ -178,7 +180,6 @@ def test_24_cells_of_3_repeats_have_the_results_of_a_study_here(cluster, command
 def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, command, pictures, tmp_path):
     """Requeue, preemption, scancel, kill -9 of a part and of a node, while the study is resumed until it is done."""
     draw, folder = random.Random(seed), tmp_path / "s"
-    many = {"frameworks": "tiny,small", "models": "linear,again", "batch-size": "2,4", "epochs": 20}
     first, events, stop = True, [], threading.Event()
 
     def disturb():
@@ -196,7 +197,7 @@ def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, c
     try:
         give_up = time.monotonic() + 1500
         while time.monotonic() < give_up:
-            start = request(pictures, **many, repeats=4, out=folder) if first else ["resume", folder]
+            start = request(pictures, **CELLS_24, epochs=8, repeats=3, out=folder) if first else ["resume", folder]
             study = command(*start, "--on", "slurm")
             text = study.communicate(timeout=900)[0]
             assert study.returncode == 0, text
@@ -208,7 +209,8 @@ def test_thirty_random_kills_lose_no_run_and_blame_no_framework(seed, cluster, c
         stop.set()
         thread.join()
     (tmp_path / "events.json").write_text(json.dumps(events))
-    assert set(statuses(folder)) == {"ok"} and len(statuses(folder)) == 32
+    assert set(statuses(folder)) == {"ok"} and len(statuses(folder)) == 72
+    assert {row[5] for row in results(folder)} == {8}, "all epochs of each run, once"
     assert len(events) == 30, f"the study was done after {len(events)} events"
     assert is_sound(folder) and wait_for(lambda: not processes(folder), 20)
     runs = Comparison.load(folder).runs
@@ -238,8 +240,8 @@ def _of_a_job(cluster, draw, *words):
 
 
 def kill_part(cluster, draw):
-    """The process that runs a part, or the worker's supervisor, or Slurm's own step."""
-    found = [process for process in psutil.process_iter() if is_part(process)]
+    """The process that runs a part."""
+    found = [process for process in psutil.process_iter() if is_part(process) and cluster.owns(process)]
     if found:
         draw.choice(found).kill()
     return bool(found)

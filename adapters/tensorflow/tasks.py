@@ -58,6 +58,11 @@ class Momentum:
             momentum.assign(self._tf.zeros_like(momentum))
 
 
+# Arrays of fewer numbers are updated by ops of their own on a CPU, as Keras does: six calls of the fused kernel took
+# 0.15 of 0.64 ms of a step of 1,377 parameters on two threads (2.21).
+SMALL = 4096
+
+
 class Moments:
     """What the others share: two slots a variable, and the step's number, of which powers are taken in float64."""
 
@@ -90,7 +95,11 @@ class Adam(Moments):
     The corrections are in the rate that it gets, as the kernel would take them in float32.
     """
 
-    name = "ResourceApplyAdam, its epsilon after the correction"
+    name = "ResourceApplyAdam, its epsilon after the correction; TensorFlow's ops for small arrays on a CPU"
+
+    def __init__(self, tf: Any, config: TrainConfig, variables: Sequence[Any]) -> None:
+        super().__init__(tf, config, variables)
+        self._fused_from = SMALL if config.device == "cpu" and config.execution != "eager" else 0
 
     def apply(self, variables: Sequence[Any], gradients: List[Any]) -> None:
         step = self._step.assign_add(1.0)
@@ -98,6 +107,11 @@ class Adam(Moments):
         rate = self._single(self._rate * root / (1 - self._power(self._of["beta1"], step)))
         epsilon = self._single(self._of["eps"] * root)
         for variable, mean, square, gradient in zip(variables, *self._slots, gradients):
+            if variable.shape.num_elements() < self._fused_from:
+                m = mean.assign_add((gradient - mean) * (1 - self._of["beta1"]))
+                v = square.assign_add((self._tf.square(gradient) - square) * (1 - self._of["beta2"]))
+                variable.assign_sub(rate * m / (self._tf.sqrt(v) + epsilon))
+                continue
             self._tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=mean.handle,

@@ -43,6 +43,7 @@ class TensorFlowTrainer(TrainerDefaults):
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        gpu_threads=frozenset({"shared", "private"}),
         # XLA compiles no step with a collective of MirroredStrategy in it
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "graph"})),
     )
@@ -58,6 +59,8 @@ class TensorFlowTrainer(TrainerDefaults):
             "TF_NUM_INTEROP_THREADS": threads,
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **device,
+            # read when a GPU is opened; two threads, unless TF_GPU_THREAD_COUNT says otherwise
+            **({"TF_GPU_THREAD_MODE": "gpu_private"} if config.gpu_threads == "private" else {}),
         }
 
     def __init__(self, config: TrainConfig, replicas: Optional[Replicas] = None) -> None:
@@ -83,7 +86,8 @@ class TensorFlowTrainer(TrainerDefaults):
         if self._on_gpu and self._gpu is None:
             return _no_device(self.tf, config.device)
         if not self._on_gpu:
-            return None
+            threads = f"gpu_threads {config.gpu_threads!r} on device {config.device!r}, which launches no GPU kernels"
+            return None if config.gpu_threads == "shared" else threads
         return needs_capability(config.precision, lambda: self._details.get("compute_capability") or (8, 0))
 
     @property
@@ -110,6 +114,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "cuda": build.get("cuda_version"),
             "cudnn": build.get("cudnn_version"),
             "memory_growth": True,
+            "gpu_threads": self.config.gpu_threads,
             "tf32": self.tf.config.experimental.tensor_float_32_execution_enabled(),
         }
 

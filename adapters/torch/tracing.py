@@ -148,7 +148,13 @@ def _check_inputs(module: Any) -> None:
 
 def _check_numbers(module: Any) -> None:
     """UsageError for weights that are not there, and for more than can be proved in this machine's memory."""
+    import torch
+
     arrays = list(module.parameters())
+    if any(torch.nn.parameter.is_lazy(array) for array in arrays):
+        raise UsageError(
+            "it has layers that take their sizes from the first images; call it once before it is returned"
+        )
     if any(array.is_meta for array in arrays):
         raise UsageError("its weights are on the device 'meta', which has no numbers; give it weights first")
     count, available = sum(array.numel() for array in arrays), _available_bytes()
@@ -211,9 +217,16 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    exact["evaluation"] = first_output(module.eval()(images)).detach().numpy() if known is None else known.logits
+    exact["evaluation"] = (
+        first_output(module.eval()(images.clone())).detach().numpy() if known is None else known.logits
+    )
     with exact_derivatives(torch):
-        logits = first_output(module.train()(images))
+        given = images.clone()
+        logits = first_output(module.train()(given))
+        if not torch.equal(given, images):
+            raise UsageError(
+                "forward changes its images in place, which the next epoch would see; let it copy them first"
+            )
         if not logits.requires_grad:
             raise UsageError("no gradient reaches a parameter from its first output, so nothing of it can be trained")
         torch.nn.functional.cross_entropy(logits, labels).backward()

@@ -7,17 +7,14 @@ from typing import Annotated, Optional
 import typer
 
 from framework_compare.cli import console
-from framework_compare.cli.report import STUDY
+from framework_compare.cli.report import CO2, PER_HOUR, PER_KWH, STUDY
 
 
 def cost(
     study: Annotated[str, STUDY] = "latest",
-    per_hour: Annotated[
-        Optional[str],
-        typer.Option(help="Price of an hour of the machine: 3.5, or by kind of device cpu=0.2,cuda=3.5."),
-    ] = None,
-    per_kwh: Annotated[Optional[float], typer.Option(help="Price of a kilowatt-hour.")] = None,
-    co2: Annotated[Optional[float], typer.Option(help="Grams of CO2 per kilowatt-hour.")] = None,
+    per_hour: Annotated[Optional[str], PER_HOUR] = None,
+    per_kwh: Annotated[Optional[float], PER_KWH] = None,
+    co2: Annotated[Optional[float], CO2] = None,
     epochs: Annotated[int, typer.Option(help="As many epochs as this.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:

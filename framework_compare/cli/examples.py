@@ -32,7 +32,10 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "show STUDY_A STUDY_B --changed",
         "show latest --json",
     ),
-    "report": ("report latest --out report.html",),
+    "report": (
+        "report latest --out report.html",
+        "report STUDY --out priced.html --per-hour 3.5 --per-kwh 0.25 --co2 300",
+    ),
     "figure": ("figure F2 latest --out epoch-time.pdf --width 174mm",),
     "cost": (
         "cost latest --per-hour cpu=0.2,cuda=3.5 --per-kwh 0.25 --co2 300",

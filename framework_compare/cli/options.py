@@ -184,6 +184,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
         "tuning",
         "threads",
         "internals",
+        "gpu_threads",
     ),
     "Training": (
         *(

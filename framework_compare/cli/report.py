@@ -49,22 +49,31 @@ def starting(names: Iterable[str], incomplete: str) -> List[str]:
 STUDY = typer.Argument(
     help="A study: a folder, the name of one in the cache folder, or latest.", autocompletion=_studies
 )
+PER_HOUR = typer.Option(help="Price of an hour of the machine: 3.5, or by kind of device cpu=0.2,cuda=3.5.")
+PER_KWH = typer.Option(help="Price of a kilowatt-hour.")
+CO2 = typer.Option(help="Grams of CO2 per kilowatt-hour.")
 _ONLY = "Only these, comma-separated."
 
 
 def report(
     study: Annotated[str, STUDY] = "latest",
     out: Annotated[Path, typer.Option(help="The HTML file; an existing one is replaced.")] = Path("report.html"),
+    per_hour: Annotated[Optional[str], PER_HOUR] = None,
+    per_kwh: Annotated[Optional[float], PER_KWH] = None,
+    co2: Annotated[Optional[float], CO2] = None,
 ) -> None:
     """Write a study as one HTML file: answers, figures, tables, failures, method.
 
-    It opens in any browser, offline, without JavaScript too.
+    It opens in any browser, offline, without JavaScript too. With prices it has a table of what an epoch costs, as `cost`
+    prints it.
     """
     from framework_compare.comparison import Comparison
+    from framework_compare.results.bills import read_per_hour
     from framework_compare.study import names
 
     result = Comparison.load(names.find(study))
-    print(result.report(out))
+    given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2}
+    print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
     console.print_damage(result)
 
 

@@ -196,8 +196,8 @@ def ladder(
 ) -> None:
     """Train one model in steps, each rung with settings changed, and print what each gains.
 
-    --models takes one model, or a published ladder: abidate2025-google, abidate2025-ibm, abidate2025-guava,
-    abidate2025-diabetes, tf-profiling.
+    --models takes one model, or a published ladder: abidate2025-tweets, abidate2025-ibm, abidate2025-google,
+    abidate2025-guava, abidate2025-diabetes, abidate2025-diabetes-search, tf-profiling.
     """
     from framework_compare.plan.ladders import LADDERS, rungs_of_text
 
@@ -275,6 +275,13 @@ def show(
             autocompletion=_tables,
         ),
     ] = None,
+    label: Annotated[Optional[str], typer.Option(help=r"Of --style latex: what \ref names.")] = None,
+    caption: Annotated[
+        Optional[str], typer.Option(help="Of --style latex: in place of the one with the settings.")
+    ] = None,
+    no_notes: Annotated[
+        bool, typer.Option("--no-notes", help="Of --style latex: no verdicts and notes below the table.")
+    ] = False,
     changed: Annotated[
         bool, typer.Option("--changed", help="Of two studies, only the cells that became slower, faster or failed.")
     ] = False,
@@ -294,6 +301,13 @@ def show(
             raise UsageError("--json and --toml are of one whole study; allowed: one of them, without --table")
         result = Comparison.load(folder)
         print(result.to_json() if json else result.to_toml(), end="")
+        console.print_damage(result)
+        return
+    if label is not None or caption is not None or no_notes:
+        if style != "latex" or other is not None:
+            raise UsageError("--label, --caption and --no-notes are of one study in LaTeX; allowed: with --style latex")
+        result = Comparison.load(folder)
+        print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
         return
     if other is not None:

@@ -29,11 +29,13 @@ class Ladder:
 
 
 BASE = "base"  # the name of the first rung
+OF_GPUS = ("device", "gpu_threads")  # settings of rungs that are left out where there is no GPU
 FIXED = ("image_size", "num_classes", "seed")  # what a rung cannot change: other data or another model
 Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[Tuple[str, Mapping[str, Any]]]]
 
 _GPU = Rung("GPU", {"device": "cuda"})
 _HALF = Rung("mixed precision", {"precision": "bf16"})
+_PRIVATE = Rung("private GPU threads", {"gpu_threads": "private"})  # TensorFlow's alone, so above all others
 _COMPILED = Rung("compiled", {"execution": "compiled"})
 # The gains report (2025) changes several settings at a time; here each technique is a rung of its own, in its order.
 LADDERS: Dict[str, Ladder] = {
@@ -64,7 +66,7 @@ LADDERS: Dict[str, Ladder] = {
     "tf-profiling": Ladder(
         "cifar_cnn",
         {"batch_size": 32},
-        (_GPU, Rung("batch 128", {"batch_size": 128}), Rung("batch 256", {"batch_size": 256}), _HALF, _COMPILED),
+        (_GPU, Rung("batch 128", {"batch_size": 128}), Rung("batch 256", {"batch_size": 256}), _HALF, _COMPILED, _PRIVATE),
     ),
 }  # fmt: skip
 

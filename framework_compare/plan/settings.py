@@ -12,6 +12,7 @@ from framework_compare.protocol import (
     CROPS,
     EXECUTIONS,
     FLIPS,
+    GPU_THREADS,
     INTERNALS,
     MODES,
     OPTIMIZER_VARIANTS,
@@ -92,6 +93,7 @@ _VARIANT = (
     "equal: one definition for all; native: each framework's own, with its own defaults but for the learning rate, which"
     " is not the same function"
 )
+_GPU_THREADS = "shared: common threads launch GPU kernels; private: each GPU's own"
 _GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
 _NODES = "nodes of a Slurm job that train together, each on the devices named"
 _CROP = "random: a part of the image; none: the whole image, stretched"
@@ -130,6 +132,7 @@ SETTINGS: Dict[str, Setting] = {
     "epsilon": Setting("of adam, rmsprop and nadam"),
     "internals": Setting(_INTERNALS, choices=INTERNALS, verdict=CODE_PATH),
     "optimizer_variant": Setting(_VARIANT, choices=OPTIMIZER_VARIANTS, verdict=CODE_PATH),
+    "gpu_threads": Setting(_GPU_THREADS, choices=GPU_THREADS, verdict=CODE_PATH),
     "batch_growth": Setting(_GROWTH, least=1),
     "batch_size_limit": Setting("largest batch where they grow", least=1),
 }

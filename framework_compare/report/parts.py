@@ -45,7 +45,8 @@ class Notes:
         """The status of a cell that did not work, with the number of its reason."""
         reason = tables.clean(cell.reason)
         if cell.runs_ok and cell.status != "planned":
-            reason = f"{reason or 'no reason given'} ({cell.runs_ok} of {cell.runs} runs ok)"
+            ended = f"{cell.runs_ok} of {cell.runs} runs ok"
+            reason = f"{reason} ({ended})" if reason else ended
         if not reason:
             return Figure(cell.status)
         return Figure(cell.status, self.number(shorten(reason)))
@@ -242,7 +243,7 @@ def beside_written(cells: Sequence[Record]) -> List[str]:
     """Which models of users take another time as we rebuild them than as they are written; see MOST_APART."""
     found: Dict[Any, Dict[str, Record]] = {}
     for cell in cells:
-        if not math.isnan(_epoch_s(cell)):
+        if cell.status == "ok" and not math.isnan(_epoch_s(cell)):
             key = tuple(getattr(cell, name, None) for name in ("model", "dataset", "device", *SETTINGS))
             found.setdefault(key, {})[cell.framework] = cell
     texts = []

@@ -23,6 +23,7 @@ LATER = (
     "optimizer",
     "internals",
     "optimizer_variant",
+    "gpu_threads",
     "nodes",
 )  # settings younger than stored keys, which name them only where they are not the default
 

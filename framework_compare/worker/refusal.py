@@ -32,6 +32,7 @@ ASKS: Dict[str, Ask] = {
     "executions": Ask("execution", lambda config, graphs: [config.execution]),
     "precisions": Ask("precision", lambda config, graphs: [config.precision]),
     "internals": Ask("internals", lambda config, graphs: [config.internals]),
+    "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
 }
 BY_DEVICE = ("executions", "precisions", "replicas")
 

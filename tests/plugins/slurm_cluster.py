@@ -117,7 +117,11 @@ class Cluster:
 
     def _of(self, process: psutil.Process, node: str) -> bool:
         children = process.children(recursive=True)
-        return any(_variable(child, "SLURMD_NODENAME") == node for child in children)
+        return any(_variable(child, "SLURMD_NODENAME") == node and self.owns(child) for child in children)
+
+    def owns(self, process: psutil.Process) -> bool:
+        """Whether a job of this Slurm's started it: another on this host has nodes of the same names."""
+        return _variable(process, "SLURM_CONF") == self.environment["SLURM_CONF"]
 
     def _daemon(self, node: str) -> psutil.Process:
         return psutil.Process(int((self.place / f"{node}.pid").read_text()))

@@ -52,6 +52,13 @@ REFUSED = {
     "shared": ("x", "return self.fc((self.conv(x) + torch.conv2d(x, self.conv.weight)).mean((2, 3)))", "return Net()", "shares"),
     "detached": ("x", "return self.fc(self.conv(x).mean((2, 3))).detach()", "return Net()", "no gradient reaches"),
     "one number": ("x", "return self.fc(self.conv(x).mean((2, 3)))[:, :1]", "return Net()", "gives 1 number for an image"),
+    "in place": ("x", "x += 1; return self.fc(self.conv(x).mean((2, 3)))", "return Net()", "changes its images in place"),
+    "lazy": (
+        "x",
+        "return self.more(self.conv(x).flatten(1))",
+        "net = Net(); net.more = nn.LazyLinear(3); return net",
+        "take their sizes from the first images",
+    ),
     "no module": ("x", "return x", "return 3", "gives a int"),
     "syntax error": ("x", "return (x", "return Net()", "cannot be imported: SyntaxError"),
     "too large": (
@@ -93,7 +100,8 @@ def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", some_nightly(REFUSED, nightly=["all kinds", "raises", "no module", "fails", "detached", "one number"])
+    "kind",
+    some_nightly(REFUSED, nightly=["all kinds", "raises", "no module", "fails", "detached", "one number", "lazy"]),
 )
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]

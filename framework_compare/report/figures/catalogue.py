@@ -58,10 +58,11 @@ class Figure:
 
 
 _FAILED = "A cell that failed has its status in place of a figure."
+_ARROW = "Arrow: the interval goes on."
 _EPOCHS = (
     "line: its 95 % interval over runs; small dots: single epochs; number: epoch time over that of the fastest. Hollow "
     "mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: other programs took CPU "
-    f"time. Arrow: the interval goes on. {_FAILED}"
+    f"time. {_ARROW} {_FAILED}"
 )
 _CURVES = "Line: mean; band: least to most of up to 160 stretches of time. Grey line: what others took of the CPU."
 _FIRST_CURVES = (
@@ -106,7 +107,7 @@ FIGURES: Dict[str, Figure] = {
         "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Upright "
         "line: 95 % interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs "
         "took CPU time. No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are "
-        "several, are joined and named.",
+        f"several, are joined and named. {_ARROW}",
         "no cell has readings of its memory",
     ),
     "resources": Figure(
@@ -144,7 +145,7 @@ FIGURES: Dict[str, Figure] = {
         costs.waiting,
         "Milliseconds per image, of which the training loop waited for its next batch. Black line: 95 % interval of the "
         "whole. Thin bar: copying to the device, which overlaps both. Pale: the device did not time itself, so that "
-        "computing is the time until work was handed over.",
+        f"computing is the time until work was handed over. {_ARROW}",
         "no cell has a throughput",
     ),
     "learning": Figure(
@@ -167,7 +168,7 @@ FIGURES: Dict[str, Figure] = {
         learning.batch_sizes,
         "Tiles: peak memory in GiB, or the status of a size that failed. Below them images per second and peak memory over "
         "the batch size. Upright line: 95 % interval over runs. Dashed: the memory limit of the study's runs. Red triangle: "
-        "other programs took CPU time.",
+        f"other programs took CPU time. {_ARROW}",
         "all cells have the same batch size",
     ),
     "functions": Figure(
@@ -183,7 +184,8 @@ FIGURES: Dict[str, Figure] = {
         "Gains",
         learning.gains,
         "How many times faster than the baseline, or of a ladder than the rung before, with the 95 % interval over paired "
-        "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's.",
+        "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's. "
+        f"{_ARROW}",
         "no two cells differ only in device, precision or execution, and it is no ladder",
     ),
     "energy": Figure(
@@ -191,14 +193,14 @@ FIGURES: Dict[str, Figure] = {
         "Energy",
         costs.energy,
         "Joules per image of the measured epochs, by the machine's own counters. Black line: 95 % interval of the whole "
-        "over runs; a bar without one is of one run. Red triangle: other programs took CPU time.",
+        f"over runs; a bar without one is of one run. Red triangle: other programs took CPU time. {_ARROW}",
         "this machine gave no readings of energy",
         "joules per image",
         {
             "images per joule": View(
                 costs.frugality,
                 "Images per joule of GPU and host together over images per second: up and to the right is better. Lines: 95 % "
-                "intervals over runs. Red triangle: other programs took CPU time.",
+                f"intervals over runs. Red triangle: other programs took CPU time. {_ARROW}",
             )
         },
     ),
@@ -216,7 +218,7 @@ FIGURES: Dict[str, Figure] = {
         learning.published,
         "Epoch time over PyTorch's, in tables 1 and 2 of the published study and here; one panel per framework. Upright "
         "line: 95 % interval over paired runs here. Red triangle: other programs took CPU time. On the dashed line both "
-        "are equal.",
+        f"are equal. {_ARROW}",
         "the study does not have PyTorch and another framework on a data set of the published study",
     ),
 }

@@ -8,7 +8,16 @@ import altair as alt
 
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, plain, rounded, speeds
-from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
+from framework_compare.report.figures.times import (
+    arrows,
+    colour,
+    cut,
+    framework_axis,
+    panel_width,
+    panels,
+    shape,
+    warned,
+)
 from framework_compare.report.startup_table import epochs_until_paid
 from framework_compare.results.energy import joules_per_run
 from framework_compare.results.intervals import geometric_mean
@@ -48,7 +57,20 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     rows = cells.join(_peaks(subject, cells), on="cell").dropna(subset=["gib", "images_per_s"])
     if rows.empty:
         return {}
-    named = ["who", "what", "batch_size", "gib", "least", "most", "images_per_s", "slow", "fast", "disturbed"]
+    named = [
+        "who",
+        "what",
+        "batch_size",
+        "gib",
+        "least",
+        "most",
+        "images_per_s",
+        "slow",
+        "fast",
+        "fast_cut",
+        "disturbed",
+    ]
+    rows = cut(rows, "images_per_s", "slow", "fast")
     roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
     rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
     tint = colour(subject, alt.Legend())
@@ -74,6 +96,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
         upright.encode(y="slow:Q", y2="fast:Q", color=tint),
         level.encode(x="least:Q", x2="most:Q", color=tint),
         points,
+        arrows(base, "fast", "y"),
         warned(base),
         base.mark_point(opacity=0).encode(y="roof:Q"),
     ]
@@ -313,6 +336,8 @@ def _start_ups(subject: Subject) -> Any:
 
 def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F6: the milliseconds of an image, computing and waiting for data, with the interval of both together."""
+    import pandas as pd
+
     rows = []
     for cell in subject.worked.itertuples():
         if not (known(cell.images_per_s) and known(cell.data_wait_share)) or not cell.images_per_s:
@@ -327,10 +352,10 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             rows.append({**row, "copying": copying, "handed": handed})
     if not rows:
         return {}
-    most = max(row["ms"] for row in rows) * 2.5
-    values = [{**row, **{name: row[name] if known(row[name]) else None for name in ("low", "high")}} for row in rows]
-    base = alt.Chart(alt.InlineData(values=[{**v, "high": v["high"] and min(v["high"], most)} for v in values]))
-    base = base.encode(y=framework_axis(subject))
+    frame = pd.DataFrame(rows)
+    whole = frame.groupby(["who", "what"])["ms"].transform("sum")
+    values = rounded(cut(frame.assign(whole=whole), "whole", "low", "high"))
+    base = alt.Chart(alt.InlineData(values=values)).encode(y=framework_axis(subject))
     copied = any(row["copying"] for row in rows)
     names = ["computing", "waiting for data", *(["copying"] if copied else [])]
     scale = alt.Scale(domain=names, range=["#4C78A8", "#F1C27D", "#222222"][: len(names)])
@@ -343,7 +368,8 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     thin = base.transform_filter("datum.copying > 0 && datum.part == 'computing'").mark_bar(size=3, yOffset=7)
     copies = thin.encode(x="copying:Q", color=alt.datum("copying", scale=scale), tooltip=["who:N", "copying:Q"])
     ends_ = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
-    chart = alt.layer(bars, *([copies] if copied else []), ends_.encode(x="min(low):Q", x2="max(high):Q"))
+    ends_ = ends_.encode(x="min(low):Q", x2="max(high):Q")
+    chart = alt.layer(bars, *([copies] if copied else []), ends_, arrows(base, "high", "x"))
     chart = chart.properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
     return {"": panels(chart, subject, columns, x="independent")}
 
@@ -351,9 +377,10 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F11: joules per image, of the GPU and of the host's processors, with the interval of both together over runs."""
     cells = _with_energy(subject)
+    cells = cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")
     rows = [
         {"who": cell.who, "what": cell.what, "part": part, "j": float(value), "disturbed": cell.disturbed}
-        | {"low": cell.j_low, "high": cell.j_high, "wh": cell.wh}
+        | {"low": cell.j_low, "high": cell.j_high, "high_cut": cell.j_high_cut, "wh": cell.wh}
         for cell in cells.itertuples()
         for part, value in (("GPU", cell.gpu_j_per_image), ("host", cell.host_j_per_image))
         if known(value)
@@ -377,7 +404,9 @@ def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     )
     ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
     height = 20 * len(subject.who) + 6
-    chart = alt.layer(bars, ends.encode(x="min(low):Q", x2="max(high):Q"), warned(base, x=total))
+    chart = alt.layer(
+        bars, ends.encode(x="min(low):Q", x2="max(high):Q"), arrows(base, "high", "x"), warned(base, x=total)
+    )
     chart = chart.properties(width=panel_width(width, columns, 90), height=height)
     return {"": panels(chart, subject, columns, x="independent")}
 
@@ -385,10 +414,10 @@ def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 def frugality(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F11 as images per joule over images per second, with the intervals of both over runs."""
     cells = speeds(_with_energy(subject))
-    total = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
-    rows = cells.assign(per_j=1 / total, few=1 / cells["j_high"], many=1 / cells["j_low"])
+    rows = cells.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
     rows = rows[["who", "what", "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]
     rows = rows.dropna(subset=["images_per_s", "per_j"])
+    rows = cut(cut(rows, "images_per_s", "slow", "fast"), "per_j", "few", "many")
     if rows.empty:
         return {}
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
@@ -405,7 +434,8 @@ def frugality(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     upwards = base.transform_filter("isValid(datum.few)").mark_rule(strokeWidth=1.5)
     across = across.encode(x="slow:Q", x2="fast:Q", color=tint)
     upwards = upwards.encode(y="few:Q", y2="many:Q", color=tint)
-    chart = alt.layer(across, upwards, points, warned(base))
+    ends = arrows(base, "fast", "x"), arrows(base, "many", "y")
+    chart = alt.layer(across, upwards, points, *ends, warned(base))
     chart = chart.properties(width=panel_width(width, columns, 40) - 40, height=130)
     return {"": panels(chart, subject, columns, x="independent", y="independent")}
 
@@ -428,9 +458,13 @@ def _with_energy(subject: Subject) -> Any:
     def end(cell: int, name: str) -> Optional[float]:
         return getattr(spread[cell], name) if cell in spread else None
 
-    total = cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)
     return cells.assign(
         j_low=[end(cell, "low") for cell in cells["cell"]],
         j_high=[end(cell, "high") for cell in cells["cell"]],
-        wh=total * cells["images_per_s"] * cells["epoch_s_median"] / WH,
+        wh=_joules(cells) * cells["images_per_s"] * cells["epoch_s_median"] / WH,
     )
+
+
+def _joules(cells: Any) -> Any:
+    """Joules per image, of all that was measured."""
+    return cells[["gpu_j_per_image", "host_j_per_image"]].sum(axis=1, min_count=1)

@@ -9,7 +9,16 @@ import altair as alt
 
 from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, rounded, speeds
-from framework_compare.report.figures.times import colour, framework_axis, panel_width, panels, shape, warned
+from framework_compare.report.figures.times import (
+    arrows,
+    colour,
+    cut,
+    framework_axis,
+    panel_width,
+    panels,
+    shape,
+    warned,
+)
 from framework_compare.results import pairing, ratios
 from framework_compare.results import published as published_figures
 from framework_compare.results.profiles import CELL_KEYS
@@ -20,6 +29,7 @@ LEAST = 0.01  # of the time, for a function to have a name in the figure
 MOST_NAMES = 9
 WAITING = "Synchronize"  # CUDA functions that hold up the host until the GPU is done
 LETTER = 6.0  # points of width that a letter of a label takes at most
+LEEWAY = 1.5  # how far the axes of published ratios go beyond the ratios, for their intervals
 LEAST_SQUARE = 150.0  # points that a panel of published ratios takes at least
 QUALITIES = ("train_", "validation_", "test_")
 BASELINES = {"the CPU": ratios.speedups, "fp32 eager": ratios.ladder}
@@ -98,6 +108,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
     rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
     rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
+    rows = cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
     rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
     every = alt.Chart(alt.InlineData(values=rounded(rows)))
@@ -119,7 +130,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         ends = ends.encode(y="slow:Q", y2="fast:Q", color=tint)
         layers = [drawn.mark_line(strokeWidth=1.3).encode(color=tint), marks]
         if field == "images_per_s":
-            layers += [ends, warned(drawn)]
+            layers += [ends, arrows(drawn, "fast", "y"), warned(drawn)]
         elif limit:
             layers.append(base.mark_rule(strokeDash=[4, 3], color=look.WARNING).encode(y=alt.YDatum(limit / GIB)))
         chart = alt.layer(*layers).properties(width=panel_width(width, columns, 45) - 45, height=120)
@@ -238,7 +249,7 @@ def _rungs(subject: Subject, width: float, columns: int) -> Any:
     order = list(gained["rung"].drop_duplicates())
     panel = panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)
-    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel)
+    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel, "who")
     chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
     facet = alt.Facet("who:N", sort=subject.who, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
@@ -252,13 +263,19 @@ def _so_far(gain: float, whole: float) -> str:
 def _gain(subject: Subject, rows: List[Dict[str, Any]], base: str, width: float, columns: int) -> Any:
     rows = [{**row, "label": f"{row['ratio']:.2f}x", "worse": False} for row in rows]
     panel = panel_width(width, columns, 90)
-    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}", panel))
+    layered = alt.layer(*_bars(subject, rows, framework_axis(subject), f"times faster than {base}", panel, "what"))
     layered = layered.properties(width=panel, height=20 * len(subject.who) + 6)
     return panels(layered, subject, columns, x="independent")
 
 
-def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float) -> List[Any]:
-    """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown."""
+def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: str) -> List[Any]:
+    """Ratios as bars with their intervals and labels, and a line where both are as fast; grey: no difference shown.
+
+    by: the column of the panels.
+    """
+    import pandas as pd
+
+    rows = rounded(cut(pd.DataFrame(rows), "ratio", "low", "high", by))
     ends = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
     letters = [min(LETTER * len(row["label"]) + 8, 0.75 * panel) for row in rows]
     rows = [{**row, "room": end * panel / (panel - taken)} for row, end, taken in zip(rows, ends, letters)]
@@ -274,7 +291,7 @@ def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float) -> Li
     ink = alt.condition("datum.worse", alt.value(look.WARNING), alt.value("#222222"))
     one = every.mark_rule(strokeDash=[3, 3], color="#555555").encode(x=alt.XDatum(1))
     room = chart.mark_point(opacity=0).encode(x="room:Q")
-    return [bars, intervals, one, room, texts.encode(x="end:Q", text="label:N", color=ink)]
+    return [bars, intervals, arrows(chart, "high", "x"), one, room, texts.encode(x="end:Q", text="label:N", color=ink)]
 
 
 def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -286,8 +303,9 @@ def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             rows.append({"who": cell.who, "what": cell.what, **pair, "disturbed": cell.disturbed})
     if not rows:
         return {}
-    values = [row[name] for row in rows for name in ("published", "here", "low", "high") if row[name]]
-    domain = [min(min(values) * 0.8, 0.8), max(max(values) * 1.25, 1.25)]
+    values = [row[name] for row in rows for name in ("published", "here")]
+    domain = [min(min(values) / LEEWAY, 0.8), max(max(values) * LEEWAY, 1.25)]
+    rows = [{**row, **_within(row, domain)} for row in rows]
     scale = alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("published:Q", scale=scale, title="published", axis=alt.Axis(tickCount=5))
     y = alt.Y("here:Q", scale=scale, title="here", axis=alt.Axis(tickCount=5))
@@ -309,9 +327,22 @@ def published(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     line = every.transform_filter("datum.line").mark_line(color="#999999", strokeDash=[4, 3])
     across = max(1, min(len(who), int(width / LEAST_SQUARE)))
     size = min(panel_width(width, across, 60) - 30, 260)
-    chart = alt.layer(line, ends, points, warned(base)).properties(width=size, height=size)
+    above = arrows(base, "high", "y")
+    below = base.transform_filter("datum.low_cut").mark_point(
+        shape="triangle-down", filled=True, size=45, color="#444444"
+    )
+    layers = line, ends, points, above, below.encode(y=alt.Y("low:Q", scale=scale)), warned(base)
+    chart = alt.layer(*layers).properties(width=size, height=size)
     facet = alt.Facet("who:N", sort=who, title="epoch time over PyTorch's, published and here")
     return {"": chart.facet(facet=facet, columns=across)}
+
+
+def _within(row: Dict[str, Any], domain: List[float]) -> Dict[str, Any]:
+    """The interval of a row within the axis, and which of its ends are cut."""
+    if row["low"] is None:
+        return {"low_cut": False, "high_cut": False}
+    cut_ends = {"low_cut": row["low"] < domain[0], "high_cut": row["high"] > domain[1]}
+    return {"low": max(row["low"], domain[0]), "high": min(row["high"], domain[1]), **cut_ends}
 
 
 def _shapes(count: int) -> List[str]:

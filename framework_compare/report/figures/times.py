@@ -36,6 +36,24 @@ def warned(base: Any, **place: Any) -> Any:
     return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
 
 
+def cut(rows: Any, value: str, low: str, high: str, panel: str = "what") -> Any:
+    """Rows whose intervals from `low` to `high` end where they would set the axis of all of a panel's `value`; the column
+    high_cut (of its name) says which do."""
+    if rows.empty:
+        return rows.assign(**{f"{high}_cut": False})
+    most = CLIP * rows.groupby(panel)[value].transform("max")
+    ends = {name: rows[name].astype(float) for name in (low, high)}
+    kept = {name: end.where(~end.gt(most), most) for name, end in ends.items()}
+    return rows.assign(**kept, **{f"{high}_cut": ends[high].gt(most)})
+
+
+def arrows(base: Any, high: str, axis: str) -> Any:
+    """An arrow at the end of each interval that `cut` has cut; axis: "x" or "y"."""
+    towards = "triangle-right" if axis == "x" else "triangle-up"
+    marks = base.transform_filter(f"datum.{high}_cut").mark_point(shape=towards, filled=True, size=45, color="#444444")
+    return marks.encode(**{axis: f"{high}:Q"})
+
+
 def panels(chart: Any, subject: Subject, columns: int, **independent: Any) -> Any:
     """One panel for each `what`, in the study's order."""
     header = alt.Facet("what:N", sort=subject.what, title=None, header=alt.Header(labelLimit=280))
@@ -141,11 +159,16 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     title = "images per second" if speed else "seconds per epoch"
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
     cells = _clipped(subject, speed)
+    dots = _dots(subject, cells, speed)
+    reach = dots.groupby(["who", "what"])["x"].max().rename("reach")  # labels stand behind the single epochs
+    cells = cells.join(reach, on=["who", "what"])
+    cells["end"] = cells[["end", "reach"]].max(axis=1)
+    cells["room"] = cells["end"] * 1.25  # for the label
     # Where the axis begins, and the status of a failed cell.
     least = cells.groupby("what")["x"].transform("min").fillna(cells["x"].min())
     cells["start"] = least / 2 if log else 0.0
     # One table for all layers: a facet splits no layer that has data of its own.
-    rows = [*rounded(cells.assign(kind="cell")), *rounded(_dots(subject, cells, speed))]
+    rows = [*rounded(cells.assign(kind="cell")), *rounded(dots)]
     every = alt.Chart(alt.InlineData(values=rows)).encode(y=framework_axis(subject))
     base = every.transform_filter("datum.kind == 'cell'")
     tint = colour(subject)
@@ -216,7 +239,6 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     cells["cut"] = cells["high"].gt(most)
     cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
     cells["end"] = cells[["x", "high"]].max(axis=1)
-    cells["room"] = cells["end"] * 1.25  # for the label
     cells["label"] = [
         f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
     ]

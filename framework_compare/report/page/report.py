@@ -78,22 +78,22 @@ class Section(NamedTuple):
     views: Sequence[View]
 
 
-def write(study: Study, path: Union[str, Path]) -> Path:
-    """Write the report of a study as one HTML file; StudyError where the file cannot be written."""
+def write(study: Study, path: Union[str, Path], more: Sequence[Table] = ()) -> Path:
+    """Write the report of a study as one HTML file, `more` tables behind its own; StudyError where it cannot be written."""
     target = Path(path).absolute()
-    text = render(study)
+    text = render(study, more)
     with schema.study_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     return target
 
 
-def render(study: Study) -> str:
+def render(study: Study, more: Sequence[Table] = ()) -> str:
     """The report as text."""
-    return environment().get_template("report.html").render(**_content(study))
+    return environment().get_template("report.html").render(**_content(study, more))
 
 
-def _content(study: Study) -> Dict[str, Any]:
+def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
@@ -114,7 +114,7 @@ def _content(study: Study) -> Dict[str, Any]:
         "absent": absent,
         "left": left,
         "what_shown": MAX_PANELS,
-        "tables": _tables(study),
+        "tables": [*_tables(study), *(_shown("cost", one) for one in more)],
         "cells": _cells(subject),
         "more_cells": max(0, len(cells) - MAX_ROWS),
         "failures": _failures(study),
@@ -191,9 +191,13 @@ def _tables(study: Study) -> List[Shown]:
     shown = []
     for kind in SHOWN:
         for part in kinds.build(getattr(study, kinds.KINDS[kind].frame), kind, blocks)[:12]:
-            table = dataclasses.replace(part, warnings=())  # they have a section of their own
-            shown.append(Shown(kind, table, renderers.markdown(table), renderers.latex(table)))
+            shown.append(_shown(kind, part))
     return shown
+
+
+def _shown(kind: str, part: Table) -> Shown:
+    table = dataclasses.replace(part, warnings=())  # they have a section of their own
+    return Shown(kind, table, renderers.markdown(table), renderers.latex(table))
 
 
 def _cells(subject: Subject) -> Dict[str, Any]:

@@ -25,6 +25,7 @@ from framework_compare.stability_sweep import Stability, largest_batch
 from framework_compare.study.opening import check_flag, check_folder, new_study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 
+SAMPLED_EPOCHS = 2  # of a run under a budget; one that takes longer than its sample is the only one
 Studies = Dict[str, Union[Comparison, Stability]]
 
 
@@ -83,7 +84,8 @@ def reproduce(
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
     full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores. With
-        a budget, too, comparisons have the published sizes, of which they sample; sweeps and ladders have no budget.
+        a budget, too, comparisons have the published sizes, of which they sample, and without `full` at most two epochs a run;
+        sweeps and ladders have no budget.
     frameworks: those of the study. device: "cpu" or "cuda"; default: both where there is a GPU.
     parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
     out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
@@ -107,7 +109,7 @@ def reproduce(
             continue
         where = device if "cuda" in part.devices else "cpu"
         samples = request.get("budget") is not None and not (part.sweeps or part.rungs)
-        own = {**part.settings, **({} if full or samples else part.quick), **request}
+        own = {**part.settings, **({} if full else _sampled(part) if samples else part.quick), **request}
         if part_name in (data or {}):
             own["dataset"] = (data or {})[part_name]
         if dry_run and part.sweeps:
@@ -120,6 +122,11 @@ def reproduce(
                 Union[Comparison, Stability], _run(part, frameworks, where, own, folder / part_name, watcher)
             )
     return forecasts if dry_run else Reproduced(name, full, folder, studies)
+
+
+def _sampled(part: Part) -> Dict[str, int]:
+    """What a budget changes: it would be spent on the epochs of few runs, where these are shorter than a sample."""
+    return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
 def _parts(known: Mapping[str, Part], wanted: Optional[Names], data: Mapping[str, Any]) -> Dict[str, Part]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +13,17 @@ from framework_compare import Comparison, compare, resume
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.plan import values
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch
+from framework_compare.records import Cell, Epoch, Run
+from framework_compare.results import precision
+from framework_compare.results.columns import CELL_COLUMNS
 from framework_compare.results.estimates import whole_epoch_s
 from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.runs import refresh_figures
 from framework_compare.store.study_file import Store
+from framework_compare.study.conditions import RunOptions
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.strategies import LONGEST_SAMPLE_S, SHORTEST_SAMPLE_S, Budget, Standing, of_settings
+from framework_compare.study.study import Study
 
 QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 SECOND = 1_000_000_000
@@ -122,6 +129,53 @@ def test_samples_are_as_long_as_the_budget_allows():
     assert Budget.of(86400, 0.05, 1).sample_s == LONGEST_SAMPLE_S
     budget = Budget.of(600, 0.05, 20)
     assert of_settings({"strategy": budget.to_dict()}) == budget
+
+
+def outcome_of(*statuses, runs=LEAST_RUNS):
+    """That of cells of these statuses, each with an interval of 1 %."""
+    fixed = {name: "same" for name in CELL_COLUMNS}
+    rows = [{**fixed, "framework": f"f{n}", "status": status} for n, status in enumerate(statuses)]
+    figures = {"interval_arm": 0.01, "interval_runs": runs, "budget_s": 60.0, "precision_target": 0.05}
+    return precision.outcome([SimpleNamespace(**{**row, **figures}) for row in rows], 30.0)
+
+
+@pytest.mark.parametrize(
+    "statuses, within, text",
+    [
+        (("ok", "ok"), True, "Every interval is within ±5 % of its figure, by the budget of 1 minutes. B"),
+        (("ok", "crashed"), True, "by the budget of 1 minutes; 1 of 2 cells did not work."),
+        (("crashed", "failed"), False, "No cell worked, so none has an interval."),
+        (("ok", "interrupted"), False, "Not finished: f1 same."),
+        (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
+    ],
+)
+def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):
+    outcome = outcome_of(*statuses)
+    assert outcome.within is within and text in outcome.sentence
+    assert ("Every interval" in outcome.sentence) is within
+
+
+def test_an_interval_of_two_runs_is_not_sure_however_narrow():
+    outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
+    assert not outcome.within and outcome.unsure == ("f0 same ±1.0% over 2 runs",)
+
+
+def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):
+    """Of three runs two count: the first was disturbed, and the last repeats it."""
+    (planned,) = cells("x")
+    epoch = Epoch(1, 0, SECOND, 0.0, 10, 10, 1.0, 0.1, 0.1, 0.1)
+    quiet = Run("ok", wall_s=5.0, disturbed_epochs=0, epochs=(dataclasses.replace(epoch, disturbed=0),))
+    loud = dataclasses.replace(quiet, disturbed_epochs=1, disturbed_s=1.0, disturbed_share=0.5)
+    with Store.create(tmp_path / "s", settings={}, machine={}, cells=[planned], repeats=2) as store:
+        for (run_id, *_), run in zip(store.plan(), (loud, quiet)):
+            store.record(run_id, run)
+        assert store.repeat_disturbed(1) == 1
+        store.record(store.plan()[0][0], quiet)
+        refresh_figures(store)
+        budget = Budget(1000, 0.05, 1)
+        now = Study(store, RunOptions(), Watcher(), budget)._standing()
+        assert len(now.outcomes[planned]) == LEAST_RUNS and not now.arms
+        assert list(budget.next(now)) == [planned]
 
 
 def sample_of(steps_s, whole_images, pipeline_s=None):
@@ -259,8 +313,6 @@ def test_a_study_under_a_budget_is_resumed_where_it_stopped(paced, pictures, own
 
 
 def test_repeats_of_disturbed_runs_stay_inside_the_budget(tmp_path):
-    from framework_compare.records import Run
-
     disturbed = Run("ok", wall_s=5.0, disturbed_epochs=1)
     with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells("x", "y", "z"), repeats=1) as store:
         for run_id, *_ in store.plan():

@@ -6,11 +6,13 @@ import itertools
 import math
 
 import numpy as np
+import pandas
 import pytest
 
 from framework_compare.results import moderation
 from framework_compare.results.block_times import BlockTimes, Stratum
 from framework_compare.results.intervals import holm, paired_ratio
+from framework_compare.results.pairing import strata
 
 STUDIES = 150
 
@@ -87,6 +89,19 @@ def test_noise_is_pooled_over_groups_of_one_machine_and_over_no_others():
     assert width(both.ratio(2, 0)) > width(apart.ratio(2, 0))
     nowhere = times(logs, strata=dict.fromkeys(range(8), Stratum(None)))
     assert nowhere.ratio(1, 0) == paired_ratio(nowhere[1], nowhere[0])
+
+
+def test_a_cell_that_others_disturbed_throughout_says_nothing_of_the_noise_of_the_others():
+    shared = {"device": "cpu", "node_id": None, "model": "m", "dataset": "d"}
+    rows = [{**shared, "cell": cell, "disturbed": float(cell == 3)} for cell in range(4)]
+    pools = {cell: one.pool for cell, one in strata(pandas.DataFrame(rows)).items()}
+    assert pools[3] is None and None not in {pools[cell] for cell in range(3)}
+    logs = noise(11, 4, 3)
+    logs[3] *= 20
+    groups = {cell: Stratum(pool, "m") for cell, pool in pools.items()}
+    assert times(logs, strata=groups).ratio(1, 0) == times(logs[:3]).ratio(1, 0)
+    means = times(logs, strata=groups).means({"a": (0,), "b": (1,), "c": (2,), "d": (3,)})
+    assert means.ratio("b", "a") == times(logs[:3]).ratio(1, 0)
 
 
 def test_runs_that_are_missing_leave_their_blocks_out():

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from framework_compare import compare
+from framework_compare import Comparison, compare
 from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.overhead import overhead
+from framework_compare.samplers.disturbance import DisturbanceLog, Shares
 from framework_compare.store.study_file import Store
 
 SETTINGS = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"}
@@ -30,6 +31,14 @@ def test_each_rate_runs_once_a_block_and_is_compared_with_none(paced, pictures, 
     assert (none.ratio.value, none.ratio.p, some.ratio.runs) == (1.0, 1.0, 3)
     assert some.ratio.low < some.ratio.value < some.ratio.high and 0.5 < some.ratio.value < 2
     assert 0 < some.parent_cpu_percent < 200 and some.parent_peak_rss_bytes > 1e7
+
+
+def test_no_rate_leaves_out_epochs_that_another_keeps(tiny, pictures, own_cache, tmp_path, monkeypatch):
+    """What others take is known at some rates only."""
+    monkeypatch.setattr(DisturbanceLog, "shares", lambda *_: Shares(disturbed=2.0, stolen=0.0, parent=0.0))
+    overhead(tiny, "linear", rates_hz=(0, 20), repeats=1, dataset=pictures, folder=tmp_path / "o", **SETTINGS)
+    epochs = Comparison.load(tmp_path / "o" / "1-20").epochs
+    assert epochs.disturbed_share.eq(2).all() and epochs.disturbed.eq(0).all()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
+import pandas
 import pytest
 
 from framework_compare import registry, reproduction
@@ -12,8 +14,11 @@ from framework_compare.errors import UnknownNameError
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import Rung
 from framework_compare.plan.reproductions import GAINS, RATIOS, REPRODUCTIONS, SIZES, Part, Reproduction
+from framework_compare.report import reproduction_tables
 from framework_compare.reproduction import reproduce
 from framework_compare.results import published
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.columns import CELL_COLUMNS
 from framework_compare.study.progress import Watcher
 
 FAST = {"epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory", "sampling_hz": 0}
@@ -77,6 +82,20 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
     assert "gpu is left out: it needs a GPU" in said and "singa is left out: it has no environment" in said
 
 
+def test_a_row_of_a_cell_that_failed_once_has_no_ratio():
+    """Its other runs are ok, and would give one."""
+    fixed = {**dict.fromkeys(CELL_COLUMNS, math.nan), "model": "alexnet", "dataset": "fire-smoke-small", "reason": "no"}
+    epoch = {"epoch_s_median": 2.0, "pictures": 791, "runs": 2, "warnings": "", "parity": None, "batch_growth": 1}
+    rows = [
+        {**fixed, **epoch, "framework": "torch", "status": "ok", "runs_ok": 2},
+        {**fixed, **epoch, "framework": "mxnet", "status": "crashed", "runs_ok": 1},
+    ]
+    blocks = BlockTimes({0: {1: 2.0, 2: 2.1}, 1: {1: 3.0}})
+    part = REPRODUCTIONS["lerat2021"].parts["cpu"]
+    torch, mxnet = reproduction_tables.ratios(part, pandas.DataFrame(rows), blocks, "x").rows
+    assert [row.figures[3].text for row in (torch, mxnet)] == ["1.00", "-"] and mxnet.figures[2].text == "crashed"
+
+
 def test_it_is_resumed_and_quick_is_another_size_than_full(short, tmp_path):
     asked = {"out": tmp_path / "r", "repeats": 1, "parts": ["epochs"]}
     quick, again = reproduce(short, **asked), reproduce(short, **asked)
@@ -98,7 +117,10 @@ def test_a_budget_reaches_comparisons_only(short, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "compare", lambda *names, **request: calls.append(request))
     reproduce(short, out=tmp_path / "r", parts=["epochs", "gains"], repeats=1, budget="30min")
     assert [("budget" in call, "repeats" in call) for call in calls] == [(True, False), (False, True)]
-    assert calls[0]["epochs"] == 3, "a budget samples the published sizes"
+    assert "limit" not in calls[0], "a budget samples the published sizes"
+    assert calls[0]["epochs"] == 2, "of three: many short epochs of one run would take the time of all others"
+    reproduce(short, out=tmp_path / "f", parts=["epochs"], budget="30min", full=True)
+    assert calls[-1]["epochs"] == 3
 
 
 def test_what_it_would_take_is_shown_and_nothing_started(short, tmp_path):

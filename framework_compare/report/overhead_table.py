@@ -32,6 +32,7 @@ def table(rates: Sequence[Any], cell: str, framework: str = "") -> Table:
         (Group("", ("epoch s", "over none")), Group("comparing process", ("CPU % of a core", "peak RSS MB"))),
         tuple(rows),
         remarks=(
+            "No epoch is left out as disturbed, as nobody would know of it without readings.",
             "CPU of the comparing process over whole runs; its memory since it began, so for all rates together.",
             *registry.labels([framework]),
         ),

@@ -27,12 +27,14 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
     seconds, notes, rows = published.epoch_seconds(part.published), Notes(), []
     frame = list(cells.itertuples())
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
-    torch = {(cell.model, cell.dataset): cell.Index for cell in frame if cell.framework == "torch"}
+    worked = [cell for cell in frame if cell.status == "ok"]
+    torch = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == "torch"}
     for cell in frame:
         theirs = published.SETS.get(cell.dataset, "")
         key = (cell.framework, cell.model, theirs)
         own, base = seconds.get(key), seconds.get(("torch", *key[1:]))
-        here = blocks.ratio(cell.Index, torch.get((cell.model, cell.dataset), -1))
+        base_here = torch.get((cell.model, cell.dataset), -1)
+        here = blocks.ratio(cell.Index, base_here) if cell.status == "ok" else None  # some of its runs may be ok
         per_image = epoch_text(cell, 1000 / cell.pictures) if cell.status == "ok" else NOTHING
         figures = (
             Figure(digits(1000 * own / published.IMAGES[theirs]) if own else NOTHING),

@@ -57,10 +57,9 @@ class BlockTimes(Mapping[Any, Seconds]):
 
     def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
-        pools = {self._strata[cell].pool for several in cells.values() for cell in several}
-        stratum = Stratum(pools.pop() if len(pools) == 1 else None)
-        seconds = {place: self._mean(several) for place, several in cells.items()}
-        return BlockTimes(seconds, dict.fromkeys(cells, stratum))
+        pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
+        strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
+        return BlockTimes({place: self._mean(several) for place, several in cells.items()}, strata)
 
     def _mean(self, cells: Sequence[Any]) -> Seconds:
         shared = set.intersection(*({*self[cell]} for cell in cells))

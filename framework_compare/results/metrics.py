@@ -146,6 +146,7 @@ METRICS: Dict[str, Metric] = {
         "estimated epoch time, 95 % to", "s", "lower", lambda p: p.estimate and p.estimate.high
     ),
     "interval_arm": Metric("longer arm of the interval", "%", "lower", lambda p: _arm(p.epoch_s), 100),
+    "interval_runs": Metric("runs of the interval", "", "", lambda p: p.epoch_s and p.epoch_s.runs, whole=True),
     "images_per_s": Metric("throughput", "images/s", "higher", _throughput),
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
     "step_s_p95": Metric("95th percentile of steps", "ms", "lower", lambda p: _median(p.epochs("step_s_p95")), 1e3),

@@ -79,12 +79,13 @@ def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
 def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:
     """Of each cell the device and the node, which noise is of, and the model and data set, which competitors share.
 
-    A cell that ran on several nodes is of no pool.
+    A cell that ran on several nodes is of no pool, nor is one that others disturbed in every epoch.
     """
+    quiet = {*epochs["cell"][epochs["disturbed"] != 1]}
     cells = epochs[["cell", "device", "node_id", "model", "dataset"]].drop_duplicates()
     found: Dict[int, Stratum] = {}
     for cell, device, node, model, dataset in cells.itertuples(index=False, name=None):
-        pool = None if int(cell) in found else (device, "" if node != node else node)
+        pool = None if int(cell) in found or cell not in quiet else (device, "" if node != node else node)
         found[int(cell)] = Stratum(pool, (model, dataset))
     return found
 

@@ -8,9 +8,10 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from framework_compare.results.columns import BUDGET, SHARED, Record
 
-# Of each cell; fewer leave intervals whose width is chance.
+# Of each cell, without those that others disturbed throughout; fewer leave intervals whose width is chance.
 LEAST_RUNS = 3
 MOST_NAMED = 8  # cells of a study of which none is sure enough
+UNFINISHED = ("interrupted", "running")
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
 
 
@@ -18,8 +19,9 @@ _STORED = dict(zip(BUDGET, ("target", "seconds")))
 class BudgetOutcome:
     """How a study under a budget ended, or stands.
 
-    spent_s: wall seconds of all runs. within: whether the interval of every cell that worked is within the target.
-    unsure: the cells of which it is not, with the longer arm of their interval; not_run: those the time did not reach.
+    spent_s: wall seconds of all runs. within: whether cells worked, and the interval of every one that did is within the
+    target. unsure: the cells of which it is not, with the longer arm of their interval; not_run: those the time did not
+    reach. Of a study that was interrupted, or runs, nothing is within yet.
     """
 
     budget_s: float
@@ -42,11 +44,13 @@ def columns(settings: Mapping[str, Any]) -> Dict[str, Any]:
 
 def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
     """Of all cells of a study under a budget."""
-    unsure, not_run = _names(cells, unsure=True), _names(cells, unsure=False)
+    unsure, not_run = _unsure(cells), _of_status(cells, "planned")
     budget_s, target = float(cells[0].budget_s), float(cells[0].precision_target)
     used = f"{spent_s / 60:.1f} of {budget_s / 60:.3g} minutes used"
     sentence = " ".join([*sentences(cells), f"Budget: {used}."])
-    return BudgetOutcome(budget_s, spent_s, target, not (unsure or not_run), unsure, not_run, sentence)
+    statuses = {cell.status for cell in cells}
+    within = "ok" in statuses and not (unsure or not_run or statuses.intersection(UNFINISHED))
+    return BudgetOutcome(budget_s, spent_s, target, within, unsure, not_run, sentence)
 
 
 def sentences(cells: Sequence[Record]) -> List[str]:
@@ -54,7 +58,7 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     if not cells or not cells[0].budget_s > 0:
         return []
     minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"
-    unsure, not_run = _names(cells, unsure=True), _names(cells, unsure=False)
+    unsure, not_run, unfinished = _unsure(cells), _of_status(cells, "planned"), _of_status(cells, *UNFINISHED)
     texts = []
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
@@ -69,27 +73,40 @@ def sentences(cells: Sequence[Record]) -> List[str]:
         texts.append(f"Not within {target} of the figure under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:
         texts.append(f"Not run, as the budget of {minutes} did not reach them: {', '.join(not_run)}.")
-    return texts or [f"Every interval is within {target} of its figure, by the budget of {minutes}."]
+    if unfinished:
+        texts.append(f"Not finished: {', '.join(unfinished)}.")
+    if not ok and not texts:
+        return ["No cell worked, so none has an interval."]
+    lacking = f"; {len(cells) - len(ok)} of {len(cells)} cells did not work" if len(ok) < len(cells) else ""
+    return texts or [f"Every interval is within {target} of its figure, by the budget of {minutes}{lacking}."]
 
 
-def _names(cells: Sequence[Record], *, unsure: bool) -> Tuple[str, ...]:
-    """Cells that worked and are not within the target, or those that did not run."""
-    varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
-    if not unsure:
-        return tuple(_name(cell, varied) for cell in cells if cell.status == "planned")
+def _unsure(cells: Sequence[Record]) -> Tuple[str, ...]:
+    """Cells that worked and are not within the target, with the longer arm of their interval."""
     worked = [cell for cell in cells if cell.status == "ok" and not _is_within(cell)]
-    return tuple(f"{_name(cell, varied)} {_width(cell)}" for cell in worked)
+    return tuple(f"{name} {_width(cell)}" for name, cell in zip(_names(worked, cells), worked))
+
+
+def _of_status(cells: Sequence[Record], *statuses: str) -> Tuple[str, ...]:
+    return _names([cell for cell in cells if cell.status in statuses], cells)
+
+
+def _names(some: Sequence[Record], cells: Sequence[Record]) -> Tuple[str, ...]:
+    """Some of the cells, each by what tells it from the others."""
+    varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
+    return tuple(_name(cell, varied) for cell in some)
 
 
 def _is_within(cell: Record) -> bool:
-    return bool(cell.runs_ok >= LEAST_RUNS and cell.interval_arm <= cell.precision_target)
+    return bool(cell.interval_runs >= LEAST_RUNS and cell.interval_arm <= cell.precision_target)
 
 
 def _width(cell: Record) -> str:
     if math.isnan(cell.interval_arm):
         return "without interval"
     near = cell.interval_arm < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
-    return f"±{cell.interval_arm:.{2 if near else 1}%}"
+    few = f" over {cell.interval_runs:.0f} runs" if cell.interval_runs < LEAST_RUNS else ""
+    return f"±{cell.interval_arm:.{2 if near and not few else 1}%}{few}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

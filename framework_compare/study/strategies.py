@@ -22,7 +22,8 @@ WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
 class Standing(NamedTuple):
     """What a study has come to, cell by cell: statuses and wall seconds of its runs, and the longer arm of its interval.
 
-    arms: as a share of the figure; a cell without an interval is not in it. spent_s: wall seconds of all runs.
+    arms: as a share of the figure; a cell without an interval, or with one over fewer than LEAST_RUNS runs, is not in
+    it. spent_s: wall seconds of all runs.
     """
 
     outcomes: Outcomes

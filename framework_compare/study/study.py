@@ -25,7 +25,7 @@ from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import metrics, steadiness, verdicts
 from framework_compare.results.precision import LEAST_RUNS
-from framework_compare.results.runs import store_figures
+from framework_compare.results.runs import refresh_figures, store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks
@@ -58,6 +58,8 @@ class Study:
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
         self._wall_s = self.store.wall_seconds()
+        if self.strategy.adds_blocks:  # which looks at figures, and those kept may be of another version
+            refresh_figures(self.store)
         self._run_planned(retry)
         while self._plan_more():
             self._run_planned()
@@ -94,9 +96,11 @@ class Study:
 
     def _standing(self) -> Standing:
         figures, cells = self.store.kept_figures(metrics.version()), dict(self.store.cells())
-        arms = {cells[cell_id]: row.get("interval_arm") for cell_id, row in figures.items() if cell_id in cells}
-        known = {cell: arm for cell, arm in arms.items() if isinstance(arm, float)}
-        return Standing(self.store.outcomes(), self._wall_s, known, self._spent_s())
+        # Runs that others disturbed throughout are in no interval where the cell has other runs.
+        known = {cell_id: row for cell_id, row in figures.items() if (row.get("interval_runs") or 0) >= LEAST_RUNS}
+        arms = {cells[cell_id]: row.get("interval_arm") for cell_id, row in known.items() if cell_id in cells}
+        sure = {cell: arm for cell, arm in arms.items() if isinstance(arm, float)}
+        return Standing(self.store.outcomes(), self._wall_s, sure, self._spent_s())
 
     def _spent_s(self) -> float:
         return sum(map(sum, self._wall_s.values()))
@@ -243,7 +247,7 @@ def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str
     """Which of the cells another block is for."""
     cell = max(cells, key=lambda one: arm(one, standing))
     width = arm(cell, standing)
-    why = f"runs fewer than {LEAST_RUNS} times" if math.isinf(width) else f"is sure to ±{width:.1%} only"
+    why = f"has fewer than {LEAST_RUNS} runs that count" if math.isinf(width) else f"is sure to ±{width:.1%} only"
     return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
 
 

@@ -34,7 +34,6 @@ from framework_compare.protocol import (
     TrainConfig,
 )
 
-
 # Steps whose losses are kept to be read together; the runner asks for each eight steps late.
 MOST_UNREAD = 64
 

@@ -2,9 +2,10 @@
 
 python benchmarks/workload_parity.py [WORKLOAD ...]     # benchmarks/results/workload_parity.json
 python benchmarks/workload_parity.py --table            # the file as Markdown
+python benchmarks/workload_parity.py --device cuda --frameworks torch --python torch=PYTHON --save FILE
 
-On the CPU, one thread, float32, with each workload's own optimizer. Verdicts in the file are not sought again, unless
-their workload is named.
+On the CPU unless asked, one thread, float32, with each workload's own optimizer. Verdicts in the file are not sought
+again, unless their workload is named.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from imported_parity import FRAMEWORKS, entry
 from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.parity import verify
+from framework_compare.plan.values import by_framework
 
 OUT = Path(__file__).parent / "results" / "workload_parity.json"
 EXECUTIONS = ("default", "eager", "graph", "compiled")
@@ -42,9 +44,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", choices=[*registry.WORKLOADS, []])
     parser.add_argument("--executions", default=",".join(EXECUTIONS))
+    parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--python", action="append", help="FRAMEWORK=PATH of an interpreter that has it")
+    parser.add_argument("--save", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    found: Dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+    out = arguments.save
+    where = verify.Where(python=by_framework("--python", arguments.python))
+    settings = dict(where=where, device=arguments.device, threads=1, say=print)
+    found: Dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     if arguments.table:
         print("\n".join(table(found)))
         return
@@ -54,11 +63,11 @@ def main() -> None:
             if execution in executions and not arguments.workloads:
                 continue
             try:
-                verdicts = verify.verify(FRAMEWORKS, name, execution=execution, threads=1, say=print)
+                verdicts = verify.verify(arguments.frameworks.split(","), name, execution=execution, **settings)
                 executions[execution] = {verdict.framework: entry(verdict) for verdict in verdicts}
             except UsageError as error:
                 print(f"{name}, {execution}: {error}")
-            OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(execution, table({name: executions})[-1], flush=True)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,6 +34,17 @@ from framework_compare.protocol import (
     TrainConfig,
 )
 
+# Steps whose losses are kept to be read together; the runner asks for each eight steps late.
+MOST_UNREAD = 64
+
+
+class StepLoss:
+    """The loss of a step that was handed over: on the device, and once it has been read its value, too."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.value: Optional[float] = None
+
 
 class TensorFlowTrainer(TrainerDefaults):
     name = "tensorflow"
@@ -44,8 +56,7 @@ class TensorFlowTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         gpu_threads=frozenset({"shared", "private"}),
-        # XLA compiles no step with a collective of MirroredStrategy in it
-        replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "graph"})),
+        replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
     )
 
     @staticmethod
@@ -68,6 +79,7 @@ class TensorFlowTrainer(TrainerDefaults):
 
         self.tf = tensorflow
         self.config = config
+        self._unread: Deque[StepLoss] = collections.deque(maxlen=MOST_UNREAD)
         tensorflow.config.threading.set_intra_op_parallelism_threads(config.threads)
         tensorflow.config.threading.set_inter_op_parallelism_threads(config.threads)
         tensorflow.random.set_seed(config.seed)
@@ -132,11 +144,19 @@ class TensorFlowTrainer(TrainerDefaults):
         self._loss = LOSSES[graph.task.loss]
         self._stepped = False
         self._infer = self._network
+        self._differentiate = self._scaled_gradients
         self._step = self._step_eagerly if self._mirrored is None else self._step_on_each
         if self._execution != "eager":
-            compiled = self._execution == "compiled" and self.config.mode == "inference"
-            self._infer = self.tf.function(self._network, jit_compile=compiled)
-            self._step = self.tf.function(self._step, jit_compile=self._execution == "compiled")
+            compiled = self._execution == "compiled"
+            self._infer = self.tf.function(self._network, jit_compile=compiled and self.config.mode == "inference")
+            # XLA compiles no step with a collective of MirroredStrategy in it: of replicas what comes before alone
+            if compiled and self._mirrored:
+                self._differentiate = self.tf.function(self._scaled_gradients, jit_compile=True)
+            self._step = self.tf.function(self._step, jit_compile=self._compiles_whole)
+
+    @property
+    def _compiles_whole(self) -> bool:
+        return self._execution == "compiled" and self._mirrored is None
 
     def _make_variables(self, graph: Graph) -> None:
         dtype = HALF_TYPES.get(self.config.precision, "float32")
@@ -190,12 +210,29 @@ class TensorFlowTrainer(TrainerDefaults):
 
     def train_step(self, batch: Batch) -> Any:
         self._stepped = True
-        return self._step(batch.images, batch.labels)
+        loss = StepLoss(self._step(batch.images, batch.labels))
+        self._unread.append(loss)
+        return loss
+
+    def read_losses(self, losses: List[StepLoss]) -> List[float]:
+        return [self._read_loss(loss) for loss in losses]
+
+    def _read_loss(self, loss: StepLoss) -> float:
+        """A copy to the host waits for every step handed over by then, so that the GPU runs dry: all unread ones in one."""
+        if loss.value is None:
+            together = [loss]
+            if loss in self._unread:
+                together = list(self._unread)
+                self._unread.clear()
+            for one, value in zip(together, self.tf.stack([one.tensor for one in together]).numpy()):
+                one.value = float(value)
+        assert loss.value is not None
+        return loss.value
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         compute = self._loss_and_gradients if self._mirrored is None else self._gradients_of_first
         if self._execution != "eager":
-            compute = self.tf.function(compute, jit_compile=self._execution == "compiled")
+            compute = self.tf.function(compute, jit_compile=self._compiles_whole)
         names = [name for name, variable in self._network.variables.items() if variable.trainable]
         _, found = compute(batch.images, batch.labels)
         return {name: self._network.from_native(name, g.numpy()) for name, g in zip(names, found)}
@@ -222,6 +259,12 @@ class TensorFlowTrainer(TrainerDefaults):
         self._optimizer.apply(self._trainable, gradients)
 
     def _loss_and_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
+        loss, gradients = self._differentiate(images, labels)
+        if self._mirrored:  # before the loss's scale is looked at, which all replicas do alike then
+            gradients = self._mirrored.mean_in_replica(gradients)
+        return loss, self._scale.undo(gradients) if self._scale else gradients
+
+    def _scaled_gradients(self, images: Any, labels: Any) -> Tuple[Any, List[Any]]:
         tf = self.tf
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._trainable)
@@ -229,10 +272,7 @@ class TensorFlowTrainer(TrainerDefaults):
             loss = self._loss(tf, logits, labels)
             scaled = self._scale.times(loss) if self._scale else loss
         # dense, an embedding's too: sparse ones leave the moments of rows that no token names as they are
-        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self._trainable)]
-        if self._mirrored:  # before the loss's scale is looked at, which all replicas do alike then
-            gradients = self._mirrored.mean_in_replica(gradients)
-        return loss, self._scale.undo(gradients) if self._scale else gradients
+        return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self._trainable)]
 
     def infer(self, batch: Batch) -> Any:
         if self._mirrored:

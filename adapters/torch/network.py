@@ -151,6 +151,26 @@ def _conv1d(nn: Any, a: Mapping[str, Any]) -> Any:
     return Conv1d(a["in_channels"], a["out_channels"], a["kernel"], padding=a["padding"], bias=a["bias"])
 
 
+def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
+    class AvgPool2d(nn.AvgPool2d):  # type: ignore[misc]
+        """Of channels_last images PyTorch's kernel for GPUs puts the gradient of padded windows in wrong places.
+
+        Its issue 188344, of 2.11 at least, mended in July 2026. Forward, unpadded and on a CPU it is right.
+        """
+
+        def forward(self, x: Any) -> Any:
+            padded = self.padding not in (0, (0, 0), [0, 0])
+            return super().forward(x.contiguous() if padded and x.is_cuda else x)
+
+    return AvgPool2d(
+        a["kernel"],
+        stride=a["stride"],
+        padding=a["padding"],
+        ceil_mode=a.get("ceil_mode", False),
+        count_include_pad=a["count_include_pad"],
+    )
+
+
 def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
     class Maxout(nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
@@ -226,13 +246,7 @@ LAYERS = {
         nn.Linear, a["in_features"], a["out_features"], bias=a.get("bias", True)
     ),
     "Dropout": lambda nn, a: nn.Dropout(a["p"]),
-    "AvgPool2d": lambda nn, a: nn.AvgPool2d(
-        a["kernel"],
-        stride=a["stride"],
-        padding=a["padding"],
-        ceil_mode=a.get("ceil_mode", False),
-        count_include_pad=a["count_include_pad"],
-    ),
+    "AvgPool2d": _avgpool2d,
     "Tanh": lambda nn, a: nn.Tanh(),
     "Sigmoid": lambda nn, a: nn.Sigmoid(),
     "Embedding": lambda nn, a: nn.Embedding(a["num_embeddings"], a["embedding_dim"]),

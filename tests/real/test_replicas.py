@@ -51,9 +51,9 @@ def test_two_replicas_train_the_mean_of_their_gradients(climb, framework):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("framework", ["mxnet", "paddle"])
-def test_two_replicas_train_so_in_graphs(climb, framework):
-    found = climb(framework, execution="graph")
+@pytest.mark.parametrize("framework, execution", [("mxnet", "graph"), ("paddle", "graph"), ("tensorflow", "compiled")])
+def test_two_replicas_train_so_in_graphs(climb, framework, execution):
+    found = climb(framework, execution=execution)
     assert found.status == "passed", (found.reason, found.levels)
 
 

@@ -46,7 +46,7 @@ TRAININGS: Dict[str, Training] = {
     "cifar_resnet50": Training("caltech10_32", "accuracy"),
     "tiny_cnn": Training("caltech101_64", "accuracy"),
     "guava_cnn": Training("guava_disease", "accuracy", {"epochs": 3}),
-    "vgg16_frozen": Training("guava_disease", "accuracy", {"image_size": 64, "limit": 320}),
+    "vgg16_frozen": Training("guava_disease", "accuracy", {"epochs": 2, "limit": 160}),
     "quanv_fixed": Training(*_DIGITS),
     "quanv_trained": Training(*_DIGITS),
     "quanv_classical": Training(*_DIGITS),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple
 
@@ -45,18 +46,18 @@ TRAININGS: Dict[str, Training] = {
     "cifar_resnet50": Training("caltech10_32", "accuracy"),
     "tiny_cnn": Training("caltech101_64", "accuracy"),
     "guava_cnn": Training("guava_disease", "accuracy", {"epochs": 3}),
-    "vgg16_frozen": Training("guava_disease", "accuracy", {"image_size": 64}),
+    "vgg16_frozen": Training("guava_disease", "accuracy", {"epochs": 2, "limit": 160}),
     "quanv_fixed": Training(*_DIGITS),
     "quanv_trained": Training(*_DIGITS),
     "quanv_classical": Training(*_DIGITS),
 }
 
 
-def train(framework: str, workload: str, data: Path) -> Dict[str, Any]:
+def train(framework: str, workload: str, data: Path, **changed: Any) -> Dict[str, Any]:
     """Status, losses of each epoch, metrics after the last and what needs no network, of one run."""
     training = TRAININGS[workload]
     asked = {"dataset": data / training.data, "repeats": 1, "threads": 1, "sampling_hz": 0.0, "verify": "off"}
-    study = compare(framework, workload, **{**asked, "retries_when_disturbed": 0}, **training.settings)
+    study = compare(framework, workload, **{**asked, "retries_when_disturbed": 0}, **{**training.settings, **changed})
     return told(study)
 
 
@@ -74,7 +75,11 @@ def told(study: Comparison) -> Dict[str, Any]:
         "losses": [round(loss, 6) for loss in study.epochs.loss],
         "validation": {name[len(after) :]: float(cell[name]) for name in cell.index if name.startswith(after)},
         "baseline": cell.baseline,
-        "without_network": {name[len(without) :]: float(cell[name]) for name in cell.index if name.startswith(without)},
+        "without_network": {
+            name[len(without) :]: float(cell[name])
+            for name in cell.index
+            if name.startswith(without) and math.isfinite(cell[name])
+        },
     }
 
 
@@ -105,6 +110,7 @@ def main() -> None:
     parser.add_argument("data", nargs="?", type=Path)
     parser.add_argument("workloads", nargs="*", choices=[*TRAININGS, []])
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
+    parser.add_argument("--limit", type=int, help="samples to train on, in place of the workload's")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
@@ -116,7 +122,8 @@ def main() -> None:
     for workload in options.workloads or TRAININGS:
         for framework in options.frameworks.split(","):
             if options.again or framework not in found.get(workload, {}):
-                run = train(framework, workload, options.data)
+                changed = {"limit": options.limit} if options.limit else {}
+                run = train(framework, workload, options.data, **changed)
                 found.setdefault(workload, {})[framework] = run
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
                 print(workload, framework, run["status"], run.get("validation", run.get("reason")), flush=True)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from framework_compare import registry
 from framework_compare.cli.root import app
-from framework_compare.errors import UsageError
-from framework_compare.parity.network.oracle.losses import cross_entropy
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.parity.network.oracle.losses import LOSSES, cross_entropy
 from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
 from framework_compare.registry import Framework
@@ -111,6 +111,35 @@ def test_the_yardstick_is_rounding_of_logits_of_the_loss_and_of_its_reading():
     assert curves.yardstick(exact, [run], labels) == [2**-23, 2**-23]
     first, second = curves.yardstick(exact, [off], labels)
     assert first == second > 0.5, "what the first step moved counts from then on"
+
+
+@pytest.mark.parametrize(
+    "loss, one, other, target, moved",
+    [
+        ("cross_entropy", [[0.0, 1.0]], [[0.0, 1.5]], [0], 1.0),
+        ("binary_cross_entropy", [[1.0]], [[1.5]], [[1.0]], 1.0),
+        ("token_cross_entropy", [[[0.0, 1.0], [0.0, 0.0]]], [[[0.0, 1.5], [9.0, 0.0]]], [[0, -1]], 1.0),
+        ("mse", [[3.0]], [[2.0]], [[1.0]], 3.0),
+    ],
+)
+def test_no_loss_can_move_by_more_than_its_bound(loss, one, other, target, moved):
+    outputs, target = [np.array(one), np.array(other)], np.array(target)
+    losses = [float(LOSSES[loss](each, target)[0]) for each in outputs]
+    runs = [{"losses": [value], "logits": [each.tolist()]} for value, each in zip(losses, outputs)]
+    (allowed,) = curves.yardstick(runs[0], [runs[1]], [target], loss)
+    assert abs(losses[0] - losses[1]) <= allowed == pytest.approx(moved)
+
+
+def test_a_workload_trains_on_its_own_arrays(framework):
+    framework("honest", HONEST)
+    where = Where(python={"honest": sys.executable})
+    found = curves.train_workload_curves("honest", "quanv_classical", steps=4, where=where, threads=1, optimizer="sgd")
+    assert found.hold and len(found.losses["honest"]) == 4, found.unsupported
+
+
+def test_curves_of_workloads_are_of_workloads():
+    with pytest.raises(UnknownNameError, match="lstm_ibm"):
+        curves.train_workload_curves("torch", "alexnet")
 
 
 def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_path):

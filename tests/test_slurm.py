@@ -133,7 +133,8 @@ def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path)
     assert study.returncode == 0 and "part 1: 1 ok" in text, text
     log = next((tmp_path / "s" / "parts" / "slurm").glob("*_log.out")).read_text()
     assert "interrupted" in log or "stopped" in log, log
-    assert statuses(tmp_path / "s") == ["ok"] and not processes(tmp_path / "s")
+    # submitit's process writes its result after the part has ended
+    assert statuses(tmp_path / "s") == ["ok"] and wait_for(lambda: not processes(tmp_path / "s"), 10)
 
 
 @pytest.mark.nightly

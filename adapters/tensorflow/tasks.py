@@ -58,8 +58,8 @@ class Momentum:
             momentum.assign(self._tf.zeros_like(momentum))
 
 
-# Arrays of fewer numbers are updated by ops of their own on a CPU, as Keras does: six calls of the fused kernel took
-# 0.15 of 0.64 ms of a step of 1,377 parameters on two threads (2.21).
+# Arrays of fewer numbers are updated by ops of their own on a CPU, as Keras does: the six calls of the fused kernel in a
+# step of 1,377 parameters seemed to take longer (2.21; docs/records/workloads.md). Arrays of up to 1,024 were tried.
 SMALL = 4096
 
 

@@ -36,6 +36,7 @@ from framework_compare.study.progress import PlainWatcher
 
 PLUGINS = Path(__file__).parents[1] / "tests" / "plugins"
 TORCH = "from framework_compare.adapters.torch.trainer import TorchTrainer as Trainer"
+OWN_VERSION = 'lambda self: str(__import__("torch").__version__)'  # there is no module of its name
 NUMPY = """
 class Trainer(TinyTrainer):
     matrix = np.ones((192, 192), dtype=np.float32)
@@ -53,6 +54,7 @@ import time
 
 class Slowed(Trainer):
     name = {name!r}
+    version = {version}
 
     def train_step(self, batch):
         began = time.perf_counter()
@@ -78,7 +80,7 @@ def slowed(folder: Path, share: float, of_torch: bool) -> str:
     """Registers PyTorch's own adapter, or the test framework's, with a wait after each step; the framework's name."""
     if not of_torch:
         name, path = f"numpy-{share:g}", folder / f"slowed_{round(1000 * share)}.py"
-        text = SLOWED.format(base=NUMPY, name=name, share=share)
+        text = SLOWED.format(base=NUMPY, name=name, share=share, version="Trainer.version")
         path.write_text((PLUGINS / "tiny.py").read_text() + text)
         registry.FRAMEWORKS[name] = Framework(name, f"{path}:Slowed", "", "numpy", ((3, 8), (3, 99)))
         return name
@@ -86,7 +88,7 @@ def slowed(folder: Path, share: float, of_torch: bool) -> str:
     package = folder / name / "torch"
     shutil.copytree(Path(adapter.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").write_text("from framework_compare.adapters.torch.slowed import Slowed as Slowed\n")
-    (package / "slowed.py").write_text(SLOWED.format(base=TORCH, name=name, share=share))
+    (package / "slowed.py").write_text(SLOWED.format(base=TORCH, name=name, share=share, version=OWN_VERSION))
     registry.FRAMEWORKS[name] = Framework(name, f"{package}:Slowed", "", "torch", ((3, 8), (3, 99)))
     return name
 

@@ -1,4 +1,4 @@
-"""Pillow and numpy in processes that hand over whole batches, as singa.data.ImageBatchIter and SINGA's examples have it.
+"""Pillow and numpy, as in SINGA's examples; that several processes hand over whole batches is ours.
 
 The recipe is torchvision's, as for all. SINGA's own iterator has one process, shuffles without a seed, and runs over the
 end of an epoch in its last batch.

@@ -37,7 +37,7 @@ def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) ->
 def titled(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
     reason = verdict.reason
-    for name in (verdict.faster, verdict.slower):
+    for name in (verdict.faster, verdict.slower, *verdict.models):
         reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: title(name), reason)  # type: ignore[misc]
     names: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
     changed = dataclasses.replace(verdict, reason=reason, **names)

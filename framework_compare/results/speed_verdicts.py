@@ -155,7 +155,7 @@ def _mean(
     a, b = both[0]
     if ratio is None:
         ratio = Interval(math.exp(sum(math.log(_alone(x, y, blocks).value) for x, y in both) / len(both)))
-    reason = next(filter(None, (_bar(*two) for two in both)), "")
+    reason = next((f"{bar} with {two[0].model}" for two in both if (bar := _bar(*two))), "")
     return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)
 
 

@@ -64,9 +64,10 @@
       hidden.clear();
       for (const box of boxes) if (!box.checked) hidden.add(box.value);
       // All of them: a still that was not drawn yet shows frameworks that are hidden now.
-      for (const plot of document.querySelectorAll(".plot")) {
+      const plots = document.querySelectorAll(".plot");
+      for (const plot of plots) plot.dataset.live = ""; // at once, so that none passes for drawn before its turn
+      for (const plot of plots) {
         if (mine !== turn) return; // a later choice draws them anew
-        plot.dataset.live = "";
         await draw(plot);
       }
     });

@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 from command_line import run, start
 
+from framework_compare import api
+from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store.study_file import FILE, Store
+from framework_compare.study.progress import Watcher
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -36,12 +40,46 @@ def test_version():
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
         (["--frameworks", "torch"], "Missing option '--models'"),
+        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or a file.toml"),
+        (["torch", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (["torch", "alexnet", "--models", "vgg16"], "models are given twice: 'alexnet' and --models"),
+        (["torch", "alexnet", "/no/such"], "/no/such"),
+        (["study.toml", "alexnet"], "'alexnet' follows study.toml; allowed: a file alone, with options"),
+        (["/no/such.toml"], "/no/such.toml"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, own_cache):
     done = run("run", *arguments, "--out", tmp_path / "study", check=2)
     assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert not done.stdout and not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "request_"),
+    [
+        (["torch,jax", "alexnet"], {"frameworks": ["torch", "jax"], "models": ["alexnet"]}),
+        (["torch", "alexnet", "A", "B"], {"models": ["alexnet"], "dataset": ["A", "B"]}),
+        (["torch", "my.py:build", "--epochs", "5"], {"models": ["my.py:build"], "epochs": 5}),
+        (["--from", "study.toml", "--epochs", "5"], {"frameworks": ["jax"], "models": ["vgg16"], "epochs": 5}),
+        (["study.toml", "--epochs", "5"], {"frameworks": ["jax"], "models": ["vgg16"], "epochs": 5}),
+        (["torch", "vgg16", "--quiet"], {"frameworks": ["torch"], "models": ["vgg16"]}),
+    ],
+)
+def test_a_run_is_asked_for_by_place_by_option_or_by_file(words, request_, monkeypatch, tmp_path):
+    asked = {}
+
+    @functools.wraps(api.compare)  # a file is read against its signature
+    def compare(**given):
+        asked.update(given)
+        raise UsageError("asked")
+
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text('frameworks = ["jax"]\nmodels = ["vgg16"]\nepochs = 2\n')
+    monkeypatch.setattr("framework_compare.api.compare", compare)
+    assert "asked" in run("run", *words, "--out", tmp_path / "study", check=2).stderr
+    assert {name: asked[name] for name in request_} == request_
+    assert ("dataset" in asked) == ("dataset" in request_)
+    assert (type(asked["watcher"]) is Watcher) == ("--quiet" in words)
 
 
 def test_a_request_is_refused_alike_in_a_process_of_its_own(tmp_path, own_cache):

@@ -106,9 +106,9 @@ def test_commands_are_in_panels_and_those_for_newcomers_come_first():
 
 
 def test_options_of_run_are_in_panels():
-    assert headings("run") == ["Options", *options.PANELS]
+    assert headings("run") == ["Arguments", "Options", *options.PANELS]
     shown = [parameter for parameter in COMMANDS["run"].params if parameter.name not in options.PANEL_OF]
-    assert [parameter.name for parameter in shown if parameter.name not in ("help", "study_file")] == []
+    assert [parameter.name for parameter in shown if parameter.name not in ("help", "what", "study_file")] == []
 
 
 def test_panels_name_options_that_are_there():

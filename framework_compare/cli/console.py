@@ -30,8 +30,10 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
         sys.exit(130)
 
 
-def watcher() -> Watcher:
-    """A progress bar on a terminal, plain lines elsewhere."""
+def watcher(quiet: bool = False) -> Watcher:
+    """A progress bar on a terminal, plain lines elsewhere; quiet: nothing."""
+    if quiet:
+        return Watcher()
     return RichWatcher() if sys.stderr.isatty() else PlainWatcher()
 
 

@@ -11,10 +11,10 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "list": ("list",),
     "inspect": ("inspect my_net.py:build --image-size 64", "inspect torchvision:resnet18"),
     "run": (
-        "run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100",
+        "run torch,jax alexnet IMAGES --limit 100",
         "run --frameworks torch --models resnet50 --execution eager,compiled --batch-size 1,16 --out STUDY",
-        "run --frameworks torch,jax --models resnet50 --budget 30min --dry-run",
-        "run --from study.toml --epochs 5",
+        "run torch,jax resnet50 --budget 30min --dry-run",
+        "run study.toml --epochs 5",
         "run --frameworks torch,jax --models resnet50 --on slurm --slurm partition=gpu --threads 4 --loader-workers 2",
     ),
     "ladder": (

@@ -167,6 +167,8 @@ OPTIONS: Dict[str, Option] = {
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
+    "quiet": Option(bool, "No progress: the tables and errors alone.", False, flag="--quiet"),
+    "json": Option(bool, "Print the study as one JSON document in place of tables.", False, flag="--json"),
     "on": Option(str, _ON, "here"),
     "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
@@ -212,7 +214,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     "Limits": LIMITS,
     "Environments": ENVIRONMENTS,
     CLUSTER: ("on", "slurm"),
-    "Output": ("out", "style", "strict"),
+    "Output": ("out", "style", "strict", "quiet", "json"),
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in names}

@@ -21,6 +21,7 @@ from framework_compare.cli import (
     fairness,
     report,
     studies,
+    words,
 )
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
@@ -53,7 +54,7 @@ QUICK: Dict[str, Any] = {
     "retries_when_disturbed": 0,
 }
 QUICK_FRAMEWORKS = "torch,tensorflow,jax"
-NEXT = "framework-compare run --frameworks torch,jax --models alexnet --dataset IMAGES --limit 100"
+NEXT = "framework-compare run torch,jax alexnet IMAGES --limit 100"
 LISTED = 20  # studies that `list` shows, the latest
 
 
@@ -137,12 +138,22 @@ def _root(
         "strict",
         "on",
         "slurm",
+        "quiet",
+        "json",
     ),
     frameworks=None,
     models=None,
 )
 def run(
     context: typer.Context,
+    what: Annotated[
+        Optional[List[str]],
+        typer.Argument(
+            metavar="what",
+            help="FRAMEWORKS MODELS [DATASET]... without their options, or FILE.toml.",
+            show_default=False,
+        ),
+    ] = None,
     study_file: Annotated[
         Optional[Path],
         typer.Option(
@@ -154,18 +165,21 @@ def run(
     **request: Any,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
+    by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if _asked(context, name)})
+    study_file = by_place.pop("study_file", study_file)
+    own = {name: value for name, value in request.items() if _asked(context, name)}
     if study_file is not None:
         from framework_compare.api import compare
         from framework_compare.study import study_toml
 
-        own = {name: value for name, value in request.items() if _asked(context, name)}
-        request = {**study_toml.read(study_file, compare), **own}
+        request = {**study_toml.read(study_file, compare), **own, **by_place}
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
+    request = {**_stated(context, request), **by_place}
     for name in ("frameworks", "models"):
         if request[name] is None:
-            raise UsageError(f"Missing option '--{name}'; give it, or --from FILE")
-    _run_and_show(**_stated(context, request))
+            raise UsageError(f"Missing option '--{name}'; give it, FRAMEWORKS MODELS by place, or --from FILE")
+    _run_and_show(**request)
 
 
 def _asked(context: typer.Context, name: str) -> bool:
@@ -236,7 +250,12 @@ def quickstart(**request: Any) -> None:
 
 
 def _run_and_show(
-    strict: bool = False, kind: Optional[str] = None, dry_run: bool = False, **request: Any
+    strict: bool = False,
+    kind: Optional[str] = None,
+    dry_run: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+    **request: Any,
 ) -> "Comparison":
     from framework_compare.api import compare
     from framework_compare.study import executors
@@ -244,13 +263,17 @@ def _run_and_show(
 
     folder = Path(request.pop("out", None) or new_study_folder())
     executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
-    watcher = console.watcher()
+    watcher = console.watcher(quiet)
     if dry_run:
         print(compare(out=folder, watcher=watcher, dry_run=True, **request))
         raise typer.Exit
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, executor=executor, watcher=watcher, **request)
-    console.print_tables(result, "terminal", *filter(None, [kind]))
+    if json:
+        print(result.to_json(), end="")
+        console.print_damage(result)
+    else:
+        console.print_tables(result, "terminal", *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)

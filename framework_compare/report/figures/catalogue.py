@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Callable, Dict, Mapping
 
 from framework_compare.errors import UnknownNameError, UsageError
-from framework_compare.report.figures import costs, learning, times
+from framework_compare.report.figures import energy, learning, memory, phases, resources, times
 from framework_compare.report.figures.subject import Subject
 
 # Charts by the name of the part of the study that they show, "" where there is one for all; none without data.
@@ -103,7 +103,7 @@ FIGURES: Dict[str, Figure] = {
     "memory": Figure(
         "F3",
         "Throughput and memory",
-        costs.throughput_memory,
+        memory.throughput_memory,
         "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Upright "
         "line: 95 % interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs "
         "took CPU time. No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are "
@@ -113,14 +113,14 @@ FIGURES: Dict[str, Figure] = {
     "resources": Figure(
         "F4",
         "CPU, memory and threads over time",
-        costs.resources,
+        resources.resources,
         f"One run of each framework, the first that counts, from its start. {_CURVES} Shades: the phases of the run, one "
         f"after the other, named where there is room. {_FIRST_CURVES}",
         "no run has readings (sampling_hz 0)",
         "the whole run",
         {
             "since the first epoch": View(
-                costs.resources_of_epochs,
+                resources.resources_of_epochs,
                 "One run of each framework, the first that counts, from the start of its first measured epoch to the end "
                 f"of its last. {_CURVES} {_FIRST_CURVES}",
             )
@@ -129,20 +129,20 @@ FIGURES: Dict[str, Figure] = {
     "phases": Figure(
         "F5",
         "Phases of a run",
-        costs.phases,
+        phases.phases,
         f"Seconds of a run by phase, mean over runs. {_STARTS}",
         "no run has ended well",
         "the whole run",
         {
             "without the epochs": View(
-                costs.phases_before_epochs, f"Seconds of a run until it trains, by phase, mean over runs. {_STARTS}"
+                phases.phases_before_epochs, f"Seconds of a run until it trains, by phase, mean over runs. {_STARTS}"
             )
         },
     ),
     "waiting": Figure(
         "F6",
         "Computing and waiting",
-        costs.waiting,
+        phases.waiting,
         "Milliseconds per image, of which the training loop waited for its next batch. Black line: 95 % interval of the "
         "whole. Thin bar: copying to the device, which overlaps both. Pale: the device did not time itself, so that "
         f"computing is the time until work was handed over. {_ARROW}",
@@ -191,14 +191,14 @@ FIGURES: Dict[str, Figure] = {
     "energy": Figure(
         "F11",
         "Energy",
-        costs.energy,
+        energy.energy,
         "Joules per image of the measured epochs, by the machine's own counters. Black line: 95 % interval of the whole "
         f"over runs; a bar without one is of one run. Red triangle: other programs took CPU time. {_ARROW}",
         "this machine gave no readings of energy",
         "joules per image",
         {
             "images per joule": View(
-                costs.frugality,
+                energy.frugality,
                 "Images per joule of GPU and host together over images per second: up and to the right is better. Lines: 95 % "
                 f"intervals over runs. Red triangle: other programs took CPU time. {_ARROW}",
             )

@@ -1,0 +1,130 @@
+"""Figure of what a run keeps in memory (F3)."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import altair as alt
+
+from framework_compare.report.figures.subject import Subject, rounded, speeds
+from framework_compare.report.figures.times import arrows, colour, cut, panel_width, shape, warned
+
+GIB = 2**30
+LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
+
+
+def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+    """F3: images per second over the peak of memory; the dashed line joins what nothing beats in both, a line of a
+    framework's colour its batch sizes."""
+    cells = speeds(subject.worked)
+    several = cells["batch_size"].nunique() > 1
+    if several:
+        names = dict(zip(subject.cells["cell"], subject.without("batch_size")))
+        cells = cells.assign(what=cells["cell"].map(names))
+    rows = cells.join(_peaks(subject, cells), on="cell").dropna(subset=["gib", "images_per_s"])
+    if rows.empty:
+        return {}
+    named = [
+        "who",
+        "what",
+        "batch_size",
+        "gib",
+        "least",
+        "most",
+        "images_per_s",
+        "slow",
+        "fast",
+        "fast_cut",
+        "disturbed",
+    ]
+    rows = cut(rows, "images_per_s", "slow", "fast")
+    roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
+    rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
+    tint = colour(subject, alt.Legend())
+    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+        x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
+        y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
+    )
+    front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
+    points = base.mark_point(filled=True, size=80).encode(
+        color=tint,
+        shape=shape(subject, alt.Legend()),
+        tooltip=[
+            "who:N",
+            "batch_size:Q",
+            alt.Tooltip("gib:Q", format=".3~g"),
+            alt.Tooltip("images_per_s:Q", format=".4~g"),
+        ],
+    )
+    upright = base.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5)
+    level = base.transform_filter("isValid(datum.least)").mark_rule(strokeWidth=1.5)
+    layers = [
+        front,
+        upright.encode(y="slow:Q", y2="fast:Q", color=tint),
+        level.encode(x="least:Q", x2="most:Q", color=tint),
+        points,
+        arrows(base, "fast", "y"),
+        warned(base),
+        base.mark_point(opacity=0).encode(y="roof:Q"),
+    ]
+    if several:
+        layers[1:1] = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
+        sizes = base.transform_filter(alt.FieldOneOfPredicate("place", _apart(rows)))
+        layers.append(sizes.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
+        layers.append(base.mark_point(opacity=0).encode(x="room:Q"))
+    chart = alt.layer(*layers).properties(width=panel_width(width, columns, 40) - 40, height=130)
+    header = alt.Facet("what:N", sort=list(dict.fromkeys(rows["what"])), title=None, header=alt.Header(labelLimit=280))
+    faceted = chart.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
+    return {"": faceted.resolve_scale(x="independent", y="independent")}
+
+
+def _apart(rows: Any) -> List[int]:
+    """The places of points whose labels lie upon no earlier one of their panel."""
+    kept: List[int] = []
+    across = rows["gib"] / rows.groupby("what")["gib"].transform("max")
+    upwards = rows["images_per_s"] / rows.groupby("what")["images_per_s"].transform("max")
+    spots = list(zip(rows["what"], across, upwards))
+    for place, (what, x, y) in enumerate(spots):
+        others = (spots[one] for one in kept if spots[one][0] == what)
+        if all(abs(x - other[1]) > LABEL_WIDTH or abs(y - other[2]) > LABEL_HEIGHT for other in others):
+            kept.append(place)
+    return kept
+
+
+def _peaks(subject: Subject, cells: Any) -> Any:
+    """By cell the peak of memory in GiB: of its own on a GPU, else of its processes (PSS, or RSS); of the peaks of its
+    runs the least and the most, missing where one run has readings."""
+    import pandas as pd
+
+    on_gpu = cells["gpu_process_memory_peak_bytes"].notna()
+    host = cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"])
+    peaks = pd.DataFrame(
+        {"gib": cells["gpu_process_memory_peak_bytes"].where(on_gpu, host) / GIB, "least": None, "most": None}
+    ).set_axis(cells["cell"])
+    samples, phases = subject.of(subject.study.samples), subject.of(subject.study.phases)
+    of_gpu = set(cells.loc[on_gpu, "cell"])
+    for frame, column, mine in (
+        (samples, "gpu_process_memory_bytes", of_gpu),
+        (phases, "pss_bytes", set(cells["cell"]) - of_gpu),
+    ):
+        rows = frame[frame["cell"].isin(mine) & frame[column].notna()]
+        of_runs = rows.groupby(["cell", "run_id"])[column].max().groupby("cell").agg(["min", "max", "count"]) / GIB
+        of_runs = of_runs[of_runs["count"] * GIB > 1]
+        peaks.loc[of_runs.index, ["least", "most"]] = of_runs[["min", "max"]].to_numpy()
+    return peaks
+
+
+def _undominated(rows: Any) -> List[bool]:
+    """Whether no other cell of the same panel is as fast with as little memory."""
+
+    def beaten(cell: Any) -> bool:
+        others = rows[rows["what"] == cell.what]
+        return bool(
+            (
+                (others["gib"] <= cell.gib)
+                & (others["images_per_s"] >= cell.images_per_s)
+                & ((others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s))
+            ).any()
+        )
+
+    return [not beaten(cell) for cell in rows.itertuples()]

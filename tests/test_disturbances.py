@@ -184,6 +184,17 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]
 
 
+def test_where_no_verdict_stands_its_ratio_is_that_of_the_figures_shown(tmp_path):
+    def noisy(seconds):
+        return run_of(*(epoch(n, seconds + n / 1000, 0.8) for n in (1, 2, 3)))
+
+    result = study(tmp_path / "a", quiet(1), noisy(2), quiet(1), noisy(2), noisy(9), noisy(9), repeats=3)
+    (one,) = result.verdicts()
+    first, second = result.frame.epoch_s_median
+    assert second / first > 3, "by the pairs of quiet blocks it would be 2"
+    assert one.reason and one.ratio == pytest.approx(second / first) and (one.low, one.high) == (None, None)
+
+
 def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_path):
     mixed = run_of(*(epoch(n, 1 + n / 1000, 0.8) for n in (1, 2, 3)))
     runs = quiet(1), run_of(*(epoch(n, 2 + n / 1000, 0.8) for n in (1, 2, 3)))

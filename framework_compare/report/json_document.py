@@ -29,7 +29,7 @@ def document(study: Study) -> Dict[str, Any]:
     runs = study.runs
     started = sorted(text for text in runs["started_at"] if text)
     best = ratios.to_best(list(study.frame.itertuples()))
-    cells = rounded(study.frame.assign(ratio_to_best=[best.get(place) for place in study.frame.index]), DIGITS)
+    cells = rounded(study.frame.copy().assign(ratio_to_best=[best.get(place) for place in study.frame.index]), DIGITS)
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": str(study.settings.get("framework_compare") or "unknown"),

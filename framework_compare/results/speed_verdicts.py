@@ -14,6 +14,7 @@ from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
 from framework_compare.results.parity import fails
+from framework_compare.results.ratios import epoch_seconds
 
 GEOMETRIC_MEAN = "geometric mean"
 # What competitors may differ in.
@@ -25,9 +26,10 @@ class Verdict:
     """What a study shows of two competitors under one condition.
 
     model: its name, or "geometric mean" over `models`. condition: the other settings, which both share, by column;
-    with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more; low and high are its 95 %
-    interval, None without two blocks. shown: whether the difference is; `faster` and `slower` are an order of figures
-    only where it is not. corrected: whether `shown` allows for the number of `comparisons`; the interval never does.
+    with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high
+    are its 95 % interval. Where there is no verdict, ratio is that of the median epoch times, without an interval.
+    shown: whether the difference is; `faster` and `slower` are an order of figures only where it is not. corrected:
+    whether `shown` allows for the number of `comparisons`; the interval never does.
     p: of one comparison by itself. reason: why there is no verdict, "" where there is one.
     """
 
@@ -94,14 +96,16 @@ def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
 
 
 def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
-    ratio = blocks.ratio(b.Index, a.Index)
-    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio or _alone(a, b, blocks), _bar(a, b))
+    ratio, reason = blocks.ratio(b.Index, a.Index), _bar(a, b)
+    if ratio is None or ratio.p is None or reason:
+        ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
+    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, reason)
 
 
-def _alone(a: Record, b: Record, blocks: BlockTimes) -> Interval:
-    """A figure without an interval, of cells that share no block."""
-    means = [intervals.geometric_mean(list(blocks[cell.Index].values())).value for cell in (a, b)]
-    return Interval(means[1] / means[0])
+def _figures(both: Sequence[Tuple[Record, Record]], runs: int) -> Interval:
+    """What a verdict gives where none stands: the ratio of the figures that tables show, without an interval."""
+    logs = [math.log(epoch_seconds(b) / epoch_seconds(a)) for a, b in both]
+    return Interval(math.exp(sum(logs) / len(logs)), runs=runs)
 
 
 def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
@@ -134,7 +138,7 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
             if ratio is None or ratio.runs < MIN_RUNS:  # as under a budget, where models have blocks of their own
                 places = [[by_name[name][model].Index for model in models] for name in (second, first)]
                 ratio = blocks.ratio_over(*places) or ratio
-            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, blocks, of))
+            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
     return pairs
 
 
@@ -148,14 +152,13 @@ def _mean(
     models: Tuple[str, ...],
     both: Sequence[Tuple[Record, Record]],
     ratio: Optional[Interval],
-    blocks: BlockTimes,
     of: str,
 ) -> _Pair:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
     a, b = both[0]
-    if ratio is None:
-        ratio = Interval(math.exp(sum(math.log(_alone(x, y, blocks).value) for x, y in both) / len(both)))
     reason = next((f"{bar} with {two[0].model}" for two in both if (bar := _bar(*two))), "")
+    if ratio is None or ratio.p is None or reason:
+        ratio = _figures(both, 0 if ratio is None else ratio.runs)
     return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)
 
 

@@ -185,7 +185,7 @@ def test_the_phases_without_epochs_end_where_these_begin(comparison):
     rows = values(part.spec)
     assert {row["phase"] for row in rows}.isdisjoint({"epochs", "profile", "release"})
     assert {row["start"] for row in rows} == {
-        f"{seconds:.3g} s" for seconds in comparison.frame["startup_s"][comparison.frame["status"] == "ok"]
+        f"starts in {seconds:.3g} s" for seconds in comparison.frame["startup_s"][comparison.frame["status"] == "ok"]
     }
 
 
@@ -193,7 +193,9 @@ def test_a_longer_start_says_after_how_many_epochs_it_has_paid(varied):
     (part,) = files.draw(Subject(varied), "phases").values()
     graph = {row["start"] for row in values(part.spec) if "graph" in row["what"]}
     assert graph and all(
-        re.fullmatch(r"[\d.]+ s, (never pays|pays at once|pays within an epoch|pays after [\d.]+ epochs)", text)
+        re.fullmatch(
+            r"starts in [\d.]+ s, (never pays|pays at once|pays within an epoch|pays after [\d.]+ epochs)", text
+        )
         for text in graph
     )
 

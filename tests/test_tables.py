@@ -136,7 +136,8 @@ def test_the_caption_names_what_is_not_the_default(tmp_path):
     config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
     caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
     assert caption == (
-        "Median epoch time in seconds ± 95 % interval over runs. CPU, batch 50, execution graph, pipeline shared, "
+        "Median epoch time in seconds ± longer arm of the 95 % interval over runs. "
+        "CPU, batch 50, execution graph, pipeline shared, "
         "precision tf32, 2 threads, 1 loader worker, 7 epochs, 1 run per cell. small: 791 images, 2 skipped."
     )
 
@@ -212,6 +213,7 @@ def test_the_mark_is_bold_where_the_terminal_can_and_a_star_everywhere(tmp_path)
         (401.26, 401.0, 401.5, "401.3 ±0.3"),
         (16480.0, 16360.0, 16600.0, "16480 ±120"),
         (2.5, 1.3, 3.7, "2.50 ±1.20"),
+        (2.64, 0.25, 27.44, "2.64 [0.250, 27.4]"),  # ±24.8 would begin below 0
         (2.0, 2.0, 2.0, "2.00 ±0.00"),
         (2.0, float("nan"), float("nan"), "2.00"),
     ],

@@ -64,7 +64,16 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` has all."]
-    return [*of_models, *over_all]
+    return [*_nobody(verdicts), *of_models, *over_all]
+
+
+def _nobody(verdicts: Sequence[Verdict]) -> List[str]:
+    """Where others disturbed so much that nothing can be said, that alone, and what to do."""
+    if not any(one.reason.startswith(speed_verdicts.THROUGHOUT) for one in verdicts) or not all(
+        one.reason for one in verdicts
+    ):
+        return []
+    return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
 
 
 def _compete(cells: Sequence[Record]) -> bool:
@@ -88,7 +97,8 @@ def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
     alike: Dict[str, List[Verdict]] = {}
     for one in own:
         if not one.shown:
-            alike.setdefault(one.reason, []).append(one)
+            throughout = one.reason.startswith(speed_verdicts.THROUGHOUT)
+            alike.setdefault(speed_verdicts.THROUGHOUT if throughout else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
     if len(names) > 2 and any(one.shown for one in group):
         parts.append(f"ranks {_ranks(names, group)}")
@@ -102,9 +112,18 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
         return speed_verdicts.statement(several[0])
     if several[0].reason:
         others = ", ".join(f"{one.slower} ({one.ratio:.2f}x)" for one in several)
-        return f"no verdict on {leader} beside {others}: {several[0].reason}"
+        return f"no verdict on {leader} beside {others}: {_reason(several)}"
     others = ", ".join(f"{one.slower} ({speed_verdicts.beside(one)})" for one in several)
     return f"no difference shown between {leader} and {others}"
+
+
+def _reason(several: Sequence[Verdict]) -> str:
+    """The reason that several share, but for the cells that others disturbed, which are listed."""
+    head = speed_verdicts.THROUGHOUT
+    if not several[0].reason.startswith(head):
+        return several[0].reason
+    names = dict.fromkeys(one.reason[len(head) :] for one in several)
+    return head + ", ".join(names)
 
 
 def _list(differences: Sequence[Verdict]) -> str:

@@ -27,7 +27,7 @@ def table(rates: Sequence[Any], cell: str, framework: str = "") -> Table:
     ]
     return Table(
         f"What reading CPU, memory and threads costs: {cell}, {rates[0].ratio.runs} runs at each rate, in randomised "
-        "blocks; medians ± 95 % interval over runs.",
+        "blocks; medians ± longer arm of the 95 % interval over runs.",
         ("readings/s",),
         (Group("", ("epoch s", "over none")), Group("comparing process", ("CPU % of a core", "peak RSS MB"))),
         tuple(rows),

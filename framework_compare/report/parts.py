@@ -13,7 +13,7 @@ from framework_compare.report import tables
 from framework_compare.report.figures.look import title
 from framework_compare.report.tables import ABOUT, Figure, Table
 from framework_compare.results.columns import Record
-from framework_compare.results.metrics import decimals
+from framework_compare.results.metrics import decimals, digits
 from framework_compare.results.parity import PROVED, UNVERIFIED
 from framework_compare.results.steadiness import MIN_STEPS
 
@@ -95,10 +95,15 @@ def disturbance(cell: Record) -> str:
 
 
 def with_interval(mean: float, low: float, high: float) -> str:
-    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least."""
+    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least.
+
+    Where that arm is as long as the mean, both ends stand instead: a time below 0 means nothing.
+    """
     arm = max(high - mean, mean - low)
     if math.isnan(arm):
         return f"{mean:.{decimals(mean)}f}"
+    if arm >= mean > low > 0:
+        return f"{digits(mean)} [{digits(low)}, {digits(high)}]"
     # Equal values leave the rounding of a logarithm.
     first = -math.floor(math.log10(arm)) if arm > 1e-9 * mean else 0
     places = min(max(decimals(mean), first), decimals(mean) + 2)

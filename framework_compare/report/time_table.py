@@ -46,7 +46,7 @@ def time_table(cells: Sequence[Record], caption: str, verdicts: Sequence[Verdict
     marked = [grid[(winner, *column)] for column, (winner, _) in winners.items() if winner]
     said = {_heading(column, columns): winner for column, winner in winners.items()}
     return Table(
-        f"Median epoch time in seconds ± 95 % interval over runs. {caption}",
+        f"Median epoch time in seconds ± longer arm of the 95 % interval over runs. {caption}",
         ("framework",),
         _groups(columns, compared),
         tuple(rows),

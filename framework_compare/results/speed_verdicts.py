@@ -17,6 +17,7 @@ from framework_compare.results.parity import fails
 from framework_compare.results.ratios import epoch_seconds
 
 GEOMETRIC_MEAN = "geometric mean"
+THROUGHOUT = "others took CPU time in every epoch of "
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
@@ -116,7 +117,7 @@ def _bar(*cells: Record) -> str:
     """Why no verdict can stand on cells, whatever their times are; "" if it can."""
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
-            return f"others took CPU time in every epoch of {cell.framework}"
+            return f"{THROUGHOUT}{cell.framework}"
         if fails(cell.parity):
             return f"{cell.framework} fails parity"
     return ""

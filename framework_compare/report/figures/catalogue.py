@@ -61,15 +61,15 @@ _FAILED = "A cell that failed has its status in place of a figure."
 _ARROW = "Arrow: the interval goes on."
 _EPOCHS = (
     "line: its 95 % interval over runs; small dots: single epochs; number: epoch time over that of the fastest. Hollow "
-    "mark: one run, so no interval. ≈: estimated from the steps that were measured. Red triangle: other programs took CPU "
-    f"time. {_ARROW} {_FAILED}"
+    "mark: no interval, as fewer than two runs count. ≈: estimated from the steps that were measured. Red triangle: other "
+    f"programs took CPU time. {_ARROW} {_FAILED}"
 )
 _CURVES = "Line: mean; band: least to most of up to 160 stretches of time. Grey line: what others took of the CPU."
 _FIRST_CURVES = (
     "Of more than 24 cells the first 24 are drawn; `framework-compare figure resources --models NAME` draws others."
 )
 _STARTS = (
-    "Line: from the shortest to the longest run. Number: seconds before the first measured epoch; pays: the epochs after "
+    "Line: from the shortest to the longest run. Text: seconds before the first measured epoch; pays: the epochs after "
     "which a longer start has paid, beside the same framework's eager or default execution."
 )
 _BAND = "band: from the least to the most of the runs."
@@ -209,7 +209,7 @@ FIGURES: Dict[str, Figure] = {
         "Drift and disturbances",
         times.machine,
         "One mark per epoch, in the order of time: its seconds over the median of its cell. A drift shows heat or other "
-        "programs. Red triangle: disturbed. Bars: CPU time that others took, 100 % being one core.",
+        "programs. Hollow: disturbed. Bars: CPU time that others took, 100 % being one core.",
         "no run has ended well",
     ),
     "published": Figure(

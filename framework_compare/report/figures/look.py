@@ -8,13 +8,24 @@ from framework_compare import registry
 
 # Okabe and Ito 2008: told apart with any colour vision, and their greys differ. Frameworks take them in order.
 COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F", "#000000")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+# No triangle: it marks a cell that others disturbed, and the end of an interval that goes on.
+SHAPES = (
+    "circle",
+    "square",
+    "M0,-1L0.22,-0.31L0.95,-0.31L0.36,0.12L0.59,0.81L0,0.38L-0.59,0.81L-0.36,0.12L-0.95,-0.31L-0.22,-0.31Z",  # a star
+    "diamond",
+    "cross",
+    "M-1,-0.6L-0.6,-1L0,-0.4L0.6,-1L1,-0.6L0.4,0L1,0.6L0.6,1L0,0.4L-0.6,1L-1,0.6L-0.4,0Z",  # an x
+    "M0,-1L0.95,-0.31L0.59,0.81L-0.59,0.81L-0.95,-0.31Z",  # a pentagon
+    "M-0.9,-0.9L0.9,-0.9L-0.9,0.9L0.9,0.9Z",  # an hourglass
+)
 DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
+EPOCHS = "#E69F00"  # the phase that is measured, apart from all others in colour and in grey
 # From dark to light, so that neighbours in a stack differ in grey.
-STACK = ("#08306B", "#6BAED6", "#2171B5", "#C6DBEF", "#4A1486", "#BCBDDC", "#6A51A3", "#9E9AC8", "#969696", "#D9D9D9")
+STACK = ("#08306B", "#6BAED6", "#2171B5", "#C6DBEF", "#4A1486", "#BCBDDC", "#6A51A3", "#D9D9D9", "#969696", "#9E9AC8")
 
 TITLES: Dict[str, str] = {
     "torch": "PyTorch",

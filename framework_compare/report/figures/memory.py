@@ -42,7 +42,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
     tint = colour(subject, alt.Legend())
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
+        x=alt.X("gib:Q", title=f"peak {_measure(cells)}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
         y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
@@ -89,6 +89,16 @@ def _apart(rows: Any) -> List[int]:
         if all(abs(x - other[1]) > LABEL_WIDTH or abs(y - other[2]) > LABEL_HEIGHT for other in others):
             kept.append(place)
     return kept
+
+
+def _measure(cells: Any) -> str:
+    """What the peak is of, as `_peaks` takes it; "memory" where cells have several kinds."""
+    on_gpu, pss = cells["gpu_process_memory_peak_bytes"].notna(), cells["pss_peak_bytes"].notna()
+    if on_gpu.all():
+        return "GPU memory"
+    if on_gpu.any() or pss.any() and not pss.all():
+        return "memory"
+    return "memory (PSS)" if pss.all() else "memory (RSS)"
 
 
 def _peaks(subject: Subject, cells: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Dict
 
 import altair as alt
@@ -43,7 +44,9 @@ def _phases(subject: Subject, width: float, columns: int, *, whole: bool) -> Dic
     left = (panel - LETTER * mean["start"].str.len() - 8).clip(lower=panel / 4)
     mean = mean.assign(room=mean["max"] * panel / left)
     base = alt.Chart(alt.InlineData(values=rounded(mean))).encode(y=framework_axis(subject))
-    scale = alt.Scale(domain=order, range=[look.STACK[n % len(look.STACK)] for n in range(len(order))])
+    others = itertools.cycle(look.STACK)
+    tints = [look.EPOCHS if phase == EPOCHS else next(others) for phase in order]
+    scale = alt.Scale(domain=order, range=tints)
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=alt.X(
             "sum(seconds):Q",
@@ -69,7 +72,7 @@ def _start_ups(subject: Subject) -> Any:
     texts = []
     for cell in cells.itertuples():
         after = f", {paid[cell.cell]}" if cell.cell in paid else ""
-        texts.append(f"{cell.startup_s:.3g} s{after}" if known(cell.startup_s) else "")
+        texts.append(f"starts in {cell.startup_s:.3g} s{after}" if known(cell.startup_s) else "")
     return cells.assign(start=texts)[["who", "what", "start"]]
 
 

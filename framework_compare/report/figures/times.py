@@ -191,7 +191,7 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
             x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=10)),
             stroke=tint,
             shape=shape(subject),
-            fill=alt.condition("datum.runs_ok > 1", tint, alt.value("white")),
+            fill=alt.condition("isValid(datum.low)", tint, alt.value("white")),
             tooltip=_epoch_tooltip(),
         ),
         arrows.encode(x="high:Q"),
@@ -229,7 +229,7 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     for name in ("s", "low", "high"):  # a cell that lacks a run has an interval of the others, and no figure
         cells[name] = cells[name].where(cells["worked"])
     cells["interval"] = [
-        f"{low:.4g} to {high:.4g} s" if known(low) else "one run" for low, high in zip(cells["low"], cells["high"])
+        f"{low:.4g} to {high:.4g} s" if known(low) else "none" for low, high in zip(cells["low"], cells["high"])
     ]
     cells["x"] = cells["s"]
     if speed:
@@ -279,18 +279,15 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             axis=alt.Axis(tickCount=10),
         )
     )
-    points = base.mark_point(size=35, filled=True).encode(
+    tint = colour(subject, alt.Legend())
+    points = base.mark_point(size=40, strokeWidth=1.4, fillOpacity=1).encode(
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
-        color=colour(subject, alt.Legend()),
+        color=tint,
+        fill=alt.condition("datum.marked", alt.value("white"), tint),
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
     )
-    marked = (
-        base.transform_filter("datum.marked")
-        .mark_point(shape="triangle-up", size=110, color=look.WARNING, strokeWidth=1.6)
-        .encode(y="relative:Q")
-    )
-    chart = alt.layer(points, marked).properties(width=width - 80, height=150)
+    chart = points.properties(width=width - 80, height=150)
     if not rows["disturbed_share"].notna().any():
         return {"": chart}
     others = (

@@ -86,8 +86,11 @@ def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tm
     result = compare("torch", ["alexnet", "vgg16"], **request)
     assert result.seconds.high <= 600 and result.runs == 2 * LEAST_RUNS
     assert "at most the budget of 10 minutes" in str(result)
+    assert "Under a budget runs are the least" in str(result)
     vgg = result.cells[1]
     assert vgg.epoch_s.middle > 600 > vgg.total_s.middle
+    short = str(compare("torch", ["alexnet", "vgg16"], **{**request, "budget": "20s"}))
+    assert "more than the budget of 0.333: some cells will lack runs" in " ".join(short.split())
 
 
 def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_path):

@@ -45,6 +45,17 @@ def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], b
     )
 
 
+def _under_a_budget(least_s: float, budget_s: float) -> str:
+    """What the least runs are beside the budget."""
+    least, budget = (digits(seconds / 60) for seconds in (least_s, budget_s))
+    if least_s > budget_s:
+        return (
+            f"The runs that a verdict needs would take about {least} minutes, more than the budget of {budget}: some cells "
+            "will lack runs, and are named. Ask for fewer cells, or a budget that holds them."
+        )
+    return "Under a budget runs are the least that each cell gets; more go where intervals are widest."
+
+
 def _remarks(
     cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]
 ) -> List[str]:
@@ -52,7 +63,7 @@ def _remarks(
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
     texts = [f"In all about {middle} minutes, {low} to {high}{bound}; environments and data sets come on top."]
     if budget_s is not None:
-        texts.append("Under a budget runs are the least that each cell gets; more go where intervals are widest.")
+        texts.append(_under_a_budget(sum(one.total_s.middle for one in cells), budget_s))
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
     texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
     texts += registry.labels(one.cell.framework for one in cells)

@@ -22,7 +22,7 @@ from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_run
 from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import attachment, blocks, strategies, study_toml
+from framework_compare.study import attachment, blocks, names, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import (
@@ -267,7 +267,7 @@ def resume(
     retry = check_retry(retry)
     given = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     mode = None if verify is None else check_mode(verify)
-    folder = check_folder("study", study)
+    folder = names.find(check_folder("study", study))
     register_models(folder)
     with Store.open(folder, readonly=False) as store, watcher:
         absorb_parts(store, watcher.say)
@@ -303,7 +303,7 @@ def absorb(
     study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
 ) -> Tuple[Comparison, Mapping[int, str]]:
     """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
-    folder = check_folder("study", study)
+    folder = names.find(check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
         refused = absorb_parts(store, say).refused
     return Comparison.load(folder), refused
@@ -321,7 +321,7 @@ def verify_study(
     Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
     others are not. Verdicts that the study has are not sought again, unless `fresh`.
     """
-    folder = check_folder("study", study)
+    folder = names.find(check_folder("study", study))
     register_models(folder)
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)

@@ -45,7 +45,10 @@ class Comparison:
 
     @classmethod
     def load(cls, folder: Union[str, Path]) -> "Comparison":
-        """The results in a study folder; StudyError if it holds no study, or a damaged one."""
+        """The results of a study, by its folder, its name in the cache, or "latest"; StudyError without one, or if damaged."""
+        from framework_compare.study import names
+
+        folder = names.find(folder)
         Store.open(folder, checked=True).close()
         return cls(folder)
 

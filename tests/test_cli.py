@@ -175,3 +175,37 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
     assert run("show", tmp_path / "study", "--style", "latex").stdout.startswith("% Measured on A_processor")
     assert run("show", tmp_path / "study", "--style", "markdown").stdout.startswith("A_processor")
     assert "A_processor" not in run("show", tmp_path / "study", "--style", "csv").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["show", "nothing"],
+            "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
+        ),
+        (["show", ""], "the study is named ''; allowed: a study's folder"),
+        (["show", "A", "--table", "tiem"], "unknown table 'tiem'; allowed: kinds, time"),
+        (["show", "A", "B", "--json"], "of one whole study, received a second study"),
+        (["show", "A", "--json", "--style", "csv"], "received --style"),
+        (["show", "A", "B"], "A and B have no cell in common"),
+        (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
+        (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
+        (["cost", "A"], "--per-hour, --per-kwh, --co2"),
+        (["run", "torch", "alexnet", "--batch-size", "x"], "--batch-size: 'x' is not a comma-separated list of whole"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_with_what_can(words, said, tmp_path, monkeypatch, own_cache):
+    monkeypatch.chdir(tmp_path)
+    for name, model in (("A", "alexnet"), ("B", "vgg16")):
+        cells = [Cell("torch", model, "small", "cpu", TrainConfig())]
+        Store.create(tmp_path / name, settings={}, machine={}, cells=cells, repeats=1).close()
+    done = run(*words, check=2)
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+def test_a_former_name_of_a_table_is_told_in_one_line(tmp_path):
+    cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig(precision=one)) for one in ("fp32", "bf16")]
+    Store.create(tmp_path / "A", settings={}, machine={}, cells=cells, repeats=1).close()
+    said = start("show", tmp_path / "A", "--table", "ladder").stderr
+    assert said.splitlines() == ["framework-compare: the table 'ladder' is called 'precision' now"]

@@ -415,3 +415,10 @@ def test_labels_of_epoch_times_stand_behind_the_single_epochs(comparison):
             if row.get("kind") == "epoch" and (row["who"], row["what"]) == (cell["who"], cell["what"])
         ]
         assert dots and cell["end"] >= max(dots) * 0.9999
+
+
+def test_one_framework_and_one_model_are_named_by_a_text(comparison):
+    plot = comparison.plot("epoch-time", frameworks="torch", models="alexnet")
+    assert plot.parts
+    with pytest.raises(UsageError, match="the width is 84; allowed: a number and a unit"):
+        plot.save("figure.pdf", width=84)

@@ -182,6 +182,9 @@ def test_the_command_writes_the_latest_study(comparison, tmp_path, monkeypatch):
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "mine").symlink_to(comparison.folder)
     assert names.find() == names.find("mine") == tmp_path / "studies" / "mine"
+    assert (
+        type(comparison).load("latest").folder == type(comparison).load("mine").folder == tmp_path / "studies" / "mine"
+    )
     out = tmp_path / "report.html"
     result = CliRunner().invoke(app, ["report", "--out", str(out)])
     assert result.exit_code == 0, result.output

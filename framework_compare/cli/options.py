@@ -222,6 +222,15 @@ _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in
 SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DATASET))
 
 
+def _read(name: str, text: Any) -> Any:
+    """The library's argument from an option's text; UsageError that names the option."""
+    flag = OPTIONS[name].flag or f"--{name.replace('_', '-')}"
+    try:
+        return OPTIONS[name].read(text)
+    except UsageError as error:
+        raise error if flag in str(error) else UsageError(f"{flag}: {error}") from None
+
+
 def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
     """Give a command these options; it gets each as a keyword, read by the option.
 
@@ -231,7 +240,7 @@ def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
     def wrap(command: Command) -> Command:
         @functools.wraps(command)
         def read_and_run(**given: Any) -> None:
-            command(**{name: OPTIONS[name].read(value) if name in names else value for name, value in given.items()})
+            command(**{name: _read(name, value) if name in names else value for name, value in given.items()})
 
         shown = sorted(names, key=lambda name: _PLACE.get(name, len(PANELS)))
         options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in shown]

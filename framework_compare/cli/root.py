@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
 
@@ -26,7 +27,7 @@ from framework_compare.cli import (
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
-from framework_compare.errors import FrameworkCompareError, UsageError
+from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.samplers import busy
 
@@ -61,6 +62,7 @@ LISTED = 20  # studies that `list` shows, the latest
 def main() -> None:
     """Entry of the console script: one clear line and exit code 2 for a wrong request, 1 for other failures."""
     _print_any_text()
+    warnings.formatwarning = lambda message, *_, **__: f"framework-compare: {message}\n"
     try:
         code = app(standalone_mode=False)  # a typer.Exit is returned, not raised
         if code == 130:  # typer's own answer to a KeyboardInterrupt that nobody took
@@ -316,12 +318,15 @@ def show(
     By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
     """
     from framework_compare.comparison import Comparison
+    from framework_compare.report.kinds import FORMER, KINDS
     from framework_compare.study import names
 
     folder = names.find(study)
     if json or toml:
-        if json and toml or other is not None or table is not None:
-            raise UsageError("--json and --toml are of one whole study; allowed: one of them, without --table")
+        beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
+        for what, given in beside.items():
+            if given:
+                raise UsageError(f"--json and --toml are of one whole study, received {what}; allowed: one, by itself")
         result = Comparison.load(folder)
         print(result.to_json() if json else result.to_toml(), end="")
         console.print_damage(result)
@@ -338,6 +343,8 @@ def show(
         return
     if changed:
         raise UsageError("--changed is of two studies; allowed: with a second study")
+    if table is not None and table not in ("kinds", *KINDS, *FORMER):
+        raise UnknownNameError("table", table, ("kinds", *KINDS))
     if table is None and studies.show_sweep(folder, style):
         return
     result = Comparison.load(folder)

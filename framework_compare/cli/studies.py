@@ -10,7 +10,7 @@ import typer
 from framework_compare.cli import console
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.cli.report import STUDY
-from framework_compare.errors import UnknownNameError
+from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
@@ -164,6 +164,8 @@ def show_two(first: Path, second: Path, style: str, changed: bool) -> None:
     from framework_compare.study import names
 
     a, b = Comparison.load(first), Comparison.load(second)
+    if a.beside(b).empty:
+        raise UsageError(f"{first} and {second} have no cell in common; allowed: studies of the same settings")
     if style == "csv":
         print(renderers.csv(a.beside(b)))
     elif style in renderers.RENDERERS:

@@ -91,7 +91,8 @@ def disturbance(cell: Record) -> str:
     lost = f"others took {cell.disturbed_share:.0%} of a core in {cell.disturbed_s:.1f} s"
     if cell.epochs_disturbed < cell.epochs_measured:
         return f"{lost}: {cell.epochs_disturbed:.0f} of {cell.epochs_measured} epochs, which the figure leaves out"
-    return f"{lost}: all {cell.epochs_measured} epochs, so no verdict stands on the figure"
+    whole = "all" if cell.epochs_measured > 1 else "the only one of"
+    return f"{lost}: {whole} {plural(cell.epochs_measured, 'epoch')}, so no verdict stands on the figure"
 
 
 def with_interval(mean: float, low: float, high: float) -> str:

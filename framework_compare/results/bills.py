@@ -37,7 +37,9 @@ class Prices:
         given = {**hours, "per_kwh": self.per_kwh, "co2_g_per_kwh": self.co2_g_per_kwh}
         known = {name: value for name, value in given.items() if value is not None}
         if not known:
-            raise UsageError("no price is given; give per_hour, per_kwh or co2_g_per_kwh")
+            raise UsageError(
+                "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2)"
+            )
         for name, value in known.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
                 raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0")

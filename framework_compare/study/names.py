@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Tuple, Union
 
-from framework_compare.errors import StudyError
+from framework_compare.errors import StudyError, UsageError
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 from framework_compare.study.opening import studies_dir
@@ -13,22 +14,29 @@ from framework_compare.study.opening import studies_dir
 LATEST = "latest"
 
 
-def find(name: str = LATEST) -> Path:
-    """The folder of a study; StudyError where there is none of this name.
+ALLOWED = "a study's folder, its name in the cache, or latest; `framework-compare list` shows names"
+
+
+def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
+    """The folder of a study; StudyError where there is none of this name, UsageError for an empty one.
 
     A path comes first, then a study of that name in the cache. `latest` is the one in the cache that was written last.
     """
+    if name == "":
+        raise UsageError(f"the study is named ''; allowed: {ALLOWED}")
     path = Path(name)
     if (path / FILE).is_file():
         return path
-    if name == LATEST:
+    if str(name) == LATEST:
         known = in_cache()
         if not known:
             raise StudyError(f"there is no study in {studies_dir()} yet; `framework-compare run` makes one")
         return max(known, key=lambda folder: (folder / FILE).stat().st_mtime)
-    folder = studies_dir() / name
+    folder = studies_dir() / path.name
     if len(path.parts) == 1 and (folder / FILE).is_file():
         return folder
+    if not path.exists():
+        raise StudyError(f"{path} holds no study: there is no such folder; allowed: {ALLOWED}")
     return path  # whoever opens it says what is wrong with it
 
 

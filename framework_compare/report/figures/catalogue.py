@@ -53,7 +53,7 @@ class Figure:
         if view and not self.views:
             raise UsageError(f"figure {self.number} has one view only, received {view!r}; leave the view out")
         if view and view not in self.all_views:
-            raise UnknownNameError(f"view of figure {self.number}", view, list(self.all_views))
+            raise UnknownNameError(f"view of figure {self.number}", view, [f'"{name}"' for name in self.all_views])
         return self.all_views[view or self.view]
 
 

@@ -21,6 +21,7 @@ FONT = 11.0
 PAPER_FONT = 8.0  # points, so that no text is below 7
 LEAST_FONT = 6.9
 PNG_PPI = 300
+LEAST_WIDTH = 60.0  # points of a whole figure
 LEAST_PANEL = 130.0  # points that a panel takes at least
 _TAG = re.compile(r"<[^<>]*>")
 _WASTE = re.compile(r' (aria-[a-z]+|role|class|pointer-events|font-family)="[^"<>]*"| opacity="1"')
@@ -168,9 +169,13 @@ def absence(subject: Subject, name: str, view: str) -> str:
 
 def points(width: str) -> float:
     """A length in points, from "84mm", "3.3in", "240pt"; UsageError for another text."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(mm|cm|in|pt|px)", width.strip())
-    if not match or float(match[1]) * UNITS[match[2]] < 60:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(mm|cm|in|pt|px)", str(width).strip())
+    if not match:
         raise UsageError(f"the width is {width!r}; allowed: a number and a unit of {', '.join(UNITS)}, such as 84mm")
+    if float(match[1]) * UNITS[match[2]] < LEAST_WIDTH:
+        raise UsageError(
+            f"the width is {width!r}; allowed: {LEAST_WIDTH / UNITS['mm']:.0f}mm or more, such as {COLUMN}"
+        )
     return float(match[1]) * UNITS[match[2]]
 
 

@@ -12,7 +12,7 @@ from framework_compare.report.figures.subject import Study, Subject
 
 
 class Plot:
-    """A figure of a study, by name or number; frameworks and models are those to draw, None is all.
+    """A figure of a study, by name or number; frameworks and models are those to draw, one or several, None is all.
 
     view: another way to look at the same, such as "images per second" of F2; "" is the usual one.
     """
@@ -22,13 +22,14 @@ class Plot:
         study: Study,
         name: str,
         *,
-        frameworks: Optional[Sequence[str]] = None,
-        models: Optional[Sequence[str]] = None,
+        frameworks: Union[None, str, Sequence[str]] = None,
+        models: Union[None, str, Sequence[str]] = None,
         view: str = "",
     ) -> None:
         self.name, self.view = find(name), view
         FIGURES[self.name].seen_as(view)  # raises for a view that it has not
-        self._subject = Subject(study, frameworks, models)
+        only = ([one] if isinstance(one, str) else one for one in (frameworks, models))
+        self._subject = Subject(study, *only)
         self._parts: Optional[Dict[str, files.Drawn]] = None
 
     @property

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import sys
 from typing import Any, Callable, NamedTuple, Tuple
@@ -48,7 +49,7 @@ def load() -> Singa:
     names = ("singa_wrap", "tensor", "autograd", "opt", "device")
     singa = Singa(*(importlib.import_module(f"singa.{name}") for name in names))
     library = ctypes.CDLL(os.path.join(folder, EXTENSION))
-    for repair in (copy_arrays, unpack_vectors, divide_in_place, scale_dropout):
+    for repair in (copy_arrays, unpack_vectors, divide_in_place, scale_dropout, add_gradients_apart):
         repair(singa, library)
     return singa
 
@@ -176,6 +177,19 @@ def scale_dropout(singa: Singa, library: Any) -> None:
         return x
 
     autograd.Dropout.forward = forward
+
+
+def add_gradients_apart(singa: Singa, library: Any) -> None:
+    """Have backward() add a second gradient of a value into a new tensor: it adds in place, into one that others hold.
+
+    The sum's backward hands one tensor to both inputs. Where both have other readers, the gradient of one is added into
+    that of the other, too, or the process ends, as SWIG's `+=` frees what the other name still points at.
+    """
+    in_place, apart = "dxs_[y_idx] += dx", "dxs_[y_idx] = singa.__add__(dxs_[y_idx], dx)"
+    source = inspect.getsource(singa.autograd.backward)
+    if source.count(in_place) != 1:
+        raise Unsupported(f"singa's autograd.backward has no single line {in_place!r}, which is mended")
+    exec(source.replace(in_place, apart), vars(singa.autograd))  # the file's checksum is known: no other code is run
 
 
 def _function(library: Any, name: str, takes: str) -> Any:

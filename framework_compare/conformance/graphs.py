@@ -15,7 +15,7 @@ def register() -> None:
 
 
 def branched(num_classes: int = 3, image_size: int = 32) -> Graph:
-    """Strides, BatchNorm, a depthwise convolution, ReLU6, a shortcut, global average pooling, dropout."""
+    """Strides, BatchNorm, a depthwise convolution, ReLU6, a shortcut added twice, global average pooling, dropout."""
     g = GraphBuilder(NAMES[0], num_classes=num_classes, image_size=image_size)
     g.conv("stem", 8, 3, stride=2, padding=1)
     g.batchnorm("stem_bn")
@@ -29,7 +29,8 @@ def branched(num_classes: int = 3, image_size: int = 32) -> Graph:
     g.relu6("depthwise_relu6")
     g.conv("narrow", 8, 1)
     branch = g.batchnorm("narrow_bn")
-    g.add("add", branch, shortcut)
+    both = g.add("add", branch, shortcut)
+    g.add("again", both, shortcut)  # an engine that adds gradients in place adds one into another here
     g.relu("relu")
     g.global_avgpool("avgpool")
     g.dropout("dropout", 0.2)

@@ -62,6 +62,17 @@ dropout = autograd.Dropout(0.75)
 dropout.forward(full([8], 1.0))
 answer = dropout.scale
 """
+SUMS = """
+autograd.training = True
+def leaf(name):
+    return tensor.Tensor(data=np.array([[1, 2, 3]], np.float32), requires_grad=True, stores_grad=True, name=name)
+p, q = leaf("p"), leaf("q")
+read, other = autograd.relu(p), autograd.relu(q)
+labels = tensor.Tensor(data=np.array([0], np.int32), dtype=tensor.int32, requires_grad=False)
+loss = autograd.softmax_cross_entropy(autograd.add(autograd.add(read, other), read), labels)
+found = {of.name: tensor.to_numpy(gradient)[0, 2] for of, gradient in autograd.backward(loss)}
+answer = round(float(found["p"] / found["q"]), 4)
+"""
 # Code, what it does with the wheel as it is, and repaired.
 FAULTS = {
     "arrays": (ARRAY, "CopyFloatDataFromHostPtr() missing 1 required", [[0, 1, 2], [3, 4, 5]]),
@@ -92,6 +103,14 @@ def test_a_fault_shows_and_its_repair_mends_it(singa, fault):
     found = singa("as it is", code)
     assert before in found if isinstance(before, str) else found == before
     assert singa("repaired", code) == after
+
+
+AS_IT_IS = "importlib.reload(autograd)"  # arrays are needed, which the wheel takes only where they are repaired
+
+
+def test_gradients_of_sums_are_added_into_each_other_unless_repaired(singa):
+    assert singa("repaired", AS_IT_IS + SUMS) == 1.0
+    assert singa("repaired", SUMS) == 2.0
 
 
 GARBAGE = """

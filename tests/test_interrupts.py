@@ -281,3 +281,42 @@ def test_kill_9_of_the_parent_at_random_points_loses_nothing(kills, sizes, pictu
         killed += kill_and_resume(kills - killed, sizes, pictures, folder, seed)
         check_done(folder / "study", sizes)
         seed += 1
+
+
+FORKING = """
+import os, sys, threading, time
+from framework_compare.worker.main import have_children_die_too
+
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    children.append(pid)
+
+have_children_die_too()
+children = []
+fork()
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+time.sleep(0.3)  # the second child outlives the thread that forked it
+print(*children, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_worker_takes_its_loaders_with_it_and_the_end_of_a_thread_takes_none():
+    worker = subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE, text=True)
+    of_main, of_thread = (psutil.Process(int(pid)) for pid in worker.stdout.readline().split())
+    try:
+        assert of_main.is_running() and of_thread.status() != psutil.STATUS_ZOMBIE
+        worker.kill()
+        worker.wait()
+        psutil.wait_procs([of_main], timeout=10)
+        assert not of_main.is_running() or of_main.status() == psutil.STATUS_ZOMBIE
+    finally:
+        worker.stdout.close()
+        for child in (of_main, of_thread):
+            if child.is_running():
+                child.kill()

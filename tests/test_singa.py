@@ -27,8 +27,9 @@ SIZES = ("largest_ok", "next_failed", "next_failed_status")
 @pytest.fixture
 def wheel(tmp_path, monkeypatch):
     """A folder of files called as the wheel's, whose contents are not."""
-    (tmp_path / "singa").mkdir()
-    for name in ("__init__.py", *repairs.FILES):
+    for folder in ("singa", "singa.libs"):
+        (tmp_path / folder).mkdir()
+    for name in repairs.FILES:
         (tmp_path / "singa" / name).write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "version_info", (3, 11, 7))
@@ -43,6 +44,12 @@ def test_another_wheel_is_refused(wheel):
 def test_a_singa_without_that_extension_is_refused(wheel):
     (wheel / repairs.EXTENSION).unlink()
     with pytest.raises(Unsupported, match=f"lacks {repairs.EXTENSION}; only the wheel"):
+        repairs.load()
+
+
+def test_a_singa_whose_linear_algebra_is_gone_is_refused(wheel):
+    (wheel.parent / "singa.libs" / repairs.LIBRARIES[0]).unlink()
+    with pytest.raises(Unsupported, match="lacks libdnnl-034bb581.so.1; only the wheel"):
         repairs.load()
 
 

@@ -12,8 +12,9 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from framework_compare.errors import FrameworkCompareError, Unsupported
 from framework_compare.events import TOLD_FAILURE, VERSION, EventWriter
@@ -29,6 +30,7 @@ def main(arguments: List[str]) -> int:
     os.set_inheritable(descriptor, False)
     faulthandler.enable()
     _die_with_parent()
+    have_children_die_too()
     rank = rank_of()
     events = EventWriter(descriptor, rank)
     events.send("hello", version=VERSION, pid=os.getpid(), python=sys.version.split()[0])
@@ -120,3 +122,23 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def have_children_die_too() -> None:
+    """The same for the processes that this one forks, as loaders do: they wait for work from a queue that stays open.
+
+    Only for those that the main thread forks. The kernel takes the end of the thread that forked for the parent's.
+    """
+    library = ctypes.CDLL(None)
+    fork: Dict[str, Any] = {}
+
+    def before() -> None:
+        fork.update(parent=os.getpid(), by_main=threading.current_thread() is threading.main_thread())
+
+    def in_child() -> None:
+        if fork["by_main"]:
+            library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != fork["parent"]:
+                os._exit(1)
+
+    os.register_at_fork(before=before, after_in_child=in_child)

@@ -156,6 +156,8 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
         return one
     if run.status == "unsupported":
         remedy = f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python"
+        if spec.foreign:  # the adapter takes one wheel alone
+            remedy = f"run `framework-compare env create {spec.name}`"
         return dataclasses.replace(one, usable=False, state="unsupported", why=run.reason, remedy=remedy)
     state = one.state if one.state == "external" else "broken"
     why, remedy = _failure(one, spec, run)

@@ -216,6 +216,7 @@ class Declared(NamedTuple):
     several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
+    why: Mapping[str, str] = {}  # why a name is not declared, where a reader should know: "graph", "bf16", "inference"
 
 
 class Trainer(Protocol):

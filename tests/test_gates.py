@@ -11,6 +11,8 @@ from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.results import gates
 
+NONE = float("nan")
+
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
@@ -41,6 +43,37 @@ def test_one_run_is_judged_by_its_ratio(tmp_path):
     single = study(tmp_path / "a", repeats=1), study(tmp_path / "b", repeats=1, faster=1.2)
     judged = gates.judge(single[0].beside(single[1]), 0.05)
     assert (judged[0].outcome, judged[0].reason) == (gates.SLOWER, "one run: no interval")
+    turned = gates.judge(single[1].beside(single[0]), 0.05)
+    assert (turned[0].outcome, turned[0].reason) == (gates.FASTER, "one run: no interval")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "outcome"),
+    [
+        (2.16, 0.99, 4.75, gates.UNSURE),
+        (1.02, 0.97, 1.07, gates.UNSURE),
+        (1.02, 1.00, 1.04, gates.SAME),
+        (1.20, 1.10, 1.30, gates.SLOWER),
+        (0.90, 0.85, 0.95, gates.FASTER),
+        (0.70, NONE, NONE, gates.FASTER),
+        (1.50, NONE, NONE, gates.SLOWER),
+        (1.01, NONE, NONE, gates.SAME),
+    ],
+)
+def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, outcome):
+    beside = baseline.beside(baseline).head(1).assign(ratio=ratio, ratio_ci_low=low, ratio_ci_high=high)
+    assert [one.outcome for one in gates.judge(beside, 0.05)] == [outcome]
+    (disturbed,) = gates.judge(beside.assign(disturbed_throughout=True), 0.05)
+    assert disturbed.outcome == gates.UNJUDGED
+
+
+def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_path):
+    few = study(tmp_path / "few", ("torch",))
+    words = ["check", str(few.folder), "--baseline", str(baseline.folder)]
+    result = CliRunner().invoke(app, words)
+    said = " ".join(result.output.split())
+    assert result.exit_code == 0 and "of the baseline are missing" in said and "Missing: " in said
+    assert CliRunner().invoke(app, [*words, "--strict"]).exit_code == 1
 
 
 @pytest.mark.parametrize(("faster", "code"), [(1.2, 1), (1.0, 0)])
@@ -64,12 +97,12 @@ def test_nothing_judged_is_no_success(tmp_path):
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (" 12.5 % ", 0.125)])
+@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.1", 0.1), (".05", 0.05), (" 12.5 % ", 0.125)])
 def test_a_share_is_read(text, value):
     assert share(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "five", "-1", "5%%"])
+@pytest.mark.parametrize("text", ["", "five", "-1", "5%%", "5", "1.0"])
 def test_another_text_is_refused(text):
     with pytest.raises(UsageError, match="allowed"):
         share(text)

@@ -10,14 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_compare import compare, registry
-from framework_compare.adapters.singa import repairs
+from framework_compare.adapters.singa import SingaTrainer, repairs
 from framework_compare.cli.root import app
+from framework_compare.environments import support
 from framework_compare.errors import Unsupported
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.report import parity_tables, reproduction_tables, side_by_side
 from framework_compare.results.block_times import BlockTimes
+from framework_compare.protocol import TrainConfig
 from framework_compare.results.parity import PASSED, Parity
+from framework_compare.worker.refusal import refuse_undeclared
 
 LABEL = "SINGA 3.0.0.dev1 (2020), repaired at run time"
 SENTENCE = f"singa is {LABEL}."
@@ -73,6 +76,27 @@ def test_pythons_of_the_registry_are_those_of_the_repairs():
 def test_the_label_is_one():
     assert registry.framework("singa").label == repairs.LABEL == LABEL
     assert registry.labels(["torch", "singa", "singa", "absent"]) == (SENTENCE,)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"execution": "graph"}, ["'graph' on device 'cpu': its graph mode ends the process at the first BatchNorm"]),
+        (
+            {"execution": "compiled", "precision": "bf16", "optimizer": "adam"},
+            ["'compiled' on device 'cpu': it has no compiler", "'bf16' on device 'cpu': its arithmetic", "only SGD was"],
+        ),
+        ({"mode": "inference"}, ["no inference: of a wheel this old"]),
+    ],
+)
+def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):
+    with pytest.raises(Unsupported) as refused:
+        refuse_undeclared(SingaTrainer, TrainConfig(**asked), [])
+    assert all(part in str(refused.value) for part in said), refused.value
+
+
+def test_no_interpreter_is_asked_for_that_cannot_help():
+    assert support.lack("singa", "cuda:0").remedy == "run it with --device cpu"
 
 
 def test_its_setting_says_what_it_does():

@@ -22,11 +22,17 @@ class SingaTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset({"cross_entropy"}),
         optimizers=frozenset({"sgd"}),
-        # its graph mode ends the process at the first BatchNorm, by a check of its own; its wheel is built without CUDA
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},
         one_device="its DistOpt needs a build with CUDA and NCCL, and its wheel has neither",
         internals=frozenset({"public", "private"}),
+        why={
+            "graph": "its graph mode ends the process at the first BatchNorm, by a check of its own",
+            "compiled": "it has no compiler",
+            **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),
+            **dict.fromkeys(("adam", "rmsprop", "nadam"), "of its optimizers only SGD was repaired and proved"),
+            "inference": "of a wheel this old the published study's training is what was proved",
+        },
     )
 
     @staticmethod

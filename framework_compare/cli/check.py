@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated, Any, List
 
 import typer
@@ -11,11 +12,19 @@ from framework_compare.cli import console
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UsageError
 
+MAX_NAMED = 12  # cells of the baseline that are missing
+
 
 def check(
     baseline: Annotated[str, typer.Option(help="The study to compare with: a folder, a name, or latest.")],
     study: Annotated[str, STUDY] = "latest",
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 1, too, if a cell is missing, not judged, or not shown to be within the limit."
+        ),
+    ] = False,
 ) -> None:
     """Compare a study with a baseline; exit code 1 if a cell is slower than allowed or no longer works.
 
@@ -33,24 +42,32 @@ def check(
             f"{after.folder} and {before.folder} have no cell in common; run the study with the baseline's settings"
         )
     judged = gates.judge(beside, limit)
-    _print(beside, judged, gates.names(beside), limit)
+    missing = gates.missing(before.frame, after.frame)
+    _print(beside, judged, gates.names(beside), limit, missing)
     for result in (before, after):
         console.print_damage(result)
     if any(one.fails for one in judged):
         raise typer.Exit(1)
     if all(one.outcome == gates.UNJUDGED for one in judged):
         console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
+    unsure = sum(not one.proved for one in judged)
+    if strict and (unsure or len(missing)):
+        console.fail(f"--strict: {unsure} of {len(judged)} cells prove nothing, {len(missing)} are missing", 1)
+    if unsure == len(judged):
+        print(
+            "framework-compare: no cell is shown to be within the limit; more runs tell (`--repeats`)", file=sys.stderr
+        )
 
 
 def share(text: str) -> float:
     """0.05 from "5%" or "0.05"; UsageError for another text."""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(%?)\s*", text)
-    if not match:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    if not match or not match[2] and float(match[1]) >= 1:
         raise UsageError(f"--max-slowdown is {text!r}; allowed: a share such as 5% or 0.05")
     return float(match[1]) / (100 if match[2] else 1)
 
 
-def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) -> None:
+def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, missing: Any) -> None:
     from framework_compare import registry
     from framework_compare.report import renderers
     from framework_compare.report.parts import row_name
@@ -64,7 +81,14 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float) ->
         figures = (ratio, interval, one.outcome + (f" ({one.reason})" if one.reason else ""))
         rows.append(Row(tuple(row_name(name, row[name]) for name in headings), tuple(map(Figure, figures))))
     failing = sum(one.fails for one in judged)
-    caption = f"{failing} of {len(judged)} cells fail. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
+    unsure = sum(not one.proved for one in judged)
+    said = [f"{failing} of {len(judged)} cells fail"]
+    said += [f"{unsure} prove nothing"] * bool(unsure)
+    said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
+    caption = f"{', '.join(said)}. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
     group = Group("", ("ratio", "95 % interval", "outcome"))
-    labels = registry.labels(beside["framework"])
-    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows), remarks=labels)), end="")
+    absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
+    more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
+    remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []
+    remarks += registry.labels(beside["framework"])
+    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows), remarks=tuple(remarks))), end="")

@@ -240,6 +240,11 @@ def diagnose(order: Order, lines: list[str]) -> tuple[str, str]:
     settings = "pip's settings (`pip config list`)" if order.installer == "pip" else "uv's settings (it reads no pip's)"
     if "No space left" in reason:
         return reason, f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"
+    if "DO NOT MATCH THE HASHES" in reason:
+        sums = re.search(r"Expected sha256 (\w+)\s+Got\s+(\w+)", " ".join(lines))
+        found = f" {sums[1][:12]}..., it has {sums[2][:12]}..." if sums else ""
+        why = f"the index serves another file than the one that is pinned by its sha256{found}"
+        return why, f"name an index that has PyPI's own file, in {settings}; that sum is not to be changed"
     not_found = re.search(r"No matching distribution|Could not find a version|No solution found", reason)
     broken = [line for line in lines if _NETWORK.search(line)]
     if broken and (not_found or _NETWORK.search(reason)):

@@ -16,6 +16,8 @@ def lack(framework: str, device: str) -> Optional[Lack]:
     """Why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
     if registry.framework(framework).requirements_on(device):
         return gpu_builds.lack(framework, device)
+    if registry.framework(framework).foreign:
+        return Lack(f"device {device!r}: the only wheel of {framework} is built for CPUs", "run it with --device cpu")
     return Lack(
         f"device {device!r}: the adapter of {framework} has no requirements for it",
         f"name an interpreter that has a build for it: --python {framework}=/path/to/python",

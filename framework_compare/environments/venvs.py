@@ -50,6 +50,8 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     Raises Unavailable where no build for the device is pinned, no Python fits or the requirements cannot be read.
     """
     kind = device_kind(device)
+    if not spec.requirements_on(kind) and spec.foreign:
+        raise Unavailable(f"{spec.name}: its only wheel is built for CPUs", "run it with --device cpu")
     if not spec.requirements_on(kind):
         raise Unavailable(
             f"{spec.name}: its adapter has no requirements for device {kind!r}",

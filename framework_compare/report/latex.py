@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
+from framework_compare.report import terminal
 from framework_compare.report.tables import Figure, Table, clean
 
 PREAMBLE = (
@@ -13,6 +14,7 @@ PREAMBLE = (
 )
 _NUMBER = re.compile(r"(≈)?(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")
 ABOUT = "\\approx "
+WIDTH = 68  # characters beside each other on a page of `article` in small print; wider tables are stacked
 _ESCAPES: Dict[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -53,15 +55,13 @@ class _Number(NamedTuple):
 
 def escape_latex(text: object) -> str:
     # Two hyphens would make a dash.
-    return re.sub("-(?=-)", "-{}", "".join(_ESCAPES.get(c, c) for c in clean(text)))
+    escaped = re.sub("-(?=-)", "-{}", "".join(_ESCAPES.get(c, c) for c in clean(text)))
+    tick = re.escape(_ESCAPES["`"])
+    return re.sub(f"{tick}(.+?){tick}", r"\\texttt{\1}", escaped)
 
 
 def latex(table: Table, label: str = "") -> str:
     """A floating table, with verdicts and notes in small print below; label: what the text refers to it by."""
-    heads = [heading for group in table.groups for heading in group.headings]
-    columns = [_format([row.figures[place] for row in table.rows]) for place in range(len(heads))]
-    fields = [_row([*table.headings], [f"{{{escape_latex(head)}}}" for head in heads])]
-    fields += [_row(row.names, [_figure(*both) for both in zip(row.figures, columns)]) for row in table.rows]
     notes = [f"\\par\\smallskip\\raggedright {escape_latex(line)}" for line in (*table.verdicts, *table.below())]
     return "\n".join(
         [
@@ -71,6 +71,21 @@ def latex(table: Table, label: str = "") -> str:
             "\\sisetup{separate-uncertainty,detect-weight,table-align-text-after=false}",
             f"\\caption{{{escape_latex(table.caption)}}}",
             *([f"\\label{{{label}}}"] if label else []),
+            "\\footnotesize\\setlength{\\tabcolsep}{3pt}",
+            "\n\\par\\medskip\n".join(map(_tabular, terminal.stacked(table, WIDTH))),
+            *notes,
+            "\\end{table}\n",
+        ]
+    )
+
+
+def _tabular(table: Table) -> str:
+    heads = [heading for group in table.groups for heading in group.headings]
+    columns = [_format([row.figures[place] for row in table.rows]) for place in range(len(heads))]
+    fields = [_row([*table.headings], [f"{{{escape_latex(head)}}}" for head in heads])]
+    fields += [_row(row.names, [_figure(*both) for both in zip(row.figures, columns)]) for row in table.rows]
+    return "\n".join(
+        [
             f"\\begin{{tabular}}{{{'l' * len(table.headings)}{''.join(column or 'r' for column in columns)}}}",
             "\\toprule",
             *_titles(table),
@@ -79,8 +94,6 @@ def latex(table: Table, label: str = "") -> str:
             *fields[1:],
             "\\bottomrule",
             "\\end{tabular}",
-            *(["\\footnotesize", *notes] if notes else []),
-            "\\end{table}\n",
         ]
     )
 
@@ -92,7 +105,9 @@ def _format(figures: Sequence[Figure]) -> str:
         return ""
     whole, decimals, uncertainty, about = (max(map(len, parts)) for parts in zip(*numbers))
     digits = f"{whole}.{decimals}" if decimals else str(whole)
-    return f"S[table-format={ABOUT if about else ''}{digits}{f'({uncertainty})' if uncertainty else ''}]"
+    note = max(figure.note for figure in figures)
+    room = f"{{\\textsuperscript{{({note})}}}}" if note else ""
+    return f"S[table-format={ABOUT if about else ''}{digits}{f'({uncertainty})' if uncertainty else ''}{room}]"
 
 
 def _number(figure: Figure) -> Optional[_Number]:

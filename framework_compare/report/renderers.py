@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv as csv_files
 import html as markup
 import io
+import itertools
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = 9  # of numbers in CSV and JSON: more than any clock or counter is good for, and all that a float32 has
+_CODE = re.compile(r"(`[^`\\]+`)")
 _MARKDOWN = re.compile(r"([\\`*\[\]|~$#])|((?<![^\W_])_|_(?![^\W_]))")
 
 
 def escape_markdown(text: object) -> str:
     """Text as GitHub's Markdown shows it, also within a table."""
-    return _MARKDOWN.sub(r"\\\g<0>", markup.escape(clean(text), quote=False))
+    parts = _CODE.split(clean(text))  # every second one is code, whose only mark is that of a table's columns
+    escaped = (_MARKDOWN.sub(r"\\\g<0>", markup.escape(part, quote=False)) for part in parts[::2])
+    code = (part.replace("|", r"\|") for part in parts[1::2])
+    return "".join(piece for both in itertools.zip_longest(escaped, code, fillvalue="") for piece in both)
 
 
 def markdown(table: Table) -> str:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from framework_compare.report.tables import NOTHING, Figure, Row, Table, clean
+from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table, clean
 
 # A stretch of columns under one title: the title, and the places of the columns in the table.
 Span = Tuple[str, Tuple[int, ...]]
@@ -60,6 +60,19 @@ def _stacks(table: Table, width: int) -> List[List[Span]]:
             stacks[-1].append(piece)
             used += needed
     return stacks
+
+
+def stacked(table: Table, width: int) -> List[Table]:
+    """The table as in a terminal so wide, a table for each block of columns, without lines that say nothing in it."""
+    tables = []
+    for spans in _stacks(table, width):
+        headings = [heading for group in table.groups for heading in group.headings]
+        places = [place for _, some in spans for place in some]
+        groups = tuple(Group(title, tuple(headings[place] for place in some)) for title, some in spans)
+        rows = [row for row in table.rows if not table.sparse or _says(row, spans)]
+        cut = tuple(Row(row.names, tuple(row.figures[place] for place in places)) for row in rows)
+        tables.append(dataclasses.replace(table, groups=groups, rows=cut))
+    return tables
 
 
 def _spans(table: Table) -> List[Span]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
+UNSURE = "not shown to be within the limit"
 FAILS = (SLOWER, LOST)
 
 
@@ -27,12 +28,18 @@ class Judgement:
     def fails(self) -> bool:
         return self.outcome in FAILS
 
+    @property
+    def proved(self) -> bool:
+        """Whether it says that a cell is within the limit, or that it is not."""
+        return self.outcome not in (UNJUDGED, UNSURE)
+
 
 def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
     """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
 
-    A cell is slower if its ratio is more than 1 + max_slowdown and its interval lies above 1; without an interval (one
-    run) the ratio alone decides. A cell that worked in the baseline and does not in the study fails, too.
+    A cell is slower if its ratio is more than 1 + max_slowdown and its interval lies above 1, and within the limit if its
+    interval is; between these nothing is shown. Without an interval (one run) the ratio alone decides. A cell that worked
+    in the baseline and does not in the study fails, too.
     """
     return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
 
@@ -45,14 +52,21 @@ def _outcome(row: Any, most: float) -> "tuple[str, str]":
     ratio, low, high = row["ratio"], row["ratio_ci_low"], row["ratio_ci_high"]
     if math.isnan(ratio):
         return UNJUDGED, "no epoch time"
-    if not math.isnan(low) and not row["verdict"]:
+    if row["disturbed_throughout"]:
         return UNJUDGED, "others took CPU time in every epoch"
     sure = "" if not math.isnan(low) else "one run: no interval"
     if ratio > most and (math.isnan(low) or low > 1):
         return SLOWER, sure
-    if not math.isnan(high) and high < 1:
+    if ratio < 1 / most if math.isnan(high) else high < 1:
         return FASTER, sure
-    return SAME, sure
+    return (UNSURE if high > most else SAME), sure
+
+
+def missing(baseline: "pd.DataFrame", study: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows of a baseline's cell frame that a study's has not."""
+    keys = {tuple(map(str, row)) for row in study[list(IDENTITY)].itertuples(index=False, name=None)}
+    absent = [tuple(map(str, row)) not in keys for row in baseline[list(IDENTITY)].itertuples(index=False, name=None)]
+    return baseline[absent]
 
 
 def names(beside: "pd.DataFrame") -> List[str]:

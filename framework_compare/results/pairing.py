@@ -28,6 +28,7 @@ COLUMNS = (
     "ratio_ci_high",
     "disturbed_share_a",
     "disturbed_share_b",
+    "disturbed_throughout",
     "verdict",
 )
 
@@ -107,6 +108,7 @@ def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], seconds: An
         "ratio_ci_high": np.nan if high is None else high,
         "disturbed_share_a": a["disturbed_share"],
         "disturbed_share_b": b["disturbed_share"],
+        "disturbed_throughout": _throughout(a) or _throughout(b),
         "verdict": "" if _throughout(a) or _throughout(b) else _verdict(low, high),
     }
 

@@ -47,7 +47,15 @@ def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]
         kept["rungs"] = dict(kept["rungs"])
     if "dataset" in kept:
         kept["dataset"] = [_absolute(one) for one in _listed(kept["dataset"])]
+    if "models" in kept:
+        kept["models"] = [_file_absolute(one) for one in _listed(kept["models"])]
     return {name: _plain(value) for name, value in kept.items() if value is not None and value != {}}
+
+
+def _file_absolute(model: str) -> str:
+    """A model of a file, FILE.py:FUNCTION, x.onnx or x.keras, by its whole path."""
+    file, colon, function = model.rpartition(":") if model.rpartition(":")[0].endswith(".py") else (model, "", "")
+    return f"{Path(file).absolute()}{colon}{function}" if Path(file).is_file() else model
 
 
 def text(settings: Mapping[str, Any], folder: Path) -> str:

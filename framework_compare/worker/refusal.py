@@ -5,7 +5,7 @@ An adapter that does not know a setting would train with another one, and its ti
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from framework_compare.errors import ProtocolError, Unsupported
 from framework_compare.graph import Graph
@@ -40,7 +40,7 @@ BY_DEVICE = ("executions", "precisions", "replicas")
 def refuse_undeclared(
     trainer: Any, config: TrainConfig, graphs: Iterable[Graph], replicas: Optional[Replicas] = None
 ) -> None:
-    """Raise Unsupported for what a trainer's class does not declare, all of the first kind; the reason lists what it does.
+    """Raise Unsupported for all that a trainer's class does not declare; the reason says why, and lists what it does.
 
     Raises ProtocolError where the class declares nothing.
     """
@@ -48,18 +48,22 @@ def refuse_undeclared(
     if why:
         raise ProtocolError(f"{trainer.__name__}.declared {why}")
     graphs, kind = list(graphs), config.device.partition(":")[0]
+    lacks: List[str] = []
     for field, ask in ASKS.items():
         declared, on = getattr(trainer.declared, field), ""
         if field in BY_DEVICE:
             if kind not in declared:
-                _refuse(trainer, f"device {config.device!r}", declared)
+                raise Unsupported(_lack(trainer, f"device {config.device!r}", declared, [kind]))
             declared, on = declared[kind], f" on device {config.device!r}"
         missing = [name for name in dict.fromkeys(ask.names(config, graphs)) if name not in declared]
         if missing:
             nouns = ask.noun if len(missing) == 1 else f"{ask.noun}s"
-            _refuse(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared)
+            lacks.append(_lack(trainer, f"{nouns} {', '.join(map(repr, missing))}{on}", declared, missing))
     if config.mode == "inference" and not hasattr(trainer, "infer"):
-        raise Unsupported(f"the adapter of {trainer.name} has no inference; allowed: mode 'train'")
+        why = _why(trainer, ["inference"])
+        lacks.append(f"the adapter of {trainer.name} has no inference{why}; allowed: mode 'train'")
+    if lacks:
+        raise Unsupported(". ".join(lacks))
     if replicas:
         _refuse_replicas(trainer, config, kind, len(replicas.devices))
     if config.nodes > 1 and not trainer.declared.several_nodes:
@@ -77,14 +81,21 @@ def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -
             f"{trainer.name} declares no replicas on {where}" + (f": {why}" if why else "; use one device")
         )
     if config.execution not in declared:
-        _refuse(trainer, f"execution {config.execution!r} on {where}", declared)
+        what = f"execution {config.execution!r} on {where}"
+        raise Unsupported(_lack(trainer, what, declared, [config.execution]))
     if config.mode != "train":
         raise Unsupported(f"mode {config.mode!r} runs on one device; {where} are for mode 'train'")
 
 
-def _refuse(trainer: Any, what: str, declared: Iterable[str]) -> None:
+def _lack(trainer: Any, what: str, declared: Iterable[str], missing: Iterable[str]) -> str:
     name = getattr(trainer, "name", trainer.__name__)
-    raise Unsupported(f"{name} declares no {what}; declared: {', '.join(sorted(declared)) or 'none'}")
+    return f"{name} declares no {what}{_why(trainer, missing)}; declared: {', '.join(sorted(declared)) or 'none'}"
+
+
+def _why(trainer: Any, missing: Iterable[str]) -> str:
+    """What the class says of what is missing, once each, in words that follow it."""
+    reasons = dict.fromkeys(trainer.declared.why[name] for name in missing if name in trainer.declared.why)
+    return f": {', and '.join(reasons)}" if reasons else ""
 
 
 def fault_of(declared: Any) -> str:

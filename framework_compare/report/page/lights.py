@@ -32,10 +32,13 @@ def _worked(cells: Any) -> Light:
 
 def _repeated(cells: Any) -> Light:
     ok = cells[cells["status"] == "ok"]
-    least = int(ok["runs_ok"].min()) if len(ok) else 0
+    counted = ok["interval_runs"].fillna(ok["runs_ok"].clip(upper=1)) if len(ok) else ok["runs_ok"]
+    least = int(min(counted.min(), ok["runs_ok"].min())) if len(ok) else 0
     state = GOOD if least > MIN_RUNS else WARN if least >= MIN_RUNS else BAD
     few = f"; verdicts need {MIN_RUNS}" if least < MIN_RUNS else ""
-    return Light(state, "Runs", f"at least {least} {'run' if least == 1 else 'runs'} per cell{few}")
+    return Light(
+        state, "Runs", f"at least {least} {'run that counts' if least == 1 else 'runs that count'} per cell{few}"
+    )
 
 
 def _quiet(cells: Any) -> Light:

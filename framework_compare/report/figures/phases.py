@@ -102,7 +102,7 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     names = ["computing", "waiting for data", *(["copying"] if copied else [])]
     scale = alt.Scale(domain=names, range=["#4C78A8", "#F1C27D", "#222222"][: len(names)])
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
-        x=alt.X("sum(ms):Q", title="ms per image", axis=alt.Axis(tickCount=6)),
+        x=alt.X("sum(ms):Q", title="ms per image", axis=alt.Axis(tickCount=6, labelOverlap=True)),
         color=alt.Color("part:N", scale=scale, title=None),
         opacity=alt.condition("datum.handed", alt.value(0.5), alt.value(1)),
         tooltip=["who:N", "part:N", alt.Tooltip("ms:Q", format=".3~g")],

@@ -140,6 +140,9 @@ def test_the_lights_say_what_is_amiss(comparison, tmp_path):
     assert states["Quiet machine"] == ("warn", "2 of 45 epochs were disturbed")
     single = study(tmp_path / "single", repeats=1)
     assert {one.title: one.state for one in lights(single.frame)}["Runs"] == "bad"
+    taken = comparison.frame.assign(epochs_disturbed=comparison.frame["epochs_measured"], interval_runs=float("nan"))
+    runs = {one.title: one for one in lights(taken)}["Runs"]
+    assert (runs.state, runs.sentence) == ("bad", "at least 0 runs that count per cell; verdicts need 2")
 
 
 def test_hostile_names_stay_text(tmp_path):

@@ -16,9 +16,9 @@ from framework_compare.environments import support
 from framework_compare.errors import Unsupported
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.settings import SETTINGS
+from framework_compare.protocol import TrainConfig
 from framework_compare.report import parity_tables, reproduction_tables, side_by_side
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.protocol import TrainConfig
 from framework_compare.results.parity import PASSED, Parity
 from framework_compare.worker.refusal import refuse_undeclared
 
@@ -84,7 +84,11 @@ def test_the_label_is_one():
         ({"execution": "graph"}, ["'graph' on device 'cpu': its graph mode ends the process at the first BatchNorm"]),
         (
             {"execution": "compiled", "precision": "bf16", "optimizer": "adam"},
-            ["'compiled' on device 'cpu': it has no compiler", "'bf16' on device 'cpu': its arithmetic", "only SGD was"],
+            [
+                "'compiled' on device 'cpu': it has no compiler",
+                "'bf16' on device 'cpu': its arithmetic",
+                "only SGD was",
+            ],
         ),
         ({"mode": "inference"}, ["no inference: of a wheel this old"]),
     ],

@@ -12,6 +12,7 @@ from framework_compare.api import compare_file
 from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.store.study_file import Store
+from framework_compare.study import study_toml
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
@@ -121,3 +122,19 @@ def test_more_cells_may_have_other_data_but_no_other_images_of_one_name(study, p
 
 def test_a_study_that_is_not_there_is_made(study):
     assert study(extend=True).to_toml()
+
+
+def test_files_of_models_keep_their_folder_and_names_stay_names(tmp_path, monkeypatch):
+    for name in ("net.py", "net.onnx", "alexnet"):
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "frameworks": "torch",
+        "models": ["net.py:build", "net.onnx", "alexnet", "torchvision:resnet18", "no.py:f"],
+    }
+    kept = study_toml.stated(compare, given)["models"]
+    here = [f"{tmp_path}/net.py:build", f"{tmp_path}/net.onnx", "alexnet", "torchvision:resnet18", "no.py:f"]
+    assert kept == here
+    (tmp_path / "study.toml").write_text('models = ["net.py:build", "alexnet"]')
+    monkeypatch.chdir("/")
+    assert study_toml.read(tmp_path / "study.toml", compare)["models"] == [f"{tmp_path}/net.py:build", "alexnet"]

@@ -113,3 +113,8 @@ def test_latex_spans_and_rules_count_the_columns():
     assert r" & \multicolumn{2}{c}{x} \\" in text
     assert r"\cmidrule(lr){2-3}" in text
     assert r"x & {x\textsuperscript{(1)}} & {\bfseries x} \\" in text
+
+
+def test_code_in_a_note_is_code_in_markdown_and_a_lone_backtick_is_text():
+    assert renderers.escape_markdown("run `env a|b *c*` on x*y <b>") == r"run `env a\|b *c*` on x\*y &lt;b&gt;"
+    assert renderers.escape_markdown("a ` b | c") == r"a \` b \| c"

@@ -52,7 +52,8 @@ def check(
         console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
     unsure = sum(not one.proved for one in judged)
     if strict and (unsure or len(missing)):
-        console.fail(f"--strict: {unsure} of {len(judged)} cells prove nothing, {len(missing)} are missing", 1)
+        found = f"{unsure} of {len(judged)} cells prove nothing, {len(missing)} are missing"
+        console.fail(f"--strict: {found}; run the missing ones, and more runs of the others (--repeats)", 1)
     if unsure == len(judged):
         print(
             "framework-compare: no cell is shown to be within the limit; more runs tell (`--repeats`)", file=sys.stderr

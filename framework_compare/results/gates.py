@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
 UNSURE = "not shown to be within the limit"
 FAILS = (SLOWER, LOST)
+ONE_RUN = "one run: no interval"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Judgement:
 
     @property
     def proved(self) -> bool:
-        """Whether it says that a cell is within the limit, or that it is not."""
-        return self.outcome not in (UNJUDGED, UNSURE)
+        """Whether an interval says that a cell is within the limit, or that it is not."""
+        return self.outcome not in (UNJUDGED, UNSURE) and (self.fails or self.reason != ONE_RUN)
 
 
 def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
@@ -54,7 +55,7 @@ def _outcome(row: Any, most: float) -> "tuple[str, str]":
         return UNJUDGED, "no epoch time"
     if row["disturbed_throughout"]:
         return UNJUDGED, "others took CPU time in every epoch"
-    sure = "" if not math.isnan(low) else "one run: no interval"
+    sure = "" if not math.isnan(low) else ONE_RUN
     if ratio > most and (math.isnan(low) or low > 1):
         return SLOWER, sure
     if ratio < 1 / most if math.isnan(high) else high < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Sequence, Union
@@ -20,6 +21,7 @@ else:
 
 # Where a study is and how it goes on is no part of its request.
 APART = ("out", "watcher", "retry", "extend", "executor", "dry_run")
+_MODEL_FILE = re.compile(r"(?P<file>.+\.(?:py(?=:)|onnx|keras))(?P<function>:\w+)?")
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
 # A study of framework_compare: the arguments of `compare`, those left out at their defaults.
@@ -48,14 +50,15 @@ def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]
     if "dataset" in kept:
         kept["dataset"] = [_absolute(one) for one in _listed(kept["dataset"])]
     if "models" in kept:
-        kept["models"] = [_file_absolute(one) for one in _listed(kept["models"])]
+        kept["models"] = [_model_in(Path.cwd(), one) for one in _listed(kept["models"])]
     return {name: _plain(value) for name, value in kept.items() if value is not None and value != {}}
 
 
-def _file_absolute(model: str) -> str:
-    """A model of a file, FILE.py:FUNCTION, x.onnx or x.keras, by its whole path."""
-    file, colon, function = model.rpartition(":") if model.rpartition(":")[0].endswith(".py") else (model, "", "")
-    return f"{Path(file).absolute()}{colon}{function}" if Path(file).is_file() else model
+def _model_in(folder: Path, model: Any) -> Any:
+    """A model of a file (FILE.py:FUNCTION, x.onnx, x.keras) by its whole path where it lies in the folder, else as named."""
+    found = _MODEL_FILE.fullmatch(model) if isinstance(model, str) else None
+    path = folder / found["file"] if found else None
+    return f"{path}{found['function'] or ''}" if found and path and path.is_file() else model
 
 
 def text(settings: Mapping[str, Any], folder: Path) -> str:
@@ -71,7 +74,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
 
 
 def read(path: Union[str, "os.PathLike[str]"], call: Callable[..., Any]) -> Dict[str, Any]:
-    """The arguments of `call` in a file; data sets that lie beside the file get its folder.
+    """The arguments of `call` in a file; data sets and files of models that lie beside the file get its folder.
 
     UsageError for a file that cannot be read or is no TOML, and for a key that is no argument.
     """
@@ -86,6 +89,8 @@ def read(path: Union[str, "os.PathLike[str]"], call: Callable[..., Any]) -> Dict
             raise UnknownNameError(f"key of {file.name}", name, (*allowed, *SETTINGS))
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
+    if "models" in document:
+        document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
     return document
 
 

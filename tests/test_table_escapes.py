@@ -63,7 +63,7 @@ def test_terminal_markup_in_a_reason_is_text(tmp_path):
 
 def test_markdown_in_a_reason_is_text(tmp_path):
     text = hostile(tmp_path, "markdown")
-    assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* \`c\` &lt;b&gt;&amp;amp; \~^ red end" in text
+    assert r"\|a\| \\cmd{z} \$m\$ 50% \#1 \_u\_ \*s\* `c` &lt;b&gt;&amp;amp; \~^ red end" in text
     assert "mobilenet_v2" == renderers.escape_markdown("mobilenet_v2")
 
 

@@ -76,7 +76,7 @@ def test_latex_takes_a_label_and_a_caption_and_keeps_the_settings(table, halves)
 def test_latex_without_notes_has_no_mark_that_points_to_one(table):
     assert "textsuperscript" in table.to_latex()
     bare = table.to_latex(notes=False)
-    assert "textsuperscript" not in bare and "footnotesize" not in bare and r"\bottomrule" in bare
+    assert "textsuperscript" not in bare and "raggedright" not in bare and r"\bottomrule" in bare
 
 
 def test_a_sentence_in_place_of_a_table_is_escaped():

@@ -326,7 +326,9 @@ def show(
         beside = {"both": json and toml, "a second study": other, "--table": table, "--style": style != "terminal"}
         for what, given in beside.items():
             if given:
-                raise UsageError(f"--json and --toml are of one whole study, received {what}; allowed: one, by itself")
+                raise UsageError(
+                    f"--json and --toml are of one whole study, received {what}; allowed: one of them, by itself"
+                )
         result = Comparison.load(folder)
         print(result.to_json() if json else result.to_toml(), end="")
         console.print_damage(result)

@@ -127,16 +127,17 @@ def _die_with_parent() -> None:
 def have_children_die_too() -> None:
     """The same for the processes that this one forks, as loaders do: they wait for work from a queue that stays open.
 
-    Only for those that the main thread forks. The kernel takes the end of the thread that forked for the parent's.
+    Only for those that its main thread forks: the kernel takes the end of the thread that forked for the parent's. Not
+    for children of these, which may outlive the one between.
     """
-    library = ctypes.CDLL(None)
+    library, worker = ctypes.CDLL(None), os.getpid()
     fork: Dict[str, Any] = {}
 
     def before() -> None:
         fork.update(parent=os.getpid(), by_main=threading.current_thread() is threading.main_thread())
 
     def in_child() -> None:
-        if fork["by_main"]:
+        if fork["by_main"] and fork["parent"] == worker:
             library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != fork["parent"]:
                 os._exit(1)

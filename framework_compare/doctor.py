@@ -155,9 +155,7 @@ def ask_too(one: FrameworkCheck, spec: registry.Framework) -> FrameworkCheck:
     if run.status == "ok":
         return one
     if run.status == "unsupported":
-        remedy = f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python"
-        if spec.foreign:  # the adapter takes one wheel alone
-            remedy = f"run `framework-compare env create {spec.name}`"
+        remedy = f"run `framework-compare env create {spec.name}`" if spec.foreign else venvs.remedy_without_build(spec)
         return dataclasses.replace(one, usable=False, state="unsupported", why=run.reason, remedy=remedy)
     state = one.state if one.state == "external" else "broken"
     why, remedy = _failure(one, spec, run)

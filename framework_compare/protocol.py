@@ -212,11 +212,12 @@ class Declared(NamedTuple):
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
-    one_device: str = ""  # why it trains none, where a reader should know
     several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
-    why: Mapping[str, str] = {}  # why a name is not declared, where a reader should know: "graph", "bf16", "inference"
+    why: Mapping[
+        str, str
+    ] = {}  # why something is not declared, where a reader should know: "graph", "bf16", "replicas"
 
 
 class Trainer(Protocol):

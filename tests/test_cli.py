@@ -46,6 +46,7 @@ def test_version():
         (["torch", "alexnet", "/no/such"], "/no/such"),
         (["study.toml", "alexnet"], "'alexnet' follows study.toml; allowed: a file alone, with options"),
         (["/no/such.toml"], "/no/such.toml"),
+        (["a.toml", "--from", "b.toml"], "the file is given twice: a.toml and --from b.toml"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, own_cache):

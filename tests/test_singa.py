@@ -100,7 +100,7 @@ def test_what_it_lacks_is_refused_at_once_with_the_reason(asked, said):
 
 
 def test_no_interpreter_is_asked_for_that_cannot_help():
-    assert support.lack("singa", "cuda:0").remedy == "run it with --device cpu"
+    assert support.lack("singa", "cuda:0").remedy == "run it on a CPU, which its only wheel is built for"
 
 
 def test_its_setting_says_what_it_does():

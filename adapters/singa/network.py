@@ -106,19 +106,13 @@ def _conv2d(network: Network, node: Node, x: Any) -> Any:
     return network.singa.autograd.conv2d(handle, x, weight, bias)
 
 
-def _batchnorm_handle(network: Network, node: Node, x: Any) -> Any:
-    """SINGA's own would divide by 0 values less one, and leave NaN as the running variance."""
-    values = x.size() // x.shape[1]
-    if network.singa.autograd.training and values == 1:
-        raise ValueError(f"layer {node.name}: a batch with one value per channel, {x.shape}, has no variance")
-    return network.singa.core.BatchNormHandle(node.attrs["momentum"], x.data)
-
-
 def _batchnorm2d(network: Network, node: Node, x: Any) -> Any:
     a, singa = node.attrs, network.singa
     weight, bias, mean, variance = network.of(node, "weight", "bias", "running_mean", "running_var")
+    if singa.autograd.training and x.size() == x.shape[1]:  # SINGA's would leave NaN as the running variance
+        raise ValueError(f"layer {node.name}: a batch with one value per channel, {x.shape}, has no variance")
     # its momentum is the share of the new statistics, whatever its default of 0.9 suggests
-    handle = network.kept(node, x, lambda: _batchnorm_handle(network, node, x))
+    handle = network.kept(node, x, lambda: singa.core.BatchNormHandle(a["momentum"], x.data))
     if a["eps"] == EPS:
         return singa.autograd.batchnorm_2d(handle, x, weight, bias, mean, variance)
     scale = math.sqrt(EPS / a["eps"])  # another eps is this one for a scaled input

@@ -24,9 +24,9 @@ class SingaTrainer(TrainerDefaults):
         optimizers=frozenset({"sgd"}),
         executions={"cpu": frozenset({"default", "eager"})},
         precisions={"cpu": frozenset({"fp32"})},
-        one_device="its DistOpt needs a build with CUDA and NCCL, and its wheel has neither",
         internals=frozenset({"public", "private"}),
         why={
+            "replicas": "its DistOpt needs a build with CUDA and NCCL, and its wheel has neither",
             "graph": "its graph mode ends the process at the first BatchNorm, by a check of its own",
             "compiled": "it has no compiler",
             **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),

@@ -18,7 +18,7 @@ from framework_compare.graph.head import head_of
 
 
 class WrittenTrainer(TorchTrainer):
-    declared = TorchTrainer.declared._replace(replicas={}, one_device="as written, it trains on one device")
+    declared = TorchTrainer.declared._replace(replicas={}, why={"replicas": "as written, it trains on one device"})
     written: Mapping[str, str] = {}  # where the module is, as a job of kind "trace" names it; the runner sets it
 
     def settings(self) -> Dict[str, Any]:

@@ -168,6 +168,8 @@ def run(
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
     by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if _asked(context, name)})
+    if study_file is not None and "study_file" in by_place:
+        raise UsageError(f"the file is given twice: {by_place['study_file']} and --from {study_file}; {words.ALLOWED}")
     study_file = by_place.pop("study_file", study_file)
     own = {name: value for name, value in request.items() if _asked(context, name)}
     if study_file is not None:

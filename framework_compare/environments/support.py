@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Optional, Union
 
 from framework_compare import registry
-from framework_compare.environments import gpu_builds, managed
+from framework_compare.environments import gpu_builds, managed, venvs
 from framework_compare.environments.gpu_builds import Lack
 from framework_compare.environments.managed import Environment
 from framework_compare.errors import EnvironmentUnavailable
@@ -14,14 +14,11 @@ from framework_compare.records import Run
 
 def lack(framework: str, device: str) -> Optional[Lack]:
     """Why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
-    if registry.framework(framework).requirements_on(device):
+    spec = registry.framework(framework)
+    if spec.requirements_on(device):
         return gpu_builds.lack(framework, device)
-    if registry.framework(framework).foreign:
-        return Lack(f"device {device!r}: the only wheel of {framework} is built for CPUs", "run it with --device cpu")
-    return Lack(
-        f"device {device!r}: the adapter of {framework} has no requirements for it",
-        f"name an interpreter that has a build for it: --python {framework}=/path/to/python",
-    )
+    why = f"device {device!r}: the adapter of {framework} has no requirements for it"
+    return Lack(why, venvs.remedy_without_build(spec))
 
 
 def ready(

@@ -44,18 +44,23 @@ class Plan:
     foreign: ForeignWheels | None = None  # its requirements as an absolute path
 
 
+def remedy_without_build(spec: Framework) -> str:
+    """What a user does where no build for a device is pinned; of a foreign wheel the adapter takes no other."""
+    if spec.foreign:
+        return "run it on a CPU, which its only wheel is built for"
+    return f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python"
+
+
 def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     """How a framework's environment for a device is to be made under `root`.
 
     Raises Unavailable where no build for the device is pinned, no Python fits or the requirements cannot be read.
     """
     kind = device_kind(device)
-    if not spec.requirements_on(kind) and spec.foreign:
-        raise Unavailable(f"{spec.name}: its only wheel is built for CPUs", "run it with --device cpu")
     if not spec.requirements_on(kind):
         raise Unavailable(
             f"{spec.name}: its adapter has no requirements for device {kind!r}",
-            f"name an interpreter that has a build for it: --python {spec.name}=/path/to/python",
+            remedy_without_build(spec),
         )
     path = requirements_path(spec, kind)
     try:

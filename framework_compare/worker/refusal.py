@@ -76,10 +76,8 @@ def refuse_undeclared(
 def _refuse_replicas(trainer: Any, config: TrainConfig, kind: str, count: int) -> None:
     declared, where = trainer.declared.replicas.get(kind, frozenset()), f"{count} devices of kind {kind!r}"
     if not declared:
-        why = trainer.declared.one_device
-        raise Unsupported(
-            f"{trainer.name} declares no replicas on {where}" + (f": {why}" if why else "; use one device")
-        )
+        why = _why(trainer, ["replicas"]) or "; use one device"
+        raise Unsupported(f"{trainer.name} declares no replicas on {where}{why}")
     if config.execution not in declared:
         what = f"execution {config.execution!r} on {where}"
         raise Unsupported(_lack(trainer, what, declared, [config.execution]))

@@ -32,12 +32,9 @@ def _worked(cells: Any) -> Light:
 
 def _repeated(cells: Any) -> Light:
     ok = cells[cells["status"] == "ok"]
-    counted = (
-        ok["interval_runs"].fillna((ok["epochs_measured"] > ok["epochs_disturbed"].fillna(0)).astype(int))
-        if len(ok)
-        else ok["runs_ok"]
-    )
-    least = int(min(counted.min(), ok["runs_ok"].min())) if len(ok) else 0
+    quiet = ok["epochs_measured"] > ok["epochs_disturbed"].fillna(0)
+    counted = ok["interval_runs"].fillna(quiet.astype(int))  # one run alone, or none that others left in peace
+    least = 0 if ok.empty else int(counted.clip(upper=ok["runs_ok"]).min())
     state = GOOD if least > MIN_RUNS else WARN if least >= MIN_RUNS else BAD
     few = f"; verdicts need {MIN_RUNS}" if least < MIN_RUNS else ""
     return Light(

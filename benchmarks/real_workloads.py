@@ -4,7 +4,8 @@ python benchmarks/real_workloads.py DATA [WORKLOAD ...]    # benchmarks/results/
 python benchmarks/real_workloads.py --table                # the file as Markdown
 
 DATA is the folder that CONTRIBUTING.md lists as `workloads`. One run per framework on one thread, one after the other;
-what the file has is not trained again, unless --again is given. Times are not kept: this is about quality alone.
+what the file has is not trained again, unless --again is given. Times are not kept: this is about quality alone. With
+--device cuda, --python FRAMEWORK=PATH names an interpreter that has the framework; --out takes another file.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ def main() -> None:
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
     parser.add_argument("--limit", type=int, help="samples to train on, in place of the workload's")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--python", action="append", default=[], help="FRAMEWORK=PATH")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
@@ -123,6 +126,8 @@ def main() -> None:
         for framework in options.frameworks.split(","):
             if options.again or framework not in found.get(workload, {}):
                 changed = {"limit": options.limit} if options.limit else {}
+                if options.device != "cpu":
+                    changed.update(device=options.device, python=dict(pair.split("=", 1) for pair in options.python))
                 run = train(framework, workload, options.data, **changed)
                 found.setdefault(workload, {})[framework] = run
                 options.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -58,6 +58,13 @@ def test_an_epoch_that_cannot_have_been_is_malformed(fields):
         told(**fields)
 
 
+def test_latencies_of_inference_are_taken_after_an_epoch_that_may_be_shorter():
+    inference = {"loss": None, "t_ns": 40, "step_ns": [9, 12, 30]}
+    assert told(**inference).step_s_p95 == 30e-9
+    with pytest.raises(ProtocolError, match="malformed epoch event"):
+        told(**inference | {"step_ns": [9, 12, 33]})  # longer than the time since the epoch's end
+
+
 def test_an_epoch_may_not_begin_before_the_run_nor_before_the_last_one_ended():
     now = time.monotonic_ns()
     with pytest.raises(ProtocolError, match="malformed epoch event"):

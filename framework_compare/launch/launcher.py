@@ -35,7 +35,9 @@ from framework_compare.store import schema
 INHERITED = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LD_LIBRARY_PATH"),
     # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
-    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
+    # where compiled kernels are kept, and how many
+    *("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE"),
     *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
 # How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.

@@ -154,7 +154,9 @@ class Transcript:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
         start_ns, end_ns = self._epoch_span(event)
         whole = event.get("whole_images")
-        p05, median, p95 = (_within(ns, 0, end_ns - start_ns) / 1e9 for ns in event["step_ns"])
+        # of inference (no loss) the steps of its latency are taken after the epoch, which may be shorter than one of them
+        longest = end_ns - start_ns if event["loss"] is not None else self._time(event["t_ns"]) - end_ns
+        p05, median, p95 = (_within(ns, 0, longest) / 1e9 for ns in event["step_ns"])
         self.epochs.append(
             Epoch(
                 number=number,

@@ -61,6 +61,7 @@ ENDINGS = {
     "memoryerror": ({}, "out-of-memory", "MemoryError: no more", "build"),
     "numpy-allocation": ({}, "out-of-memory", "Unable to allocate", "build"),
     "torch-allocation": ({}, "out-of-memory", "DefaultCPUAllocator: not enough memory", "build"),
+    "tensorflow-allocation": ({}, "out-of-memory", "ResourceExhaustedError: OOM when allocating", "build"),
     "bad-alloc": ({}, "out-of-memory", "SIGABRT in phase build after its allocator failed; the log says:", "build"),
     "nan": ({}, "diverged", "the mean loss of epoch 1 is nan", "epochs"),
     "unsupported": ({}, "unsupported", "faulty was told so", None),

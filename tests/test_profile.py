@@ -5,6 +5,7 @@ import json
 import pytest
 
 from framework_compare import Comparison, compare, records, resume
+from framework_compare.adapters.common.profile import xplane_rows
 from framework_compare.errors import ProtocolError
 from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import ProfileRow, TrainConfig
@@ -181,6 +182,23 @@ def test_malformed_rows_are_refused(rows):
 ])  # fmt: skip
 def test_events_of_xlas_profiler_are_told_apart(plane, line, event, kind):
     assert profiling.xplane_kind(plane, line, event) == kind
+
+
+def test_a_call_that_is_named_after_its_kernel_is_one_of_cuda(tmp_path):
+    """TensorFlow 2.21: the host's lines have the names of kernels beside those of operators."""
+    (tmp_path / "a.xplane.pb").touch()
+
+    def event(name, start_ns, end_ns):
+        return name, lambda kind: name, start_ns, end_ns
+
+    def read(path):
+        yield "/device:GPU:0", "Stream #13(Compute)", [event("sm90_gemm", 20, 90), event("Memset 3", 5, 6)]
+        yield "/host:CPU", "tf_Compute/1", [event("MatMul", 0, 9), event("sm90_gemm", 3, 5), event("Memset 3", 7, 8)]
+
+    assert sorted(xplane_rows(str(tmp_path), read)) == [
+        ("cuda-runtime", "Launch of a kernel", 1, 2), ("cuda-runtime", "Memory operation", 1, 1),
+        ("kernel", "Memset 3", 1, 1), ("kernel", "sm90_gemm", 1, 70), ("operator", "MatMul", 1, 9),
+    ]  # fmt: skip
 
 
 def test_a_line_of_the_host_is_parted_by_kind():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import glob
-from typing import Any, Callable, Iterable, List, Tuple
+from typing import Any, Callable, Collection, Iterable, Iterator, List, Tuple
 
 from framework_compare.protocol import ProfileRow
-from framework_compare.worker.profiling import count, lines_by_kind, write_trace, xplane_kind
+from framework_compare.worker.profiling import DEVICE, HOST, count, lines_by_kind, write_trace, xplane_kind
 
 # An event of a trace: its name; what it is counted under, given its kind ("" for nothing); its start and end in ns.
 Event = Tuple[str, Callable[[str], str], int, int]
@@ -17,18 +17,26 @@ def xplane_rows(folder: str, read: Callable[[str], Iterable[Tuple[str, str, Iter
 
     `read` gives of a file each line: the names of its plane and of itself, and its events.
     """
-    lines = [
-        found
-        for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
-        for plane, line, events in read(path)
-        for found in lines_by_kind(f"{plane} {line}", _by_kind(plane, line, events))
-    ]
+    lines = []
+    for path in glob.glob(f"{folder}/**/*.xplane.pb", recursive=True):
+        found = list(read(path))
+        launched = {event[0] for plane, line, events in found if plane.startswith(DEVICE) for event in events}
+        for plane, line, events in found:
+            lines += lines_by_kind(f"{plane} {line}", _by_kind(plane, line, events, launched))
     write_trace(lines, folder)
     return count(lines)
 
 
-def _by_kind(plane: str, line: str, events: Iterable[Event]) -> Any:
+def _by_kind(plane: str, line: str, events: Iterable[Event], launched: Collection[str]) -> Iterator[Tuple[Any, ...]]:
     for name, named, start_ns, end_ns in events:
+        if plane == HOST and name in launched:  # TensorFlow 2.21 names a call of CUDA after what it starts
+            yield (
+                "cuda-runtime",
+                "Memory operation" if name.startswith("Mem") else "Launch of a kernel",
+                start_ns,
+                end_ns,
+            )
+            continue
         kind = xplane_kind(plane, line, name)
         if kind:
             yield kind, named(kind), start_ns, end_ns

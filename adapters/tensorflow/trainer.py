@@ -314,7 +314,8 @@ class LossScale:
     def __init__(self, tf: Any) -> None:
         self._tf = tf
         self._scale = tf.Variable(LOSS_SCALE, trainable=False)
-        self._since = tf.Variable(0, trainable=False)  # steps that went well since the scale was changed
+        # steps that went well since the scale was changed; an int32 would be in the host's memory, out of XLA's reach
+        self._since = tf.Variable(0, trainable=False, dtype=tf.int64)
 
     def reset(self) -> None:
         self._scale.assign(LOSS_SCALE)
@@ -336,7 +337,7 @@ class LossScale:
         update()
         grows = self._since + 1 >= STEPS_BEFORE_GROWTH
         self._scale.assign(tf.where(grows, self._scale * 2, self._scale))
-        return self._since.assign(tf.where(grows, 0, self._since + 1))
+        return self._since.assign(tf.where(grows, tf.constant(0, tf.int64), self._since + 1))
 
     def _overflowed(self) -> Any:
         self._scale.assign(self._scale / 2)

@@ -10,6 +10,7 @@ import faulthandler
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -65,8 +66,15 @@ def _report(job: Job, replicas: Optional[Replicas], events: EventWriter) -> bool
     except FrameworkCompareError as error:  # our own: its words are a sentence by themselves
         _send_failure(events, getattr(error, "status", "failed"), str(error))
     except Exception as error:  # the boundary: whatever a framework raises becomes the cell's status
-        _send_failure(events, "failed", f"{type(error).__name__}: {error}")
+        _send_failure(events, "failed", f"{type(error).__name__}: {_words(error)}")
     return False
+
+
+def _words(error: Exception) -> str:
+    """What an exception says, without the stack that TensorFlow puts in front of it; the traceback keeps that."""
+    text = str(error)
+    last = max((found.end() for found in re.finditer(r'(?m)^\s*File "[^"\n]*", line \d+, in .*$', text)), default=0)
+    return text[last:].strip() or text
 
 
 def _send_failure(events: EventWriter, status: str, reason: str) -> None:

@@ -22,6 +22,7 @@ TRACE = "trace.json.gz"
 MAX_ROWS_A_KIND = 100
 MAX_NAME = 300  # names of templated kernels reach thousands of characters; what tells them apart comes early
 REST = "other"
+DEVICE, HOST = "/device:GPU", "/host:CPU"  # planes of a trace of XLA's profiler; GPUs are numbered
 
 
 def profile(trainer: Trainer, batch: Batch, events: EventWriter) -> None:
@@ -86,12 +87,12 @@ def cuda_function(name: str) -> str:
 
 def xplane_kind(plane: str, line: str, event: str) -> str:
     """The kind of row of an event in a trace of XLA's profiler; "" for what says the same a second time."""
-    if plane.startswith("/device:GPU"):
+    if plane.startswith(DEVICE):
         return "kernel" if line.startswith("Stream") else ""  # the others sum up by XLA module, op and name scope
     # calls of CUDA have a plane of their own, or lie among what else a thread of the host did (JAX 0.11)
-    if plane == "/host:CUPTI" or (plane == "/host:CPU" and cuda_function(event)):
+    if plane == "/host:CUPTI" or (plane == HOST and cuda_function(event)):
         return "cuda-runtime"
-    return "operator" if plane == "/host:CPU" else ""
+    return "operator" if plane == HOST else ""
 
 
 def lines_by_kind(label: str, events: Iterable[Tuple[str, str, int, int]]) -> Iterator[Line]:

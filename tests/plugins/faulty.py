@@ -166,6 +166,11 @@ TORCH_SAYS = (
     "[enforce fail at alloc_cpu.cpp:128] data. DefaultCPUAllocator: not enough memory: you tried to allocate 411041792"
     " bytes. Error code 12 (Cannot allocate memory)"
 )
+TENSORFLOW_SAYS = (
+    "Graph execution error:\n\nDetected at node Relu_5 defined at (most recent call last):\n"
+    '  File "run_worker.py", line 6, in <module>\n\n  File "network.py", line 345, in <lambda>\n\n'
+    "OOM when allocating tensor with shape[13,256,112,112] by allocator GPU_0_bfc\n\t [[{{node Relu_5}}]]"
+)
 HALF = "half \ud800 of a pair"
 
 
@@ -232,6 +237,7 @@ FAULTS: Dict[str, Callable[[], None]] = {
     "memoryerror": fail(MemoryError("no more")),
     "numpy-allocation": lambda: np.empty(1 << 58),  # type: ignore[dict-item,return-value]
     "torch-allocation": fail(RuntimeError(TORCH_SAYS)),
+    "tensorflow-allocation": fail(type("ResourceExhaustedError", (Exception,), {})(TENSORFLOW_SAYS)),
     "bad-alloc": bad_alloc,
     "nan": lambda: None,
     "unsupported": lambda: None,

@@ -86,7 +86,7 @@ def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
     if level is not None and not level.passed:
         raise UsageError(
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
-            " unless its forward remembers earlier calls, please report it with the file"
+            " unless its forward remembers earlier calls, or asks whether it is training, please report it with the file"
         )
     flat, seeded = flat_weights(graph, dict(traced.arrays)), weights == SEEDED
     return ImportedModel.of(stem, text, traced.graphs, flat, seeded, level, tuple(traced.notes))

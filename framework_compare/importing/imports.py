@@ -68,7 +68,8 @@ def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Trac
         return _made(model.name, type(model).__name__, trace_keras(model, sizes, tracer), weights or FROM_FILE)
     source = source_of(model)
     if source is None:
-        if not isinstance(model, (str, os.PathLike)):
+        text = os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
+        if not text or (":" in text and text not in registry.MODELS):
             raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
         return None
     default = SEEDED if source.kind in ZOOS else FROM_FILE

@@ -116,6 +116,10 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
     """Read a module at each image size; its own mode, weights and statistics stay as they are."""
     import torch
 
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(
+            "it is a program of torch.jit, which torch.export does not read; give the module that it is of"
+        )
     _check_inputs(module)
     _check_numbers(module)
     _check_gradient_hooks(module)

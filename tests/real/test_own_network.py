@@ -91,6 +91,12 @@ REFUSED = {
         "return Net()",
         "fill|copy|backward pass fails in torch, too",
     ),
+    "jit": (
+        "x",
+        "return self.fc(self.conv(x).mean((2, 3)))",
+        "return torch.jit.trace(Net(), torch.zeros(2, 3, 16, 16))",
+        "program of torch.jit",
+    ),
     "no copy": (
         "x",
         "return self.fc(self.conv(x).mean((2, 3)))",
@@ -154,6 +160,7 @@ def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
             "hooks",
             "no backward",
             "no copy",
+            "jit",
             "all kinds",
             "raises",
             "no module",

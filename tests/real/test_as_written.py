@@ -51,6 +51,10 @@ def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) 
     assert rows.loc["torch", "status"] == "ok"  # what is rebuilt needs nothing of the user's
     assert rows.loc["torch-as-written", "status"] == "unsupported"
     assert "is no longer the model that was imported" in rows.loc["torch-as-written", "reason"]
+    path.unlink()
+    rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
+    assert list(rows["status"]) == ["ok", "unsupported"]
+    assert "is no longer in its place" in rows.loc["torch-as-written", "reason"]
 
 
 def test_it_is_left_out_where_that_is_asked_and_said_where_it_is_far_off(study: Comparison) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
 
 from framework_compare.environments.peaks import peak_of
+from framework_compare.errors import StudyError
 from framework_compare.results import (
     bills,
     frames,
@@ -47,9 +49,14 @@ class Comparison:
     def load(cls, folder: Union[str, Path]) -> "Comparison":
         """The results of a study, by its folder, its name in the cache, or "latest"; StudyError without one, or if damaged."""
         from framework_compare.study import names
+        from framework_compare.study.imported_models import register_models
 
         folder = names.find(folder)
         Store.open(folder, checked=True).close()
+        with contextlib.suppress(
+            StudyError
+        ):  # of a damaged one the measurements are there; `resume` says what is wrong
+            register_models(folder)
         return cls(folder)
 
     @functools.cached_property

@@ -49,6 +49,11 @@ HOSTILE = {
     "weights.safetensors": "no layers",
     "missing.onnx": "no file",
     "missing.keras": "no file",
+    "net.onnx": "is no onnx file, or a part of one",
+    "net.keras": "is no .keras file",
+    "other.py:build": "no 'build'; it has no function or class",
+    "torchvision:": "name the model behind the colon",
+    "torchvison:resnet18": "allowed: a name that `list` shows, .*torchvision:name",
     "net.h5": "not read",
     "net.tflite": "not read",
 }
@@ -58,14 +63,25 @@ HOSTILE = {
 def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in HOSTILE:
-        if not name.startswith("missing"):  # of those that are read, real/ has the hostile ones
+        if not name.startswith(("missing", "torchvi")):  # of those that are read, real/ has the hostile ones
             Path(name.partition(":")[0]).write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # where an environment would be made
     before = set(tmp_path.iterdir())
     for command in (["inspect"], ["run", "--frameworks", "torch", "--models"]):
         done = run(*command, model, check=2)
         assert re.search(HOSTILE[model], done.stderr.lower()) and len(done.stderr.splitlines()) == 1
         assert not done.stdout
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_name_that_may_be_in_a_file_is_left_to_its_worker(tmp_path: Path) -> None:
+    """Made by assignment, by a decorator, brought by another file, or under another Python's syntax."""
+    for text in ("build = make(3)\n", "globals()['build'] = 3\n", "from other import *\n", "def build[T](: pass\n"):
+        (tmp_path / "net.py").write_text(text)
+        assert source_of(f"{tmp_path / 'net.py'}:build") is not None
+    (tmp_path / "net.py").write_text("def make():\n    rebuild()\nclass Net: pass\n")
+    with pytest.raises(UsageError, match="has no 'build'; it has make, Net"):
+        source_of(f"{tmp_path / 'net.py'}:build")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +96,7 @@ def test_what_is_no_model_is_refused_unopened(model: str, tmp_path: Path, monkey
     ],
 )
 def test_a_file_is_loaded_where_what_it_imports_is(text: str, kind: str, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(text)
+    (tmp_path / "net.py").write_text(f"{text}def build(): pass\n")
     source = source_of(f"{tmp_path / 'net.py'}:build")
     assert source is not None and source.kind == kind
 

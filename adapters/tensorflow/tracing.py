@@ -173,7 +173,7 @@ def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Dict[str, An
     for path in dict.fromkeys(reading.origin.values()):
         variables[path] = twins[path]
         array = np.asarray(twins[path])
-        if array.ndim == 1:
+        if array.ndim == 1 or (array == array.flat[0]).all():  # behind zeros every gradient is zero
             noise = rng.random(array.shape)
             array = array * (0.8 + 0.4 * noise) if path.endswith("moving_variance") else array + 0.2 * (noise - 0.5)
         start[path] = array.astype(np.float32).astype(np.float64)

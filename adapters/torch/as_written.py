@@ -6,6 +6,7 @@ Optimizer, loss, precision, memory format and pipeline are those of any other ce
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any, Dict, Mapping
 
 import numpy as np
@@ -27,6 +28,8 @@ class WrittenTrainer(TorchTrainer):
     def _make_network(self, graph: Graph) -> Any:
         """The module with a head for the graph's classes; Unsupported where it no longer is what was imported."""
         torch, text = self.torch, self.written["text"]
+        if self.written.get("path") and not os.path.isfile(self.written["path"]):
+            raise Unsupported(f"{text} is no longer in its place ({self.written['path']}); put it back")
         module = load(self.written).float()
         reading = read(torch, copy.deepcopy(module), graph.image_size)
         if reading.graph.num_classes != graph.num_classes:

@@ -67,7 +67,7 @@ class Reading:
         self.graph: Graph = self.reader.finish("", value, example.shape[-1])
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
-        self.notes = self._notes()
+        self.notes = (*self._notes(), *_other_outputs(signature))
 
     def _take_state(self, program: Any, signature: Any) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""
@@ -466,6 +466,11 @@ def _first(outputs: Any, signature: Any) -> Any:
         if spec.kind.name == "USER_OUTPUT":
             return output
     raise UsageError("it returns nothing")
+
+
+def _other_outputs(signature: Any) -> Tuple[str, ...]:
+    count = sum(spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs)
+    return (f"it gives {count} outputs; the first is trained",) if count > 1 else ()
 
 
 def _flat(values: Any) -> Iterator[Any]:

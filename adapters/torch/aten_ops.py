@@ -297,6 +297,8 @@ def pad(reading: Any, node: Any, a: Arguments) -> Value:
             ]
     if not sides:
         return x
+    if any(amount < 0 for side in sides.values() for amount in side):
+        refuse("Pad", "by less than 0")
     if len(reading.reader.shapes[x.node]) != 3 or 0 in sides:
         refuse("Pad", f"of {x.shape}")
     value = a.get("value") or 0
@@ -314,6 +316,14 @@ def roll(reading: Any, node: Any, a: Arguments) -> Value:
     if len(reading.reader.shapes[x.node]) != 3 or 0 in shifts:
         refuse("Roll", f"of {x.shape}")
     return Value(reading.node(node, "Roll", [x.node], {"shifts": [shifts.get(1, 0), shifts.get(2, 0)]}), x.view)
+
+
+def detach(reading: Any, node: Any, a: Arguments) -> Any:
+    """Nothing, where no gradient is needed: of a mask, and of the images in whatever form."""
+    x = a["self"]
+    if not isinstance(x, Mask) and getattr(x, "node", None) != reading.reader.input.node:
+        refuse("detach", "of what is trained")
+    return x
 
 
 def channel_shuffle(reading: Any, node: Any, a: Arguments) -> Value:
@@ -335,7 +345,7 @@ HANDLERS: Dict[str, Handler] = {
     "constant_pad_nd": pad,
     "contiguous": through,
     "conv2d": conv2d,
-    "detach": through,
+    "detach": detach,
     "div": div,
     "dropout": dropout,
     "expand": expand,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import difflib
 import importlib
 import inspect
 import math
@@ -86,7 +87,7 @@ def _from_zoo(source: Mapping[str, str]) -> Any:
         ) from None
     known = module.list_models()
     if name not in known:
-        near = [one for one in known if one.startswith(name[:4])][:8]
+        near = difflib.get_close_matches(name, known, n=8)
         raise UsageError(f"{zoo} has no model {name!r}" + (f"; near it: {', '.join(near)}" if near else ""))
     return module.get_model(name, weights=None) if zoo == "torchvision" else module.create_model(name)
 
@@ -115,13 +116,21 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
     """Read a module at each image size; its own mode, weights and statistics stay as they are."""
     import torch
 
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(
+            "it is a program of torch.jit, which torch.export does not read; give the module that it is of"
+        )
     _check_inputs(module)
     _check_numbers(module)
-    module = copy.deepcopy(module).cpu().float()
+    _check_gradient_hooks(module)
+    module = _copied(module).cpu().float()
     readings: Dict[int, Reading] = {}
     for size in sizes:
         readings[size] = read(torch, module, size)
     first = readings[sizes[0]]
+    _check_all_trained(module, first)
+    for size in sizes[1:]:
+        _check_same_arrays(first, sizes[0], readings[size], size)
     exact = judge(torch, module, first, sizes[0], known)
     return TraceAnswer(
         {size: reading.graph for size, reading in readings.items()}, first.arrays, exact, first.notes, torch.__version__
@@ -164,6 +173,38 @@ def _check_numbers(module: Any) -> None:
             f"it has {count:,} parameters; reading and proving it takes about {needed / 2**30:.0f} GiB of memory, and"
             f" {available / 2**30:.0f} GiB are free; use a machine with more"
         )
+
+
+def _check_gradient_hooks(module: Any) -> None:
+    """UsageError for hooks on parameters: a copy of the module, which is what is judged, does not have them."""
+    kinds = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    hooked = [name for name, array in module.named_parameters() if any(getattr(array, kind, None) for kind in kinds)]
+    if hooked:
+        raise UsageError(f"hooks change the gradients of {len(hooked)} parameters, such as {hooked[0]}; remove them")
+
+
+def _copied(module: Any) -> Any:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise UsageError(f"it cannot be copied: {one_line(error)}") from error
+
+
+def _check_all_trained(module: Any, reading: Reading) -> None:
+    own = dict(module.named_parameters(remove_duplicate=False))
+    used = dict.fromkeys(reading.origin.values())
+    frozen = [name for name in used if name in own and not own[name].requires_grad]
+    if frozen:
+        raise UsageError(
+            f"{len(frozen)} of its parameters are not trained, such as {frozen[0]}; call requires_grad_(True) on them"
+        )
+
+
+def _check_same_arrays(first: Reading, size: int, second: Reading, other: int) -> None:
+    """UsageError for a constant that depends on the size of the image: all sizes start from one set of arrays."""
+    for name, array in second.arrays.items():
+        if name in first.arrays and not np.array_equal(first.arrays[name], array):
+            raise UsageError(f"{name} has other numbers at {other} pixels than at {size}; import it at one size")
 
 
 def _available_bytes() -> Optional[int]:
@@ -217,9 +258,32 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    exact["evaluation"] = (
-        first_output(module.eval()(images.clone())).detach().numpy() if known is None else known.logits
-    )
+    exact["evaluation"] = _evaluated(torch, module, images) if known is None else known.logits
+    exact["training"] = _trained(torch, module, images, labels)
+    _check_finite(exact)
+    for ours, own in reading.origin.items():
+        array = arrays[own]
+        if array.requires_grad and array.grad is not None:
+            exact[f"gradient:{ours}"] = reading.as_graph(ours, array.grad)
+        elif not isinstance(array, torch.nn.Parameter):
+            exact[f"after:{ours}"] = reading.as_graph(ours, array)
+    return exact
+
+
+def _evaluated(torch: Any, module: Any, images: Any) -> np.ndarray:
+    """Logits in evaluation, which must be the same at a second call."""
+    with torch.no_grad():
+        logits, again = (first_output(module.eval()(images.clone())).numpy().copy() for _ in range(2))
+    if not np.allclose(logits, again, rtol=1e-9, atol=1e-9 * float(np.abs(logits).max()), equal_nan=True):
+        raise UsageError(
+            "in evaluation it gives other logits for the same images at a second call: it remembers the first, or draws"
+            " random numbers, as a functional dropout without training=self.training does"
+        )
+    return logits  # type: ignore[no-any-return]
+
+
+def _trained(torch: Any, module: Any, images: Any, labels: Any) -> np.ndarray:
+    """Logits in training; gradients are with the parameters then."""
     with exact_derivatives(torch):
         given = images.clone()
         logits = first_output(module.train()(given))
@@ -229,16 +293,11 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
             )
         if not logits.requires_grad:
             raise UsageError("no gradient reaches a parameter from its first output, so nothing of it can be trained")
-        torch.nn.functional.cross_entropy(logits, labels).backward()
-    exact["training"] = logits.detach().numpy()
-    _check_finite(exact)
-    for ours, own in reading.origin.items():
-        array = arrays[own]
-        if array.requires_grad and array.grad is not None:
-            exact[f"gradient:{ours}"] = reading.as_graph(ours, array.grad)
-        elif not isinstance(array, torch.nn.Parameter):
-            exact[f"after:{ours}"] = reading.as_graph(ours, array)
-    return exact
+        try:
+            torch.nn.functional.cross_entropy(logits, labels).backward()
+        except RuntimeError as error:
+            raise UsageError(f"its backward pass fails in torch, too: {one_line(error)}") from error
+    return logits.detach().numpy()  # type: ignore[no-any-return]
 
 
 def _check_finite(exact: Mapping[str, np.ndarray]) -> None:
@@ -259,10 +318,14 @@ def _judged(graph: Graph) -> int:
 
 
 def _move(torch: Any, array: Any, name: str, generator: Any) -> None:
-    """One float32 number for each, so that the graph's float32 arrays hold the same."""
+    """One float32 number for each, so that the graph's float32 arrays hold the same.
+
+    What starts from equal numbers is moved, too: behind a last layer of zeros every gradient is zero, whatever is there.
+    """
     if not array.is_floating_point():
         return
-    if array.ndim <= 1 or name.endswith(("bias", "gamma", "layer_scale")):
+    equal = array.numel() > 0 and bool((array == array.flatten()[0]).all())
+    if array.ndim <= 1 or equal or name.endswith(("bias", "gamma", "layer_scale")):
         noise = torch.rand(array.shape, generator=generator, dtype=torch.float32).to(array.dtype)
         array.copy_(array * (0.8 + 0.4 * noise) if name.endswith("running_var") else array + 0.2 * (noise - 0.5))
     array.copy_(array.float())

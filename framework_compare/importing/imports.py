@@ -68,7 +68,8 @@ def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Trac
         return _made(model.name, type(model).__name__, trace_keras(model, sizes, tracer), weights or FROM_FILE)
     source = source_of(model)
     if source is None:
-        if not isinstance(model, (str, os.PathLike)):
+        text = os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
+        if not text or (":" in text and text not in registry.MODELS):
             raise UsageError(f"model is {model!r}; allowed: a name that `list` shows, {FORMS}")
         return None
     default = SEEDED if source.kind in ZOOS else FROM_FILE
@@ -86,7 +87,7 @@ def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
     if level is not None and not level.passed:
         raise UsageError(
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
-            " unless its forward remembers earlier calls, please report it with the file"
+            " unless its forward remembers earlier calls, or asks whether it is training, please report it with the file"
         )
     flat, seeded = flat_weights(graph, dict(traced.arrays)), weights == SEEDED
     return ImportedModel.of(stem, text, traced.graphs, flat, seeded, level, tuple(traced.notes))

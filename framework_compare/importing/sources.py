@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import os
+import re
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -16,6 +17,8 @@ PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin", ".joblib")
 WEIGHTS_ONLY = (".safetensors", ".npz", ".npy")
 ONNX, KERAS, KERAS_FILE = "onnx", "keras", "keras-file"
 OTHER_FORMATS = (".h5", ".pb", ".tflite")
+# The first byte of a file that may be one: of ONNX the number and type of a field that a model has.
+ONNX_BEGINS, KERAS_BEGINS = (0x08, 0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72, 0xA2, 0xCA, 0xD2), (0x50,)
 FORMS = '"FILE.py:FUNCTION", "FILE.onnx", "FILE.keras", "torchvision:NAME", "timm:NAME", an nn.Module, a keras.Model'
 
 
@@ -38,22 +41,34 @@ class Source:
 
 
 def source_of(model: Any) -> Optional[Source]:
-    """Where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported."""
+    """Where a model of the user's is; None for a name of the registry. UsageError for what cannot be imported.
+
+    What can be told from the file as it lies there is told before an environment is made for it.
+    """
     text = os.fspath(model) if isinstance(model, os.PathLike) else model
     if not isinstance(text, str):
         return None
     zoo, colon, name = text.partition(":")
     if colon and zoo in ZOOS:
+        if not name:
+            raise UsageError(f"model is {text!r}; name the model behind the colon")
         return Source(zoo, text, name, name)
     path, colon, name = text.rpartition(":")
     if colon and path.endswith(".py"):
         place = _file(path, text)
+        _check_name(place, name, text)
         return Source(KERAS_FILE if _is_of_keras(place) else MODULE_FILE, text, Path(path).stem, name, place)
     suffix = Path(text).suffix.lower()
     if suffix == ".py":
         raise UsageError(f"model is {text!r}; name the function or class in it that returns the model: {text}:build")
     if suffix in (".onnx", ".keras"):
-        return Source(suffix[1:], text, Path(text).stem, path=_file(text, text))
+        place = _file(text, text)
+        with open(place, "rb") as file:
+            begins = file.read(1)
+        if not begins or begins[0] not in (ONNX_BEGINS if suffix == ".onnx" else KERAS_BEGINS):
+            what = "no ONNX file, or a part of one" if suffix == ".onnx" else "no .keras file"
+            raise UsageError(f"model is {text!r}, which is {what}")
+        return Source(suffix[1:], text, Path(text).stem, path=place)
     if suffix in PICKLES:
         raise UsageError(
             f"model is {text!r}: such a file may run code when it is opened and holds weights, no layers; it is not"
@@ -72,6 +87,17 @@ def _file(path: str, text: str) -> str:
         what = "a folder" if place.is_dir() else "no file"
         raise UsageError(f"model is {text!r}, and {path} is {what}; allowed: {FORMS}")
     return str(place.absolute())
+
+
+def _check_name(path: str, name: str, text: str) -> None:
+    """UsageError where nothing in a file can have this name; what another file brings by "*" may."""
+    words = Path(path).read_bytes().decode("utf-8", "replace")
+    if name.isidentifier() and (re.search(rf"\b{name}\b", words) or re.search(r"import\s*\(?\s*\*", words)):
+        return
+    known = re.findall(r"^(?:def|class)\s+(\w+)", words, re.MULTILINE)
+    raise UsageError(
+        f"model is {text!r}, and {path} has no {name!r}; it has {', '.join(known) or 'no function or class'}"
+    )
 
 
 def _is_of_keras(path: str) -> bool:

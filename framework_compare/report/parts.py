@@ -6,6 +6,7 @@ import math
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
+from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.planning import BY_ARRAYS
 from framework_compare.plan.searches import is_search
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
@@ -243,6 +244,21 @@ def warnings_of(cells: Iterable[Record]) -> Dict[str, List[str]]:
             names = cells_of.setdefault(tables.clean(cell.warnings), [])
             names += [who(cell)] if who(cell) not in names else []
     return cells_of
+
+
+def imported(cells: Sequence[Record]) -> List[str]:
+    """Of each model of the user's where it is from, and what was left out or replaced on its way into the graph."""
+    lines = []
+    for name in dict.fromkeys(cell.model for cell in cells):
+        model = registry.MODELS.get(name)
+        if isinstance(model, ImportedModel):
+            classes = dict.fromkeys(
+                int(cell.num_classes) for cell in cells if cell.model == name and cell.num_classes > 0
+            )
+            heads = [model.replaced_head(count).replace(f"{name}: ", "") for count in classes]
+            remarks = "; ".join(filter(None, (f"{name} is {model.source}", *heads, *model.notes)))
+            lines.append(f"{tables.clean(remarks)}.")
+    return lines
 
 
 def beside_written(cells: Sequence[Record]) -> List[str]:

@@ -9,6 +9,7 @@ from typing import Iterator
 
 import numpy as np
 import pytest
+from command_line import start
 
 from framework_compare import Comparison, compare
 from framework_compare.graph.imported_model import ImportedModel
@@ -40,7 +41,13 @@ def test_it_is_a_row_that_learns_the_same(study: Comparison) -> None:
         written["parameters"] == rebuilt["parameters"] and written["framework_version"] == rebuilt["framework_version"]
     )
     np.testing.assert_allclose(written["loss_last"], rebuilt["loss_last"], rtol=1e-4)
-    assert "PyTorch (as written)" in str(study.table())
+    text = " ".join(str(study.table()).split())
+    assert (
+        "PyTorch (as written)" in text and "user_net.py:build; its last layer 'head' for 5 classes is replaced" in text
+    )
+    assert "18 parameters are left out" in text
+    shown = start("show", study.folder).stdout  # by another process, which has the file no more
+    assert "is replaced by one for" in " ".join(shown.split())
 
 
 def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) -> None:
@@ -51,6 +58,10 @@ def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) 
     assert rows.loc["torch", "status"] == "ok"  # what is rebuilt needs nothing of the user's
     assert rows.loc["torch-as-written", "status"] == "unsupported"
     assert "is no longer the model that was imported" in rows.loc["torch-as-written", "reason"]
+    path.unlink()
+    rows = compare("torch", model, dataset=real_pictures, out=tmp_path / "gone", **SMALL).frame.set_index("framework")
+    assert list(rows["status"]) == ["ok", "unsupported"]
+    assert "is no longer in its place" in rows.loc["torch-as-written", "reason"]
 
 
 def test_it_is_left_out_where_that_is_asked_and_said_where_it_is_far_off(study: Comparison) -> None:

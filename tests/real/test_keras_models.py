@@ -28,7 +28,7 @@ REFUSED = {
     "no_model": "gives a int",
     "unsafe.keras": "has Lambda, which is code of its own; it is not run",
     "foreign.keras": "has Own, which is code of its own; it is not run",
-    "pickle.keras": "is no .keras file",
+    "empty.keras": "is no .keras file",
 }
 GOOD = ("residual", "sequential", "sequential.keras")
 
@@ -36,7 +36,7 @@ GOOD = ("residual", "sequential", "sequential.keras")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("keras")
-    (folder / "pickle.keras").write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
+    (folder / "empty.keras").write_bytes(b"PK\x05\x06" + bytes(18))  # a zip file without entries
     python = managed.ensure("tensorflow").python
     subprocess.run([str(python), str(MODELS), str(folder)], check=True, cwd=folder, env={"CUDA_VISIBLE_DEVICES": "-1"})
     (folder / "opened").unlink()  # the Lambda has run where it was written, and is to run nowhere else

@@ -21,8 +21,6 @@ from framework_compare.importing.tracing import Tracer
 WRITER = Path(__file__).parents[1] / "plugins" / "onnx_files.py"
 REFUSED = {
     "truncated": "is no ONNX file, or a part of one",
-    "pickle": "is no ONNX file",
-    "empty": "is no ONNX file",
     "nothing": "is no ONNX file",
     "folded_old": r"folded BatchNorm into Conv.*torch\.onnx\.export\(.*do_constant_folding=False\)",
     "folded_tf": "folded BatchNorm into Conv",
@@ -51,8 +49,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onnx")
     (folder.parent / "secret.bin").write_bytes(bytes(4 * 4 * 27))
     subprocess.run([str(managed.ensure("onnx").python), str(WRITER), str(folder)], check=True)
-    (folder / "pickle.onnx").write_bytes(b"\x80\x04cos\nsystem\n(S'touch opened'\ntR.")
-    (folder / "empty.onnx").write_bytes(b"")
     return folder
 
 

@@ -50,9 +50,59 @@ REFUSED = {
     "no op": ("x", "return self.fc(torch.cumsum(self.conv(x), 2).mean((2, 3)))", "return Net()", "cumsum"),
     "all kinds": ("x", "return self.fc(torch.erf(torch.cumsum(self.conv(x), 2)).mean((2, 3)))", "return Net()", "erf"),
     "shared": ("x", "return self.fc((self.conv(x) + torch.conv2d(x, self.conv.weight)).mean((2, 3)))", "return Net()", "shares"),
-    "detached": ("x", "return self.fc(self.conv(x).mean((2, 3))).detach()", "return Net()", "no gradient reaches"),
+    "nothing trained": ("x", "return 2 * x.mean((2, 3))", "return Net()", "no gradient reaches"),
     "one number": ("x", "return self.fc(self.conv(x).mean((2, 3)))[:, :1]", "return Net()", "gives 1 number for an image"),
     "in place": ("x", "x += 1; return self.fc(self.conv(x).mean((2, 3)))", "return Net()", "changes its images in place"),
+    "zero head": (  # behind which no gradient is seen, unless its weights are moved
+        "x",
+        "return self.fc(self.conv(x).mean((2, 3)))",
+        "net = Net(); nn.init.zeros_(net.fc.weight)\n"
+        "    net.conv.register_full_backward_pre_hook(lambda m, g: (2 * g[0],)); return net",
+        "not the same function as yours: gradient:conv.* differs",
+    ),
+    "random": (
+        "x",
+        "return self.fc(nn.functional.dropout(self.conv(x)).mean((2, 3)))",
+        "return Net()",
+        "in evaluation it gives other logits .*dropout without training=self.training",
+    ),
+    "negative pad": (
+        "x",
+        "return self.fc(nn.functional.pad(self.conv(x), (-1, 0, 0, 0)).mean((2, 3)))",
+        "return Net()",
+        "Pad by less than 0",
+    ),
+    "detach": ("x", "y = self.conv(x); return self.fc((y + y.detach()).mean((2, 3)))", "return Net()", "detach of what"),
+    "frozen": (
+        "x",
+        "return self.fc(self.conv(x.detach()).mean((2, 3)))",
+        "net = Net(); net.conv.requires_grad_(False); return net",
+        "2 of its parameters are not trained, such as conv.weight",
+    ),
+    "hooks": (
+        "x",
+        "return self.fc(self.conv(x).mean((2, 3)))",
+        "net = Net(); net.fc.weight.register_hook(lambda g: 2 * g); return net",
+        "hooks change the gradients of 1 parameters, such as fc.weight",
+    ),
+    "no backward": (
+        "x",
+        "y = self.conv(x).sigmoid(); y[:, 0] = 0; return self.fc(y.mean((2, 3)))",
+        "return Net()",
+        "fill|copy|backward pass fails in torch, too",
+    ),
+    "jit": (
+        "x",
+        "return self.fc(self.conv(x).mean((2, 3)))",
+        "return torch.jit.trace(Net(), torch.zeros(2, 3, 16, 16))",
+        "program of torch.jit",
+    ),
+    "no copy": (
+        "x",
+        "return self.fc(self.conv(x).mean((2, 3)))",
+        "net = Net(); nn.utils.weight_norm(net.conv); return net",
+        "it cannot be copied",
+    ),
     "lazy": (
         "x",
         "return self.more(self.conv(x).flatten(1))",
@@ -76,6 +126,7 @@ def test_a_network_of_a_user_is_the_same_function() -> None:
     _, (model,) = resolve(f"{NET}:build", 32)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
     assert model().parameter_count() == 1031 and "18 parameters are left out" in model.notes[0]
+    assert model.notes[1] == "it gives 2 outputs; the first is trained"
     assert resolve(f"{NET}:build", 32)[0] == model.name
 
 
@@ -101,7 +152,24 @@ def test_windows_that_are_padded_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    some_nightly(REFUSED, nightly=["all kinds", "raises", "no module", "fails", "detached", "one number", "lazy"]),
+    some_nightly(
+        REFUSED,
+        nightly=[
+            "detach",
+            "frozen",
+            "hooks",
+            "no backward",
+            "no copy",
+            "jit",
+            "all kinds",
+            "raises",
+            "no module",
+            "fails",
+            "nothing trained",
+            "one number",
+            "lazy",
+        ],
+    ),
 )
 def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> None:
     inputs, body, build, words = REFUSED[kind]
@@ -110,6 +178,14 @@ def test_what_cannot_be_imported_gives_one_line(kind: str, tmp_path: Path) -> No
     *progress, line = done.stderr.splitlines()
     assert line.startswith(f"framework-compare: {tmp_path / 'net.py'}:build: ") and re.search(words, line)
     assert not done.stdout and all("traced" in one or "environment" in one for one in progress)
+
+
+def test_constants_that_depend_on_the_size_are_refused(tmp_path: Path) -> None:
+    """All sizes start from one set of arrays, and the level "import" judges the first."""
+    body = "return self.fc(self.conv(x).mean((2, 3)) * (x.shape[-1] / 10))"
+    (tmp_path / "net.py").write_text(FORWARD.format(inputs="x", body=body, build="return Net()"))
+    with pytest.raises(UsageError, match="mul.value has other numbers at 24 pixels than at 16; import it at one size"):
+        resolve(f"{tmp_path / 'net.py'}:build", [16, 24])
 
 
 def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:

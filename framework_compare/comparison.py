@@ -53,9 +53,8 @@ class Comparison:
 
         folder = names.find(folder)
         Store.open(folder, checked=True).close()
-        with contextlib.suppress(
-            StudyError
-        ):  # of a damaged one the measurements are there; `resume` says what is wrong
+        # of a damaged model the measurements are there; `resume` says what is wrong
+        with contextlib.suppress(StudyError):
             register_models(folder)
         return cls(folder)
 

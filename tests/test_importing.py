@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -201,14 +202,20 @@ def test_one_number_for_an_image_is_refused() -> None:
         resolve(f"{__file__}:build", 16, tracer=lambda source, sizes: traced)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("status", "seconds", "warnings"), [("ok", 1.2, 1), ("ok", 1.04, 0), ("running", 1.2, 0)])
+@pytest.mark.parametrize(
+    ("status", "seconds", "arm", "warnings"),
+    [("ok", 1.2, 0.05, 1), ("ok", 1.2, 0.15, 0), ("ok", 1.2, nan, 1), ("ok", 1.04, 0.01, 0), ("running", 1.2, 0.05, 0)],
+)
 def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended(
-    status: str, seconds: float, warnings: int
+    status: str, seconds: float, arm: float, warnings: int
 ) -> None:
     pair = [
-        SimpleNamespace(framework=name, model="net", status=status, epoch_s_median=took)
+        SimpleNamespace(
+            framework=name, model="net", status=status, epoch_s_median=took,
+            epoch_s_ci_low=took - arm, epoch_s_ci_high=took + arm,
+        )
         for name, took in (("torch", seconds), ("torch-as-written", 1.0))
-    ]
+    ]  # fmt: skip
     assert len(parts.beside_written(pair)) == warnings
 
 

@@ -60,7 +60,7 @@ LADDERS: Dict[str, Ladder] = {
         ),
     ),
     "abidate2025-guava": Ladder(
-        "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("data on the device", {"pipeline": "memory"}))
+        "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("one batch on the device", {"pipeline": "memory"}))
     ),
     "abidate2025-diabetes": Ladder("diabetes_ann", {"epochs": 150}, (_GPU, _HALF, _COMPILED)),
     "abidate2025-diabetes-search": Ladder("diabetes_search", {}, (_GPU, _HALF, _COMPILED)),

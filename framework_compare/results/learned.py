@@ -43,4 +43,4 @@ def with_quality(frame: "pd.DataFrame", epochs: "pd.DataFrame", settings: Mappin
         metric = name[len(PREFIX) :]
         values = [(one.get("baseline_quality") or {}).get(metric, np.nan) for one in told]
         columns[f"baseline_{metric}"] = np.array(values, dtype=float)
-    return frame.assign(**columns)
+    return frame.assign(**columns).copy()  # else pandas warns once a hundred columns lie apart

@@ -160,7 +160,7 @@ def _of_ticker(path: Path, rows: list[Row], ticker: str | None) -> list[Row]:
     names = sorted({row.values[column] for row in rows})
     if ticker is None and len(names) > 1:
         raise DataError(
-            f"file {str(path)!r} has prices of {len(names)} tickers; choose one by ticker=, as {names[0][:20]!r}"
+            f"file {str(path)!r} has prices of {len(names)} tickers; keep the rows of one, such as {names[0][:20]!r}"
         )
     if ticker is not None and ticker not in names:
         raise DataError(

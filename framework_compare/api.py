@@ -235,7 +235,7 @@ def ladder(
     one_at_a_time: each rung changes the base alone.
     request: as `compare` takes it. A rung that a framework cannot do is a row that says so.
     """
-    if model in LADDERS:
+    if isinstance(model, str) and model in LADDERS:
         published = LADDERS[model]
         model, rungs, request = published.model, rungs or published.rungs, {**published.base, **request}
     if rungs is None:

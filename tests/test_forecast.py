@@ -98,3 +98,12 @@ def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_pat
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "s"), "--budget", "1min"])
     assert done.exit_code == 0 and "Nothing was started" in done.stdout
     assert not (tmp_path / "s").exists()
+
+
+def test_cells_that_differ_in_any_setting_are_told_apart(own_cache, tmp_path):
+    shown = str(
+        compare(
+            "torch", "diabetes_ann", out=tmp_path / "s", optimizer=["adam", "nadam"], batch_growth=1.1, dry_run=True
+        )
+    )
+    assert " adam " in shown and " nadam " in shown and "batch_growth" not in shown

@@ -124,7 +124,7 @@ def test_tables_know_the_sizes(run):
         ({"mode": "inference"}, "batch_growth is 1.25; allowed in mode 'inference': 1"),
         ({"device": "cpu:0,1"}, "batch_growth is 1.25 on device 'cpu:0,1'; allowed on several devices: 1"),
         ({"budget": "1min", "repeats": None}, "batch_growth is 1.25 under a budget"),
-        ({"rungs": {"answers": {"mode": "inference"}}}, "allowed in mode 'inference': 1"),
+        ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

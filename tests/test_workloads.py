@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from workload_trainer import TRAINER
 
-from framework_compare import compare, registry
+from framework_compare import compare, ladder, registry
 from framework_compare.api import resume
 from framework_compare.batches import quality
 from framework_compare.batches.arrays import read_split
@@ -156,6 +156,14 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
         ({"rungs": {"more": {"image_size": 64}}}, "setting of rung 'more'"),
         ({"rungs": {"same": {"epochs": 30}}}, "is the same as"),
+        ({"rungs": {"other": {"loss": "mse"}}}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
+        ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann has no use for it"),
+        ({"rungs": {"fed": {"loader_workers": 2}}}, "rung 'fed' is the same as 'base'"),
+        ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
+        ({"rungs": {"two": {"device": "cpu:0,1"}, "early": {"patience": 2}}}, "allowed on several devices: 0"),
+        ({"rungs": {"early": {"patience": 2}}, "mode": "inference"}, "trains nothing that could stop early"),
+        ({"rungs": {"early": {"patience": 2}}, "models": "diabetes_search"}, "is a search, which has 0 only"),
+        ({"rungs": {"rate": {"learning_rate": 0.1}}, "models": "diabetes_search"}, "diabetes_search tries 0.01, 0.001"),
         ({"loss": "mse"}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
         ({"optimizer": "lion"}, "lion"),
         ({"epsilon": -1.0}, "epsilon"),
@@ -174,6 +182,12 @@ def test_what_a_workload_has_no_use_for_is_refused(tmp_path, settings, words):
 def test_pictures_have_one_loss(tiny, pictures, tmp_path):
     with pytest.raises(UsageError, match="loss is 'mse'; images are for 'cross_entropy'"):
         compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss="mse")
+
+
+def test_a_rung_of_pictures_is_refused_what_a_study_of_them_is(tiny, pictures, tmp_path):
+    for changes, words in (({"loss": "mse"}, "images are for"), ({"patience": 2}, "no validation split to watch")):
+        with pytest.raises(UsageError, match=words):
+            compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", rungs={"rung": changes})
 
 
 def test_what_a_framework_lacks_is_unsupported_with_a_reason(run):
@@ -272,6 +286,13 @@ def test_quality_stands_beside_what_needs_no_model(run):
     assert "(majority class)" in table and "accuracy" in table and "auc" in table
 
 
+def test_quality_of_prices_is_told_with_their_unit(run):
+    told = Told()
+    study = run("lstm_google", limit=8, epochs=1, repeats=1, watcher=told)
+    assert "rmse $" in str(study.table("quality"))
+    assert any("by last day's price: rmse" in sentence and sentence.endswith(" $") for sentence in told.sentences)
+
+
 def test_a_ladder_has_a_row_per_rung_with_its_gain(run):
     rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
     gains = run(rungs=rungs, repeats=2).gains
@@ -289,6 +310,16 @@ def test_a_ladder_one_at_a_time_changes_the_base_alone(run):
     assert list(gains.batch_size) == [32, 64, 32]
 
 
+def test_a_rung_alone_is_compared_with_the_base(run):
+    rungs = {"batch 64": {"batch_size": 64}, "nadam": {"optimizer": "nadam"}}
+    study = run(rungs=rungs, one_at_a_time=True, repeats=2)
+    gains, table = study.gains, str(study.table("gains"))
+    assert list(gains.before) == ["", "base", "base"]
+    assert gains.gain[1:].tolist() == pytest.approx(gains.gain_in_all[1:].tolist())
+    assert (gains.gain_low[1:] < gains.gain[1:]).all() and (gains.gain[1:] < gains.gain_high[1:]).all()
+    assert "than base" in table and "in all" not in table
+
+
 def test_rungs_on_the_command_line():
     from framework_compare.plan.ladders import rungs_of_text
 
@@ -296,6 +327,17 @@ def test_rungs_on_the_command_line():
     assert rung == ("big", {"batch_size": 64, "optimizer": "nadam"})
     with pytest.raises(UsageError, match="--rung is 'big'; allowed: 'NAME: SETTING=VALUE"):
         rungs_of_text(["big"])
+    (rung,) = rungs_of_text(["two: device=cuda:0,1, batch_size=64"])
+    assert rung == ("two", {"device": "cuda:0,1", "batch_size": 64})
+    with pytest.raises(UsageError, match="it names batch_size twice"):
+        rungs_of_text(["big: batch_size=64, batch_size=65"])
+    with pytest.raises(UsageError, match="allowed: 'NAME: SETTING=VALUE"):
+        rungs_of_text([": batch_size=64"])
+
+
+def test_a_ladder_of_several_models_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="a ladder starts from one cell per framework"):
+        ladder("torch", ["diabetes_ann", "lstm_ibm"], {"more": {"epochs": 2}}, out=tmp_path / "study")
 
 
 INFERS = (

@@ -32,7 +32,9 @@ def summary(graph: Graph) -> str:
     if graph.image_size:
         size = math.prod(graph.input_shape[1:])
         what += f" of {graph.image_size} x {graph.image_size} ({size:,} pixels)"
-    counts = f"{len(graph.nodes)} layers, {graph.parameter_count():,} parameters"
+    frozen = sum(parameter.size for parameter in graph.parameters() if parameter.frozen)
+    more = f" to train and {frozen:,} frozen" if frozen else ""
+    counts = f"{len(graph.nodes)} layers, {graph.parameter_count():,} parameters{more}"
     return f"{counts}, {graph.macs() / 1e6:,.1f} M MACs per {what}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 from framework_compare.errors import UnknownNameError, UsageError
@@ -30,7 +31,7 @@ class Ladder:
 
 BASE = "base"  # the name of the first rung
 OF_GPUS = ("device", "gpu_threads")  # settings of rungs that are left out where there is no GPU
-FIXED = ("image_size", "num_classes", "seed")  # what a rung cannot change: other data or another model
+FIXED = ("image_size", "num_classes", "seed", "mode")  # what a rung cannot change: other data, model or task
 Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[Tuple[str, Mapping[str, Any]]]]
 
 _GPU = Rung("GPU", {"device": "cuda"})
@@ -59,7 +60,7 @@ LADDERS: Dict[str, Ladder] = {
         ),
     ),
     "abidate2025-guava": Ladder(
-        "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("data on the device", {"pipeline": "memory"}))
+        "guava_cnn", {"batch_size": 64, "epochs": 10}, (_GPU, Rung("one batch on the device", {"pipeline": "memory"}))
     ),
     "abidate2025-diabetes": Ladder("diabetes_ann", {"epochs": 150}, (_GPU, _HALF, _COMPILED)),
     "abidate2025-diabetes-search": Ladder("diabetes_search", {}, (_GPU, _HALF, _COMPILED)),
@@ -94,12 +95,17 @@ def rungs_of_text(texts: Sequence[str]) -> List[Rung]:
     """Rungs of the command line, each "NAME: SETTING=VALUE, ..."; UsageError says what is allowed."""
     rungs = []
     for text in texts:
-        name, colon, changes = text.partition(":")
-        parts = [part.strip().partition("=") for part in changes.split(",")]
-        if not colon or not all(key and equals for key, equals, _ in parts):
+        name, _, changes = text.partition(":")
+        # A comma within a value, as of cuda:0,1, is followed by no setting.
+        parts = [part.strip().partition("=") for part in re.split(r",(?=[^,]*=)", changes)]
+        if not name.strip() or not all(key and equals for key, equals, _ in parts):
             raise UsageError(
                 f"--rung is {text!r}; allowed: 'NAME: SETTING=VALUE, ...', as in 'batch 64: batch_size=64'"
             )
+        keys = [key.strip() for key, _, _ in parts]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise UsageError(f"--rung is {text!r}; it names {twice[0]} twice")
         rungs.append(Rung(name.strip(), {key.strip(): _typed(key.strip(), value.strip()) for key, _, value in parts}))
     return rungs
 
@@ -123,7 +129,7 @@ def _check_rung(rung: Rung) -> None:
 
 
 def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> Tuple[Plan, List[Dict[str, Any]]]:
-    """The cells of all rungs, and what the study keeps of the rungs: name, changes on the base, their place.
+    """The cells of all rungs, and what the study keeps of each: name, changes on the base, place of the rung it changes.
 
     base: one cell per framework. UsageError where a rung makes no other cell.
     """
@@ -132,13 +138,13 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
         raise UsageError(f"a ladder starts from one cell per framework; {min(twice)} has several: give single values")
     stored: List[Dict[str, Any]] = [{"name": BASE, "changes": {}}]
     for rung in rungs:
-        before = {} if one_at_a_time else stored[-1]["changes"]
-        stored.append({"name": rung.name, "changes": {**before, **rung.settings}})
+        on = 0 if one_at_a_time else len(stored) - 1
+        stored.append({"name": rung.name, "changes": {**stored[on]["changes"], **rung.settings}, "on": on})
     cells: Dict[Cell, str] = {}
     for one in stored:
         for cell in base.cells:
             made = changed(cell, one["changes"])
-            planning.check_growth(made.model, made.config)
+            planning.check_changed(made, one["changes"], base)
             if made in cells:
                 raise UsageError(
                     f"rung {one['name']!r} is the same as {cells[made]!r} for {cell.framework}; change another setting"
@@ -148,9 +154,9 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
 
 
 def changed(cell: Cell, changes: Mapping[str, Any]) -> Cell:
-    """A cell with other settings; arrays have no pipeline of a framework's own."""
-    of_arrays = planning.is_workload(cell.model)
-    if of_arrays and changes.get("pipeline") == "native":
-        changes = {**changes, "pipeline": "shared"}
+    """A cell with other settings; arrays have no pipeline of a framework's own, and nothing runs beside it."""
+    if planning.is_workload(cell.model):
+        fixed = {"pipeline": "shared"} if changes.get("pipeline") == "native" else {}
+        changes = {**changes, **fixed, "loader_workers": 0}
     config = dataclasses.replace(cell.config, **changes)
     return dataclasses.replace(cell, device=config.device, config=config)

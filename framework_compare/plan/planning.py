@@ -88,10 +88,8 @@ def _plan_pictures(
     make: bool,
 ) -> Plan:
     configs = expand_configs(settings, replicas=_most_replicas(devices))
-    _check_loss("images", "cross_entropy", configs)
     for config in configs:
-        if config.patience:
-            raise UsageError(f"patience is {config.patience}; folders of images have no validation split to watch")
+        _check_of_pictures(config)
     read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress, make)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
@@ -113,9 +111,7 @@ def _plan_workloads(
     settings: Mapping[str, Any],
     limit: Optional[int],
 ) -> Plan:
-    for name in OF_PICTURES:
-        if name in settings:
-            raise UsageError(f"{name} is {settings[name]!r}; {models[0]} has no use for it, its data are arrays")
+    _check_of_arrays(models[0], settings)
     settings, image_size = dict(settings), settings.get("image_size")
     settings.pop("image_size", None)
     read: Dict[str, ArrayData] = {}
@@ -158,6 +154,35 @@ def _for_arrays(config: TrainConfig, device: str, graph: Graph) -> TrainConfig:
 def _fed_by_us(config: TrainConfig) -> TrainConfig:
     """Arrays have one loader for all frameworks, or one batch that stays where it is."""
     return dataclasses.replace(config, pipeline="memory" if config.pipeline == "memory" else "shared")
+
+
+def check_changed(cell: Cell, changes: Mapping[str, Any], of: Plan) -> None:
+    """UsageError for a cell of a plan whose settings were changed, where a plan of these settings would refuse them."""
+    config, data = cell.config, of.arrays.get(cell.dataset)
+    check_device(config.device)
+    if data is None:
+        _check_of_pictures(config)
+    else:
+        _check_of_arrays(cell.model, changes)
+        _check_loss(cell.dataset, data.task.loss, [config])
+        if searches.is_search(cell.model):
+            searches.check(cell.model, changes, [config], None)
+            searches.check_device(cell.model, config.device)
+    _check_patience(config)
+    _check_replicas(config, len(of.datasets[cell.dataset].pictures if data is None else data.train))
+    check_growth(cell.model, config)
+
+
+def _check_of_pictures(config: TrainConfig) -> None:
+    _check_loss("images", "cross_entropy", [config])
+    if config.patience:
+        raise UsageError(f"patience is {config.patience}; folders of images have no validation split to watch")
+
+
+def _check_of_arrays(model: str, settings: Mapping[str, Any]) -> None:
+    for name in OF_PICTURES:
+        if name in settings:
+            raise UsageError(f"{name} is {settings[name]!r}; {model} has no use for it, its data are arrays")
 
 
 def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
@@ -317,11 +342,13 @@ def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[Train
     configs = [TrainConfig(**dict(zip(axes, values))) for values in itertools.product(*axes.values())]
     for config in configs:
         check_config(config)
-        if config.patience and config.mode != "train":
-            raise UsageError(
-                f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early"
-            )
+        _check_patience(config)
     return configs
+
+
+def _check_patience(config: TrainConfig) -> None:
+    if config.patience and config.mode != "train":
+        raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
 
 
 def _axis(name: str, value: Any) -> List[Any]:

@@ -112,7 +112,7 @@ REPRODUCTIONS: Dict[str, Reproduction] = {
                 "abidate2025-google", {"epochs": 2}, "lstm_google", batch_100=1, batch_200=2, batch_500=3
             ),
             "guava": _gains(
-                "abidate2025-guava", {"epochs": 2, "limit": 64}, "guava_cnn", GPU=1, data_on_the_device=2
+                "abidate2025-guava", {"epochs": 2, "limit": 64}, "guava_cnn", GPU=1, one_batch_on_the_device=2
             ),
             "diabetes": _gains(
                 "abidate2025-diabetes", {"epochs": 5}, "diabetes_ann", mixed_precision=1, compiled=2

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from framework_compare import registry
-from framework_compare.plan.settings import IDENTITY, of_role
+from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
 from framework_compare.report.parts import plural
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results import earlier
 from framework_compare.results.metrics import digits
 
 _SETTINGS = (*of_role(IDENTITY), "epochs")
+_OTHERS = tuple(name for name in SETTINGS if name not in _SETTINGS)  # shown where two rows would be alike without
 
 
 def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]) -> Table:
     """One row per cell; `cells` are `forecast.CellForecast`, `seconds` is the range of all runs."""
     configs = [{**one.cell.config.to_dict(), "dataset": one.cell.dataset} for one in cells]
     varied = [name for name in ("dataset", *_SETTINGS) if len({config[name] for config in configs}) > 1]
+    varied += [name for name in _OTHERS if _tells_apart(name, cells)]
     rows = [
         Row(
             (one.cell.framework, one.cell.model, *(str(config[name]) for name in varied)),
@@ -43,6 +45,14 @@ def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], b
         tuple(rows),
         remarks=tuple(_remarks(cells, seconds, disk_bytes, budget_s)),
     )
+
+
+def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:
+    """Whether a setting differs among cells of one framework, model and data set."""
+    values: Dict[Any, Set[Any]] = {}
+    for cell in (one.cell for one in cells):
+        values.setdefault((cell.framework, cell.model, cell.dataset), set()).add(getattr(cell.config, setting))
+    return any(len(found) > 1 for found in values.values())
 
 
 def _under_a_budget(least_s: float, budget_s: float) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, List, Sequence, Tuple
 
+from framework_compare.batches import quality
 from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results.gains import TOLERANCE
+from framework_compare.results.gains import TOLERANCE, one_at_a_time
 from framework_compare.results.learned import PREFIX
 from framework_compare.results.metrics import METRICS, digits
 
@@ -30,7 +31,7 @@ def quality_table(cells: Sequence[Record], caption: str) -> Table:
     return Table(
         f"Quality on the validation split after the last epoch, mean over runs. {caption}",
         headings,
-        (Group("", ("epochs", *(name.replace("_", " ") for name in metrics))),),
+        (Group("", ("epochs", *(_heading(name, judged) for name in metrics))),),
         tuple(rows),
         tuple(notes.texts),
     )
@@ -44,20 +45,26 @@ def _baseline(cell: Record, headings: Sequence[str], metrics: Sequence[str]) -> 
 
 
 def gains_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per framework and rung: seconds of training, epochs, quality, gain on the rung before and in all."""
+    """One row per framework and rung: seconds of training, epochs, quality, gain on the rung before and in all.
+
+    Where each rung changes the base alone, its gain is on the base.
+    """
     notes, rows = Notes(), []
     names = list(dict.fromkeys((cell.framework, cell.model) for cell in cells))
     metric = next((cell.metric for cell in cells if cell.metric), None)
+    over, gains = (
+        ("the base", ("than base",)) if one_at_a_time(cells) else ("the rung before", ("than before", "in all"))
+    )
     for cell in sorted(cells, key=lambda cell: names.index((cell.framework, cell.model))):
-        rows.append(Row((title(cell.framework), cell.rung), tuple(_gains(cell, notes))))
-    quality = (metric.replace("_", " "),) if metric else ()
+        in_all = (Figure(_number(cell.gain_in_all)),) if len(gains) > 1 else ()
+        rows.append(Row((title(cell.framework), cell.rung), (*_gains(cell, notes), *in_all)))
+    judged = (_heading(metric, cells),) if metric else ()
     return Table(
-        f"Training seconds (first step and epochs) by rung of the ladder; gain is the rung before over this one."
-        f" {caption}",
+        f"Training seconds (first step and epochs) by rung of the ladder; gain is {over} over this one. {caption}",
         ("framework", "rung"),
         (
-            Group("", ("total s", "epoch s", "samples/s", "epochs", *quality)),
-            Group("times faster", ("than before", "in all")),
+            Group("", ("total s", "epoch s", "samples/s", "epochs", *judged)),
+            Group("times faster", gains),
         ),
         tuple(rows),
         tuple(notes.texts),
@@ -76,7 +83,7 @@ def _gains(cell: Record, notes: Notes) -> List[Figure]:
     if cell.metric:
         figures.append(Figure(_number(cell.value), mark))
     gain = NOTHING if math.isnan(cell.gain) else with_interval(cell.gain, cell.gain_low, cell.gain_high)
-    return [*figures, Figure(gain, mark), Figure(_number(cell.gain_in_all))]
+    return [*figures, Figure(gain, mark)]
 
 
 def search_table(cells: Sequence[Record], caption: str) -> Table:
@@ -135,6 +142,13 @@ def _latency(cell: Any, notes: Notes) -> Tuple[Figure, ...]:
         return (Figure(NOTHING),) * 3
     texts = [METRICS[name].show(getattr(cell, name)) for name in INFERENCE]
     return (notes.first(cell, texts[0]), Figure(texts[1]), Figure(texts[2]))
+
+
+def _heading(metric: str, cells: Sequence[Record]) -> str:
+    """A metric as a column's name, with the unit of the data where it has that: "rmse $"."""
+    known = quality.METRICS.get(metric)
+    units = {cell.data_unit for cell in cells} if known and known.unit == "data" else set()
+    return " ".join([*metric.split("_"), *(units if len(units) == 1 else ())]).strip()
 
 
 def _number(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional
 
 import numpy as np
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # A gain is marked where the first metric is worse than the base's by more than this share of it.
 TOLERANCE = 0.02
-COLUMNS = ("rung", "total_s", "epochs_run", "gain", "gain_low", "gain_high", "gain_in_all", "metric", "value", "worse")
+GAIN = ("gain", "gain_low", "gain_high", "gain_in_all")
+COLUMNS = ("rung", "before", "total_s", "epochs_run", *GAIN, "metric", "value", "worse")
 
 
 def gain_frame(
@@ -25,6 +26,7 @@ def gain_frame(
 ) -> "pd.DataFrame":
     """The cell frame of a ladder with `COLUMNS`; no rows for a study that is none.
 
+    before: the rung that this one changes, which is the base where they change it one at a time; "" for the base.
     total_s: the first step, which may compile, and all epochs; geometric mean over runs. gain: total_s of the rung
     before over that of this rung, with its 95 % interval over blocks; gain_in_all: of the base. value: `metric` after
     the last epoch. worse: whether it is worse than the base's by more than TOLERANCE.
@@ -39,14 +41,15 @@ def gain_frame(
     found: Dict[str, List[Any]] = {name: [] for name in COLUMNS}
     for place, row in enumerate(rows.to_dict("records")):
         number = place // subjects
-        base, before = place % subjects, place - subjects
+        base, changed = place % subjects, rungs[number].get("on", number - 1)
         own = seconds.get(place, {})
-        gain = seconds.ratio(before, place) if number else None
+        gain = seconds.ratio(base + changed * subjects, place) if number else None
         in_all = seconds.ratio(base, place) if number else None
         metric = next(iter(row["metrics"]), None)
         value, first = _value(row, metric), _value(rows.iloc[base], metric)
         one = {
             "rung": rungs[number]["name"],
+            "before": rungs[changed]["name"] if number else "",
             "total_s": geometric_mean(list(own.values())).value if own else np.nan,
             "epochs_run": row["epochs_run"],
             "gain": gain.value if gain else np.nan,
@@ -60,6 +63,12 @@ def gain_frame(
         for name in COLUMNS:
             found[name].append(one[name])
     return rows.assign(**found)
+
+
+def one_at_a_time(cells: Iterable[Any]) -> bool:
+    """Whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
+    pairs = {(cell.before, cell.rung) for cell in cells if cell.before}
+    return len({before for before, _ in pairs}) < len(pairs)
 
 
 def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> BlockTimes:

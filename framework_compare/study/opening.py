@@ -142,7 +142,11 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
         origin = "generated, a stand-in for the real data" if data.facts.get("generated") else "read from files"
         counts = f"{len(data.train)} {data.task.unit}s to train on, {len(data.validation)} to validate"
         watcher.say(f"{name}: {counts}; {origin}")
-        answers = ", ".join(f"{metric} {value:.4g}" for metric, value in baseline_quality(data).items())
+        unit = data.facts.get("scaling", {}).get("unit", "")
+        units = {
+            name: f" {unit}" if unit and quality.METRICS[name].unit == "data" else "" for name in data.task.metrics
+        }
+        answers = ", ".join(f"{name} {value:.4g}{units[name]}" for name, value in baseline_quality(data).items())
         watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
 
 

@@ -183,7 +183,7 @@ FIGURES: Dict[str, Figure] = {
         "F10",
         "Gains",
         learning.gains,
-        "How many times faster than the baseline, or of a ladder than the rung before, with the 95 % interval over paired "
+        "How many times faster than the baseline, or of a ladder than the rung changed, with the 95 % interval over paired "
         "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's. "
         f"{_ARROW}",
         "no two cells differ only in device, precision or execution, and it is no ladder",

@@ -21,6 +21,7 @@ from framework_compare.report.figures.times import (
 )
 from framework_compare.results import pairing, ratios
 from framework_compare.results import published as published_figures
+from framework_compare.results.gains import one_at_a_time
 from framework_compare.results.profiles import CELL_KEYS
 from framework_compare.results.published import SETS
 
@@ -221,13 +222,14 @@ def gains(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
             rows.append({"who": who, "what": what, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
         if rows:
             parts[f"times faster than {base}"] = _gain(subject, rows, base, width, columns)
-    rungs = _rungs(subject, width, columns)
-    return {**parts, **({"times faster than the rung before": rungs} if rungs else {})}
-
-
-def _rungs(subject: Subject, width: float, columns: int) -> Any:
-    """Of a ladder the gain of each rung on the one before it, one panel per framework; None of other studies."""
     gained = subject.study.gains
+    faster = f"times faster than the {'base' if one_at_a_time(gained.itertuples()) else 'rung before'}"
+    rungs = _rungs(subject, gained, faster, width, columns)
+    return {**parts, **({faster: rungs} if rungs else {})}
+
+
+def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: int) -> Any:
+    """Of a ladder the gain of each rung on the one that it changes, a panel per framework; None of other studies."""
     names = dict(zip(subject.cells["framework"], subject.cells["who"]))
     if gained.empty or not gained["gain"].notna().any():
         return None
@@ -249,7 +251,7 @@ def _rungs(subject: Subject, width: float, columns: int) -> Any:
     order = list(gained["rung"].drop_duplicates())
     panel = panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)
-    layers = _bars(subject, rounded(rows), y, "times faster than the rung before", panel, "who")
+    layers = _bars(subject, rounded(rows), y, faster, panel, "who")
     chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
     facet = alt.Facet("who:N", sort=subject.who, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")

@@ -20,6 +20,7 @@ from framework_compare.report.parts import (
     estimated,
     how_read,
     imported,
+    in_units,
     names_of,
     row_names,
     untold,
@@ -243,7 +244,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
         more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
         among = headlines.among(cells, judgements)
         table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
-        table = shared_notes.once(table, cells)
+        table = in_units(shared_notes.once(table, cells), cells)
         said = registry.labels(cell.framework for cell in cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
@@ -140,6 +142,8 @@ def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
     """What all the cells share: device, settings that are not at their default or `varied` within the study, images."""
     names = [name for name in SETTINGS if not varies(cells, column(name))]
     said = [name for name in names if name == "device" or column(name) in varied or _by_choice(cells, name)]
+    if not getattr(cells[0], "image_size", 1):  # none of rows and series
+        said = [name for name in said if name != "image_size"]
     values = [_value(name, getattr(cells[0], column(name))) for name in said]
     runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " per cell"]
     datasets: Dict[str, Record] = {}
@@ -321,13 +325,35 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_NOTE else text[: MAX_NOTE - 1] + "…"
 
 
+def in_units(table: Table, cells: Sequence[Record]) -> Table:
+    """The table with the name of what all its cells train on, as "sequences/s"; of several kinds the caption tells each."""
+    units = {registry.unit(getattr(cell, "model", "")) for cell in cells}
+    if len(units) != 1 or units == {"image"}:
+        return table
+    (unit,) = units
+
+    def named(text: str) -> str:
+        told = text.replace(_said_unit(unit), "")
+        return re.sub("Image(?=s?\\b)", unit.capitalize(), re.sub("image(?=s?\\b(?! size))", unit, told))
+
+    groups = tuple(
+        dataclasses.replace(group, headings=tuple(named(heading) for heading in group.headings))
+        for group in table.groups
+    )
+    return dataclasses.replace(table, caption=named(table.caption), groups=groups)
+
+
+def _said_unit(unit: str) -> str:
+    return f"; images/s are {unit}s/s"
+
+
 def _pictures(cell: Record) -> str:
     if math.isnan(cell.pictures):
         return str(cell.dataset)
     skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
     unit = registry.unit(getattr(cell, "model", ""))
     if unit != "image":
-        return f"{cell.dataset}: {plural(int(cell.pictures), unit)}; images/s are {unit}s/s"
+        return f"{cell.dataset}: {plural(int(cell.pictures), unit)}{_said_unit(unit)}"
     return f"{cell.dataset}: {plural(int(cell.pictures), 'image')}{skipped}"
 
 

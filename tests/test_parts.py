@@ -25,7 +25,7 @@ from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import CHILDREN
 from framework_compare.store.study_file import Store
-from framework_compare.study import executors, parts
+from framework_compare.study import executors, part_run, parts
 from framework_compare.study.executors import OnlyParts
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import PlainWatcher, Watcher
@@ -151,6 +151,35 @@ def test_a_damaged_part_is_refused_and_runs_again_once_it_is_deleted(planned):
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
 
 
+def test_a_part_of_another_turn_or_of_another_study_is_refused(planned, tmp_path):
+    """Folders that were copied by hand under a wrong number: one turn would be counted twice."""
+    folder = planned()
+    run_part(folder, 1, Watcher())
+    other = planned(out=tmp_path / "other")
+    run_part(other, 2, Watcher())
+    absorb(folder)
+    before = content(folder)
+    for source in (parts.result_path(folder, 1), parts.result_path(other, 2)):
+        copy = shutil.copytree(source, parts.result_path(folder, 2))
+        _, refused = absorb(folder)
+        assert list(refused) == [2] and "of another part or of another study" in refused[2]
+        shutil.rmtree(copy)
+    assert content(folder) == before
+
+
+def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp_path, monkeypatch):
+    folder = planned()
+    with monkeypatch.context() as patch:
+        patch.setattr(part_run, "_publish", lambda place, result: None)
+        run_part(folder, 1, Watcher())
+    (left,) = (tmp_path / "n1").glob("*/study.sqlite")
+    os.truncate(left, 20_000)
+    lines = Lines()
+    run_part(folder, 1, lines)
+    assert "had measured on this node is damaged; it begins anew" in " ".join(lines.lines)
+    assert absorb(folder) == (["part 1: 2 ok"], {})
+
+
 def test_a_part_that_is_done_is_left_and_one_that_was_stopped_continues_on_its_node(planned, node, monkeypatch):
     folder = planned()
     stopped = Stopping(after=1)
@@ -270,6 +299,8 @@ def test_a_part_of_other_images_or_packages_is_refused(planned):
     text = sums.read_text()
     sums.write_text(text.replace(text.split('"')[3], "0" * 16))
     assert "its images of colours are not those" in absorb(folder)[1][2]
+    sums.write_text(text[:9])
+    assert f"{sums.name} is damaged" in absorb(folder)[1][2]
     sums.write_text(text)
     with Store.open(parts.result_path(folder, 2), readonly=False) as store:
         store.environment("tiny", {**store.environments()["tiny"], "version": "9.9"})
@@ -333,6 +364,33 @@ def test_words_for_where_cells_run():
         executors.of("moon")
     with pytest.raises(UsageError, match="--slurm is given with --on here; allowed: --on slurm"):
         executors.of("here", {"partition": "gpu"})
+
+
+def test_options_of_slurm_reach_sbatch_as_it_takes_them():
+    pytest.importorskip("submitit")
+    told = executors._parameters("s", {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}, 2)
+    assert told["exclusive"] is None and told["constraint"] is None
+    assert told["additional_parameters"] == {"no_requeue": True} and told["mem"] == "4G"
+    told = executors._parameters("s", {"setup": "module load cuda", "time-min": 5}, 2)
+    assert told["setup"] == ["module load cuda"]
+    assert told["additional_parameters"] == {"requeue": True, "time_min": 5}
+
+
+@pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
+def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, pictures, tmp_path):
+    pytest.importorskip("submitit")
+    with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
+        asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
+        compare(tiny, "linear", **asked)
+    assert not (tmp_path / "study").exists()
+
+
+def test_all_that_sbatch_says_is_told():
+    said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
+    assert executors._words(OSError(said)) == "invalid partition specified: moon; Batch job submission failed: no"
+    said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
+    assert executors._words(OSError(said)) == "unrecognized option '--moon=3'"
+    assert executors._words(OSError("first\n last ")) == "last"
 
 
 def test_slurm_without_submitit_or_its_commands_says_what_to_install(monkeypatch, tiny, pictures, tmp_path):

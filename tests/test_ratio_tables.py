@@ -119,6 +119,35 @@ def test_devices_are_compared_with_one_of_their_kind_in_two_ways(tmp_path):
     ]
 
 
+def test_images_that_devices_leave_out_are_no_speed(tmp_path):
+    """Twice as fast in 90 of 100 images is 1.8 times, weak, and strong."""
+    whole = ok(10, 10, 10)
+    fewer = tuple(dataclasses.replace(epoch, images=90) for epoch in ok(5, 5, 5).epochs)
+    outcomes = [
+        ("torch", {"batch_size": 8, "device": "cuda"}, whole),
+        ("torch", {"batch_size": 16, "device": "cuda"}, whole),
+        ("torch", {"batch_size": 8, "device": "cuda:0,1"}, dataclasses.replace(whole, epochs=fewer)),
+    ]
+    table = rows(study(tmp_path, outcomes).table("devices", "markdown"))
+    assert [row[3:] for row in table if row[3] == "cuda:0,1"] == [["cuda:0,1", "18.0", "1.80", "90", "90"]]
+
+
+def test_strong_scaling_is_of_equal_settings_within_blocks(tmp_path):
+    """20 s over 10 s in one block, 10 s over 30 s in the other; the first cell has other loader workers."""
+    seconds = {("cuda", 16, 1): (99, 99), ("cuda", 16, 2): (20, 10), ("cuda", 8, 2): (24, 12)}
+    seconds["cuda:0,1", 8, 2] = (10, 30)
+    planned = [
+        Cell("torch", "alexnet", "small", device, TrainConfig(device=device, batch_size=size, loader_workers=workers))
+        for device, size, workers in seconds
+    ]
+    with Store.create(tmp_path, settings={}, machine={}, cells=planned, repeats=2) as store:
+        for run_id, cell, turn in store.plan():
+            one = seconds[cell.device, cell.config.batch_size, cell.config.loader_workers][turn - 1]
+            store.record(run_id, ok(one, one))
+    table = rows(Comparison.load(tmp_path).table("devices", "markdown"))
+    assert [row[-1] for row in table if "cuda:0,1" in row] == [f"{100 * (20 / 10 * 10 / 30) ** 0.5 / 2:.0f}"]
+
+
 def test_nodes_count_as_devices_do(tmp_path):
     outcomes = [
         ("torch", {"batch_size": 8, "device": "cuda"}, ok(10, 10, 10)),

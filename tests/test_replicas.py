@@ -45,7 +45,7 @@ def test_a_device_may_be_several():
     assert split_devices("cpu,cuda:0,1,cuda:3") == ["cpu", "cuda:0,1", "cuda:3"]
 
 
-@pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0"])
+@pytest.mark.parametrize("device", ["cuda:0,0", "cpu:1,2", "cpu:0", "cuda:", "cuda:0,", "cpu:0,0", "cpu:0,2"])
 def test_what_names_no_several_devices_is_refused(device):
     with pytest.raises((UsageError, UnknownNameError), match="device"):
         planning.check_device(device)
@@ -55,6 +55,8 @@ def test_counts_of_devices_begin_at_the_one_that_is_named():
     assert planning.on_several(["cpu", "cuda:2"], [1, 2]) == ["cpu", "cpu:0,1", "cuda:2", "cuda:2,3"]
     with pytest.raises(UsageError, match="devices is 2 and device 'cuda:0,1' names several"):
         planning.on_several(["cuda:0,1"], 2)
+    with pytest.raises(UsageError, match="at least one is needed"):
+        planning.on_several(["cpu"], [])
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 8, 16, 21])

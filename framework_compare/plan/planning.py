@@ -271,7 +271,10 @@ def check_device(device: object) -> str:
     """A device name as given; UnknownNameError, or UsageError where it names a device twice."""
     check_setting("device", device)
     kind, _, numbers = str(device).partition(":")
-    _check_unique("device", [f"{kind}:{number}" for number in numbers.split(",")])
+    listed = numbers.split(",")
+    _check_unique("device", [f"{kind}:{number}" for number in listed])
+    if kind == "cpu" and numbers and listed != [str(number) for number in range(len(listed))]:
+        raise UsageError(f"device is {device!r}; allowed: cpu:{','.join(map(str, range(len(listed))))}")
     return str(device)
 
 
@@ -280,6 +283,8 @@ def on_several(devices: Iterable[Any], counts: Union[None, int, Sequence[int]]) 
     if counts is None:
         return list(devices)
     listed = [counts] if isinstance(counts, int) else list(counts)
+    if not listed:
+        raise UsageError("devices has no number; at least one is needed")
     for count in listed:
         check_count("devices", count, 1)
     _check_unique("devices", listed)

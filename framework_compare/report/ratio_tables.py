@@ -6,7 +6,6 @@ import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
-from framework_compare.registry import device_kind
 from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
@@ -69,7 +68,7 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
     headings = (*row_names(shown, "threads"), "batch_size", "device", *nodes)
     shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
     notes = Notes()
-    rows = [Row(names_of(cell, headings), _on_devices(cell, cells, ratios, notes)) for cell in shown]
+    rows = [Row(names_of(cell, headings), _on_devices(cell, ratios, notes)) for cell in shown]
     return Table(
         "Images/s on several devices; times faster than on one, and per device. Weak: as many images per device and step; "
         f"strong: as many images per step of all. {_SURE} {caption}",
@@ -80,7 +79,7 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
     )
 
 
-def _on_devices(cell: Record, cells: Sequence[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
+def _on_devices(cell: Record, ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
     count, one = len(replicas_of(cell)), ratios.get(cell.Index)
     if cell.status != "ok" or math.isnan(cell.images_per_s):
         return (notes.figure(cell), *(Figure("-"),) * 3)
@@ -88,17 +87,8 @@ def _on_devices(cell: Record, cells: Sequence[Record], ratios: Ratios, notes: No
     weak = (Figure("-"),) * 2
     if one is not None and not math.isnan(one.ratio):
         weak = (_times(one, notes.parity(cell, one.base)), Figure(f"{100 * one.ratio / count:.0f}"))
-    strong = [100 * cell.images_per_s / other.images_per_s / count for other in cells if _is_whole(other, cell, count)]
-    return (speed, *weak, Figure(f"{strong[0]:.0f}" if strong else "-"))
-
-
-def _is_whole(one: Record, cell: Record, count: int) -> bool:
-    """Whether a cell on one device has the batch that another divides among several."""
-    names = ("framework", "model", "dataset", "precision", "execution", "pipeline", "threads")
-    alike = all(getattr(one, name) == getattr(cell, name) for name in names)
-    kinds = device_kind(one.device) == device_kind(cell.device)
-    whole = len(replicas_of(one)) == 1 < count and one.batch_size == count * cell.batch_size
-    return alike and kinds and whole and one.status == "ok"
+    strong = math.nan if one is None else one.strong
+    return (speed, *weak, Figure("-" if math.isnan(strong) else f"{100 * strong / count:.0f}"))
 
 
 def precision_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:

@@ -26,10 +26,19 @@ class Stratum(NamedTuple):
 
 
 class BlockTimes(Mapping[Any, Seconds]):
-    """Seconds by block, by the place of the cell in the study's frame; strata: of cells, one and the same where not given."""
+    """Seconds by block, by the place of the cell in the study's frame.
 
-    def __init__(self, seconds: Mapping[Any, Seconds] = {}, strata: Mapping[Any, Stratum] = {}) -> None:
+    strata: of cells, one and the same where not given; images: of an epoch of each cell, where they are known.
+    """
+
+    def __init__(
+        self,
+        seconds: Mapping[Any, Seconds] = {},
+        strata: Mapping[Any, Stratum] = {},
+        images: Mapping[Any, float] = {},
+    ) -> None:
         self._seconds = seconds
+        self.images = images
         self._strata = {cell: strata.get(cell, Stratum()) for cell in seconds}
 
     def __getitem__(self, cell: Any) -> Seconds:

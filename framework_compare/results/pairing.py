@@ -74,7 +74,8 @@ def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
     for (cell, block), median in medians.items():
         if median > 0:
             seconds.setdefault(int(cell), {})[int(block)] = float(median)
-    return BlockTimes(seconds, strata(timed))
+    images = timed["whole_images"].fillna(timed["images"]).groupby(timed["cell"]).median()
+    return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()})
 
 
 def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:

@@ -15,12 +15,16 @@ COLUMNS = ("against", "ratio", "ratio_ci_low", "ratio_ci_high")
 
 
 class Ratio(NamedTuple):
-    """The speed of a cell over that of its baseline `base`, with its 95 % interval; NaN if there is none."""
+    """The speed of a cell over that of its baseline `base`, with its 95 % interval; NaN if there is none.
+
+    strong: of a cell on several devices, over that of the one on a single device whose batch they share out.
+    """
 
     base: Record
     ratio: float = math.nan
     ratio_ci_low: float = math.nan
     ratio_ci_high: float = math.nan
+    strong: float = math.nan
 
     @property
     def against(self) -> str:
@@ -65,18 +69,31 @@ def speedups(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
 def devices(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
     """Each cell on several devices against the one on a single device of that kind, other settings equal, by its place.
 
-    The data set is the same, so an epoch's time says how many times more images a second there are.
+    It is of images per second: several devices leave out of an epoch the images that they cannot share.
     """
+
+    def key(cell: Record, devices: int = 1) -> Any:
+        settings = _key(cell, "device", "nodes", "batch_size")
+        return device_kind(cell.device), settings, devices * cell.batch_size
+
     bases: Dict[Any, Record] = {}
     for cell in cells:
         if len(replicas_of(cell)) == 1:
-            bases.setdefault((device_kind(cell.device), _key(cell, "device", "nodes")), cell)
+            bases.setdefault(key(cell), cell)
     ratios = {}
     for cell in cells:
-        base = bases.get((device_kind(cell.device), _key(cell, "device", "nodes")))
-        if base is not None and len(replicas_of(cell)) > 1:
-            ratios[cell.Index] = _ratio(cell, base, blocks)
+        count, base = len(replicas_of(cell)), bases.get(key(cell))
+        if base is not None and count > 1:
+            whole = bases.get(key(cell, count))
+            strong = _of_images(cell, whole, blocks).ratio if whole is not None else math.nan
+            ratios[cell.Index] = _of_images(cell, base, blocks)._replace(strong=strong)
     return ratios
+
+
+def _of_images(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
+    one = _ratio(cell, base, blocks)
+    share = blocks.images.get(cell.Index, 1.0) / blocks.images.get(base.Index, 1.0)
+    return Ratio(base, share * one.ratio, share * one.ratio_ci_low, share * one.ratio_ci_high)
 
 
 def ladder(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:

@@ -53,10 +53,12 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     """Take over one part; what came of it in a sentence."""
     place = result_path(store.folder, plan.number)
     with Store.open(place, checked=True) as part:
-        machine, environments = part.machine(), part.environments()
+        machine, environments, of = part.machine(), part.environments(), part.settings().get(parts.PART_OF)
         statuses = [status for listed in part.outcomes().values() for status in listed]
         if part.plan():
             raise StudyError(f"{place} is not whole; delete it and resume the study")
+    if of not in (plan.identity, None):  # a part that an earlier version measured does not say
+        raise StudyError(f"{place} holds results of another part or of another study")
     changes = other_kind(store.machine(), machine, plan.cells)
     if changes:
         raise StudyError(f"its machine is of another kind: {'; '.join(changes)}; {parts.ONE_KIND}")
@@ -93,9 +95,9 @@ def _merged(store: Store, label: str, document: Dict[str, Any]) -> Dict[str, Any
 def _check_images(folder: Path, place: Path) -> None:
     """StudyError where a part read other images than the parts before it; the first one's checksums become the study's."""
     for path in (place / PICTURES).glob("*.checksums"):
-        ours = folder / PICTURES / path.name
+        ours, theirs = folder / PICTURES / path.name, parts.read_json(path)
         with schema.study_errors(ours):
             if not ours.exists():
                 shutil.copy(path, ours)
-            elif json.loads(ours.read_text()) != json.loads(path.read_text()):
+            elif parts.read_json(ours) != theirs:
                 raise StudyError(f"its images of {path.stem} are not those that the runs before it read; restore them")

@@ -6,6 +6,8 @@ the study's folder; no engine is asked for that.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -16,11 +18,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Protocol, Seque
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
-from framework_compare.study.parts import PARTS, PartPlan, numbers
+from framework_compare.study.parts import PARTS, PartPlan, numbers, read_json
 
 HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
 NAMES = (HERE, SLURM, ONLY_PARTS)
 JOBS = "jobs.json"  # Slurm's ids of the jobs of parts
+# Options of sbatch that say which part a job is and where it writes; `nodes` is what a part's cells need.
+OURS = {"array", "error", "nodes", "open_mode", "output", "stderr_to_stdout", "use_srun", "wrap"}
+LISTS = ("setup", "teardown")  # shell commands of submitit's, a list
 PART = "import sys; from framework_compare.cli.entry import main; sys.exit(main())"
 
 
@@ -79,6 +84,10 @@ class Slurm:
             raise UsageError(
                 "--on slurm needs submitit, which is not installed; install it: pip install 'framework-compare[slurm]'"
             ) from None
+        taken = sorted(OURS & {name.replace("-", "_") for name in self.options})
+        if taken:
+            hint = "; ask for several nodes by --nodes" if taken[0] == "nodes" else ""
+            raise UsageError(f"--slurm has {taken[0]}, which is set for each part; leave it out{hint}")
         for command in ("sbatch", "squeue", "scontrol", "srun"):
             if shutil.which(command) is None:
                 raise UsageError(f"--on slurm needs {command}, which is not on PATH; call it on a host of the cluster")
@@ -94,10 +103,11 @@ class Slurm:
             try:
                 executor = submitit.SlurmExecutor(folder=place)
                 executor.update_parameters(**_parameters(folder.name, self.options, len(chunk), nodes))
-                jobs = executor.map_array(command, chunk)
+                with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what its error says, too
+                    jobs = executor.map_array(command, chunk)
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, ValueError) as error:
                 raise StudyError(
-                    f"Slurm refused the study's parts: {_last_line(error)}; change --slurm and resume"
+                    f"Slurm refused the study's parts: {_words(error)}; change --slurm and resume"
                 ) from None
             _note_jobs(folder, {job.job_id: part for job, part in zip(jobs, chunk)})
 
@@ -153,9 +163,15 @@ def _parameters(name: str, options: Mapping[str, Any], jobs: int, nodes: int = 1
         "array_parallelism": jobs,  # as many at once as there are nodes
         "time": None,  # the partition's own, not submitit's 5 minutes
     }
-    given = {name: value for name, value in options.items() if name in known}
-    rest = {name: value for name, value in options.items() if name not in known}
-    return {**ours, **given, "additional_parameters": {"requeue": True, **rest}}
+    # False and None leave an option out; sbatch takes no value for most of those that are True.
+    named = {name.replace("-", "_"): None if value is False else value for name, value in options.items()}
+    if "requeue" in options and named["requeue"] is None:
+        named["no_requeue"] = True
+    named.update({name: [named[name]] for name in LISTS if isinstance(named.get(name), str)})
+    given = {name: value for name, value in named.items() if name in known}
+    rest = {name: value for name, value in {"requeue": True, **named}.items() if name not in known}
+    rest = {name: value for name, value in rest.items() if value is not None}
+    return {**ours, **given, "additional_parameters": rest}
 
 
 def _largest_array() -> int:
@@ -174,8 +190,7 @@ def _queued() -> Optional[Set[str]]:
 
 def _jobs(folder: Path) -> Dict[str, int]:
     path = folder / PARTS / JOBS
-    with schema.study_errors(path):
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json(path) if path.exists() else {}
 
 
 def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
@@ -186,9 +201,11 @@ def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
         half.replace(path)
 
 
-def _last_line(error: Exception) -> str:
+def _words(error: Exception) -> str:
+    """What sbatch says in an error, of each of its lines; the last line where it says nothing."""
     lines: List[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else repr(error)
+    said = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
+    return "; ".join(dict.fromkeys(said)) or (lines[-1] if lines else repr(error))
 
 
 def log_of(folder: Path, part: int) -> Optional[Path]:

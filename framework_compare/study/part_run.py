@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Set
+from typing import Any, Callable, Dict, List, Mapping, Set
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
@@ -31,6 +31,7 @@ from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind
 from framework_compare.study.study import Study
 
+Say = Callable[[str], None]
 SUMS = ".checksums"
 
 
@@ -53,7 +54,7 @@ def run_part(folder: Path, number: int, watcher: Watcher) -> None:
     options = dataclasses.replace(
         as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
     )
-    with _open(place, folder, plan, machine) as store, watcher:
+    with _open(place, folder, plan, machine, watcher.say) as store, watcher:
         Study(store, options, watcher).run()
     _publish(place, result_path(folder, number))
 
@@ -79,8 +80,7 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
             with contextlib.suppress(FileExistsError):  # another part was faster
                 os.link(half, path)
             half.unlink()
-        first = json.loads(path.read_text(encoding="utf-8"))
-    changes = other_kind(first, machine, plan.cells)
+    changes = other_kind(parts.read_json(path), machine, plan.cells)
     if changes:
         raise StudyError(f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}")
 
@@ -98,13 +98,17 @@ def _remove_done(folder: Path, plan: PartPlan) -> None:
         shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
 
 
-def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any]) -> Store:
-    """The part's own study: one that an attempt before left on this node, if it is of the same cells, else a new one."""
+def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any], say: Say) -> Store:
+    """The part's own study: one that an attempt before left on this node, if it is of this plan, else a new one."""
     if (place / FILE).is_file():
-        store = Store.open(place, readonly=False)
-        if [cell for _, cell in store.cells()] == list(plan.cells):
-            return store
-        store.close()
+        try:
+            store = Store.open(place, readonly=False)
+            same_part = store.settings().get(parts.PART_OF) == plan.identity
+            if same_part and [cell for _, cell in store.cells()] == list(plan.cells):
+                return store
+            store.close()
+        except schema.DamagedStudy:  # by a power cut, say
+            say(f"what part {plan.number} had measured on this node is damaged; it begins anew")
         shutil.rmtree(place)
     with schema.study_errors(place):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -117,7 +121,8 @@ def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any]) ->
                 if path.is_file():
                     shutil.copy(path, made / PICTURES)
 
-    return Store.create(place, settings=plan.settings, machine=machine, cells=plan.cells, repeats=1, prepare=copy_lists)
+    settings = {**plan.settings, parts.PART_OF: plan.identity}
+    return Store.create(place, settings=settings, machine=machine, cells=plan.cells, repeats=1, prepare=copy_lists)
 
 
 def _publish(place: Path, result: Path) -> None:

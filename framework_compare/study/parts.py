@@ -21,6 +21,7 @@ from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study.conditions import RunOptions
 
 PARTS = "parts"
+PART_OF = "part_of"  # a setting of the small study of a part: whose part it is
 MACHINE = "machine.json"  # the kind of machine that all parts must run on: of the first that started
 ONE_KIND = "choose nodes of one kind, such as by --slurm constraint=..., or name another folder"
 
@@ -40,6 +41,11 @@ class PartPlan:
     def nodes(self) -> int:
         """How many nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
         return max((cell.config.nodes for cell in self.cells), default=1)
+
+    @property
+    def identity(self) -> str:
+        """What its results are told by, which its own study has as the setting PART_OF."""
+        return f"{self.study} {self.number}"
 
     def write(self, folder: Path) -> None:
         path = plan_path(folder, self.number)
@@ -112,6 +118,16 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
         PartPlan(number, _name(store), turn, tuple(listed), replaces, settings).write(folder)
         to_start.append(number)
     return to_start
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file of a study's parts holds; StudyError where it is damaged."""
+    with schema.study_errors(path):
+        text = path.read_bytes()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged: {error}") from None
 
 
 def _settings(store: Store, options: RunOptions) -> Dict[str, Any]:

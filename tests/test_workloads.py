@@ -356,6 +356,7 @@ def test_inference_has_latency_and_no_loss(run):
     assert study.epochs.loss.isna().all() and (study.epochs.step_s_median > 0).all()
     assert not [name for name in study.epochs if name.startswith("validation")]
     assert "batch 8" in str(study.table("inference"))
+    assert str(study.table("quality")).strip() == "No model of this study was measured on a validation split."
 
 
 def test_a_framework_without_inference_says_so(run):

@@ -18,7 +18,9 @@ INFERENCE = ("step_s_median", "step_s_p95", "images_per_s")
 
 def quality_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell, one column per metric after the last epoch; a row more for what needs no model."""
-    judged = [cell for cell in cells if cell.metrics]
+    judged = [cell for cell in cells if cell.metrics and cell.mode == "train"]
+    if not judged:
+        return Table(caption, ("framework",), (), ())
     metrics = list(dict.fromkeys(name for cell in judged for name in ("loss", *cell.metrics)))
     headings, notes, rows, told = row_names(judged), Notes(), [], set()
     for cell in judged:

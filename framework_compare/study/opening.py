@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -140,13 +141,15 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
             watcher.say(f"{name}: folder {folder!r} is not among the requested classes and is left out")
     for name, data in plan.arrays.items():
         origin = "generated, a stand-in for the real data" if data.facts.get("generated") else "read from files"
-        counts = f"{len(data.train)} {data.task.unit}s to train on, {len(data.validation)} to validate"
+        those = data.task.unit if len(data.train) == 1 else f"{data.task.unit}s"
+        counts = f"{len(data.train)} {those} to train on, {len(data.validation)} to validate"
         watcher.say(f"{name}: {counts}; {origin}")
         unit = data.facts.get("scaling", {}).get("unit", "")
         units = {
             name: f" {unit}" if unit and quality.METRICS[name].unit == "data" else "" for name in data.task.metrics
         }
-        answers = ", ".join(f"{name} {value:.4g}{units[name]}" for name, value in baseline_quality(data).items())
+        known = {name: value for name, value in baseline_quality(data).items() if math.isfinite(value)}
+        answers = ", ".join(f"{name} {value:.4g}{units[name]}" for name, value in known.items())
         watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
 
 

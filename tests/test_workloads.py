@@ -149,6 +149,8 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
     ("settings", "words"),
     [
         ({"image_size": 32}, "image_size is 32; diabetes_ann has no use for it"),
+        ({"momentum": 0.5}, "momentum is 0.5; only sgd uses it, and the optimizer is adam: leave it out"),
+        ({"rungs": {"moved": {"momentum": 0.5}}}, "momentum is 0.5; only sgd uses it"),
         ({"flip": "none"}, "flip is 'none'"),
         ({"limit": 0}, "limit is 0; allowed: a whole number of at least 1, or None for all samples"),
         ({"classes": ["a"]}, "takes no classes"),

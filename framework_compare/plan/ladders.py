@@ -141,10 +141,11 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
         on = 0 if one_at_a_time else len(stored) - 1
         stored.append({"name": rung.name, "changes": {**stored[on]["changes"], **rung.settings}, "on": on})
     cells: Dict[Cell, str] = {}
-    for one in stored:
+    for one, own in zip(stored, [{}, *(rung.settings for rung in rungs)]):
         for cell in base.cells:
             made = changed(cell, one["changes"])
             planning.check_changed(made, one["changes"], base)
+            planning.check_of_sgd(own, [made.config])
             if made in cells:
                 raise UsageError(
                     f"rung {one['name']!r} is the same as {cells[made]!r} for {cell.framework}; change another setting"

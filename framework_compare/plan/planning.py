@@ -88,6 +88,7 @@ def _plan_pictures(
     make: bool,
 ) -> Plan:
     configs = expand_configs(settings, replicas=_most_replicas(devices))
+    check_of_sgd(settings, configs)
     for config in configs:
         _check_of_pictures(config)
     read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress, make)
@@ -118,6 +119,7 @@ def _plan_workloads(
     cells = []
     for model in models:
         configs = expand_configs({**registry.WORKLOADS[model].settings, **settings}, replicas=_most_replicas(devices))
+        check_of_sgd(settings, configs)
         if searches.is_search(model):
             searches.check(model, settings, [_fed_by_us(config) for config in configs], limit)
             for device in devices:
@@ -171,6 +173,17 @@ def check_changed(cell: Cell, changes: Mapping[str, Any], of: Plan) -> None:
     _check_patience(config)
     _check_replicas(config, len(of.datasets[cell.dataset].pictures if data is None else data.train))
     check_growth(cell.model, config)
+
+
+def check_of_sgd(given: Mapping[str, Any], configs: Iterable[TrainConfig]) -> None:
+    """UsageError where a setting of SGD is given and none of the cells has that optimizer."""
+    optimizers = dict.fromkeys(config.optimizer for config in configs)
+    for name in ("momentum", "weight_decay"):
+        if name in given and "sgd" not in optimizers:
+            others = ", ".join(optimizers)
+            raise UsageError(
+                f"{name} is {given[name]!r}; only sgd uses it, and the optimizer is {others}: leave it out"
+            )
 
 
 def _check_of_pictures(config: TrainConfig) -> None:

@@ -5,6 +5,7 @@ Version history of the format:
 2: profile.
 3: whole_images and pipeline_ns of an epoch that was ended early; of a cell on several devices, memory, epoch and
    outcome with the `rank` of a process other than the first.
+4: ready and slice of a worker that takes turns with others; waited_ns of its epochs.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import Any, Dict, Iterator, Optional
 
 from framework_compare.errors import ProtocolError
 
-VERSION = 3
+VERSION = 4
 KINDS = (
     "hello",
     "framework",
     "phase",
     "memory",
     "progress",
+    "ready",
+    "slice",
     "epoch",
     "quality",
     "stopped",

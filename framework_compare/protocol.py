@@ -119,6 +119,7 @@ class Job:
     profile: bool = False
     written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
     sample_s: float = 0.0  # the first epoch is ended after as many seconds, and the run with it; 0: no epoch is
+    turns: bool = False  # it trains only in the turns that the parent grants, and waits between them
 
     def for_trainer(self, trainer: str) -> "Job":
         return dataclasses.replace(self, trainer=trainer)

@@ -76,6 +76,7 @@ class Epoch:
     steady is 0 where any step is warm-up, 1 where none is; None where nobody knows.
     whole_images: of an epoch that was ended early, how many it would have had; None of a whole one. Of such a sample
     pipeline_s are seconds per batch of the input pipeline alone, and estimate_s is what the whole epoch would take.
+    waited_s: of a worker that takes turns with others, seconds of the epoch in which it waited for one.
     copy_s and compute_s: copying batches to the device and computing there, by its clock or as IsolatedTimes has it; None
     on a CPU.
     """
@@ -102,15 +103,35 @@ class Epoch:
     whole_images: Optional[int] = None
     pipeline_s: Optional[float] = None
     estimate_s: Optional[float] = None
+    waited_s: Optional[float] = None
 
     @property
     def seconds(self) -> float:
-        return (self.end_ns - self.start_ns) / 1e9
+        return (self.end_ns - self.start_ns) / 1e9 - (self.waited_s or 0.0)
 
     @property
     def whole_steps(self) -> int:
         """Steps of the whole epoch, also where only some of them were measured."""
         return self.steps if self.whole_images is None else math.ceil(self.whole_images * self.steps / self.images)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """What a worker did in one turn: CLOCK_MONOTONIC from the start of its turn to its end, and the part on the clock.
+
+    round: the number of the round in which each rival had a turn. steps and samples are those on the clock, measured_s
+    their seconds, without the steps before that fill caches again. void: why the round does not count, "" where it does.
+    """
+
+    round: int
+    start_ns: int
+    end_ns: int
+    steps: int
+    samples: int
+    measured_s: float
+    cpu_s: float  # of the worker's process, while on the clock
+    major_faults: int
+    void: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +186,11 @@ class Run:
     disturbed_share: Optional[float] = None
     warming_epochs: Optional[int] = None  # epochs with steps of the warm-up; None where nobody knows
     settled: Optional[int] = None  # whether step times are steady after the warm-up
+    duel: Optional[int] = None  # run_id of the first of the runs that took turns with this one; None: it ran alone
+    alone_why: Optional[str] = None  # why it took turns with none, where others compete with it
     phases: Tuple[Phase, ...] = ()
     epochs: Tuple[Epoch, ...] = ()
+    slices: Tuple[Slice, ...] = ()
     quality: Tuple[Quality, ...] = ()
     samples: Tuple[Sample, ...] = ()
     energy: Tuple[Energy, ...] = ()

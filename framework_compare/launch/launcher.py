@@ -11,12 +11,12 @@ import resource
 import selectors
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, List, Optional
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import TOLD_FAILURE, EventReader
 from framework_compare.launch import memory_limit, nodes
-from framework_compare.launch.disturbances import THRESHOLD, marked, summary
+from framework_compare.launch.disturbances import THRESHOLD, Span, marked, summary
 from framework_compare.launch.disturbances import warnings as disturbance_warnings
 from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
@@ -24,9 +24,10 @@ from framework_compare.launch.regular_files import make_way
 from framework_compare.launch.scratch import scratch
 from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
-from framework_compare.launch.transcript import Transcript
+from framework_compare.launch.transcript import Grant, Transcript
 from framework_compare.protocol import Job
 from framework_compare.records import Run
+from framework_compare.samplers.disturbance import Shares
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 
@@ -88,13 +89,14 @@ def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     """
     job = _prepare_folder(spec)
     with scratch() as temporary, contextlib.closing(memory_limit.limit(spec.limits.memory_bytes)) as holder:
-        attempt = WorkerRun(spec, holder, temporary)
+        attempt = WorkerRun(spec, holder, temporary, on_event)
         try:
-            attempt.go(job, on_event)
-        except SupervisionError as error:
-            attempt.verdict = Verdict("failed", str(error))
+            attempt.start(job)
+            listen([attempt])
         except KeyboardInterrupt:
             attempt.verdict = INTERRUPTED
+        finally:
+            attempt.close()
         return attempt.run()
 
 
@@ -123,51 +125,24 @@ def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
     return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
 
 
-def _listen(
-    worker: SupervisedWorker,
-    transcript: Transcript,
-    clock: Clock,
-    holder: MemoryLimit,
-    on_event: OnEvent,
-    record: BinaryIO,
-) -> Optional[Verdict]:
-    """Block until the worker is gone; returns why it had to be ended, None if it ended by itself.
-
-    What the worker sends is appended to `record` as it comes: of a run whose parent is killed that is what remains.
-    """
-    reader = EventReader()
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(worker.events, selectors.EVENT_READ)
-            selector.register(worker.status, selectors.EVENT_READ)
-            while True:
-                ready = {key.fd for key, _ in selector.select(_wait_s(clock, holder))}
-                chunk = _read(worker.events)
-                with contextlib.suppress(OSError):  # a full disk is told when the run is recorded
-                    if chunk and record.tell() < MOST_KEPT_BYTES:
-                        record.write(chunk)
-                for event in reader.feed(chunk or b""):
-                    transcript.add(event)
-                    if not event.get("rank"):
-                        on_event(event)
-                if chunk:
-                    clock.hear(transcript.died_in)
-                elif worker.ended:
-                    return None
-                elif worker.status in ready:
-                    worker.read_status()  # its last events may have come since: one more round
-                if chunk == b"" and worker.events in selector.get_map():
-                    selector.unregister(worker.events)
-                verdict = holder.verdict() or clock.verdict()
-                if verdict:
-                    return verdict
-    except ProtocolError as error:
-        return Verdict("failed", str(error))
+def listen(runs: Sequence["WorkerRun"], until: Callable[[], bool] = lambda: False) -> None:
+    """Take in what live workers send until `until`, or until all are over; ends each whose time or memory is up."""
+    with selectors.DefaultSelector() as selector:
+        while not until():
+            live = [run for run in runs if not run.over]
+            if not live:
+                return
+            _watch(selector, [descriptor for run in live for descriptor in run.descriptors])
+            ready = {key.fd for key, _ in selector.select(min(run.wait_s for run in live))}
+            for run in live:
+                run.attend(ready)
 
 
-def _wait_s(clock: Clock, holder: MemoryLimit) -> float:
-    soon = holder.wait_s()
-    return clock.wait_s() if soon is None else min(soon, clock.wait_s())
+def _watch(selector: selectors.BaseSelector, wanted: Sequence[int]) -> None:
+    for descriptor in {*selector.get_map()}.difference(wanted):
+        selector.unregister(descriptor)
+    for descriptor in {*wanted}.difference(selector.get_map()):
+        selector.register(descriptor, selectors.EVENT_READ)
 
 
 def _read(descriptor: int) -> Optional[bytes]:
@@ -181,8 +156,8 @@ def _read(descriptor: int) -> Optional[bytes]:
 class WorkerRun:
     """One worker from its start to the record of its run."""
 
-    def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path) -> None:
-        self.spec, self.holder, self.temporary = spec, holder, temporary
+    def __init__(self, spec: WorkerSpec, holder: MemoryLimit, temporary: Path, on_event: OnEvent) -> None:
+        self.spec, self.holder, self.temporary, self._on_event = spec, holder, temporary, on_event
         self.started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         self.began, self.began_cpu_s = time.monotonic(), time.process_time()
         self.load = os.getloadavg()[0]
@@ -196,21 +171,36 @@ class WorkerRun:
         self.worker: Optional[SupervisedWorker] = None
         self.recorder: Optional[Recorder] = None
         self.verdict: Optional[Verdict] = None  # the parent's own, which stands before what the worker says
+        self.over = False
+        self.wall_s = 0.0  # once it is over, without the time in which it waited for turns
+        self.shares: Callable[[Span, Span], Optional[Shares]] = lambda *spans: None  # what an epoch lost to others
+        self._stack, self._reader = contextlib.ExitStack(), EventReader()
+        self._turns = -1  # descriptor that turns are written to
+        self._rested: Optional[float] = None
+        self._waited_s = 0.0
 
-    def go(self, job: Path, on_event: OnEvent) -> None:
-        """Start the worker, listen until it ended or had to be ended, and leave no process of it."""
-        spec = self.spec
+    def start(self, job: Path) -> None:
+        """Start the worker; where that fails it is over at once."""
+        try:
+            self._start(job)
+        except SupervisionError as error:
+            self.verdict = Verdict("failed", str(error))
+            self.close()
+
+    def _start(self, job: Path) -> None:
+        spec, enter = self.spec, self._stack.enter_context
         command = [str(spec.python), "-u", str(spec.source / "run_worker.py"), str(job)]
         environment = worker_environment(managed=spec.managed, temporary=self.temporary)
         others = nodes.names(spec.nodes)[1:] if spec.nodes > 1 else []
         if others:
             environment.update(nodes.variables())
-        with (
-            nodes.place(job) if others else contextlib.nullcontext() as place,
-            open(spec.events, "ab", buffering=0) as record,
-            open_gpu(spec.device, spec.hz) as gpu,
+        place = enter(nodes.place(job)) if others else None
+        self._record = enter(open(spec.events, "ab", buffering=0))
+        gpu = enter(open_gpu(spec.device, spec.hz))
+        turns = self._open_turns() if spec.job.turns else ()
+        self.worker = enter(
             SupervisedWorker(
-                command,
+                [*command, *map(str, turns)],
                 log=spec.log,
                 folder=spec.folder,
                 environment=environment,
@@ -219,19 +209,100 @@ class WorkerRun:
                 ranks=spec.ranks,
                 others=others,
                 place=place,
-            ) as self.worker,
-        ):
-            self.transcript.open["spawn"] = self.worker.started_ns
-            self.holder.watch(self.worker.supervisor_pid)
-            with Recorder(*self.worker.pids, device=spec.device, hz=spec.hz, gpu=gpu) as recorder:
-                self.recorder = recorder
-                clock = Clock(spec.limits, spec.log)
+                inherited=turns,
+            )
+        )
+        for descriptor in turns:
+            os.close(descriptor)
+        self.transcript.open["spawn"] = self.worker.started_ns
+        self.holder.watch(self.worker.supervisor_pid)
+        self.recorder = enter(Recorder(*self.worker.pids, device=spec.device, hz=spec.hz, gpu=gpu))
+        self.shares = self.recorder.shares
+        self.clock = Clock(spec.limits, spec.log)
 
-                def take(event: Dict[str, Any]) -> None:
-                    recorder.note(event)
-                    on_event(event)
+    def _open_turns(self) -> Tuple[int]:
+        """The end of a pipe for the worker; ours is closed with the run."""
+        theirs, self._turns = os.pipe()
+        self._stack.callback(os.close, self._turns)
+        return (theirs,)
 
-                self.verdict = _listen(self.worker, self.transcript, clock, self.holder, take, record)
+    @property
+    def descriptors(self) -> List[int]:
+        """Those to wait on while the worker lives."""
+        worker = self.worker
+        return [] if worker is None else [number for number in (worker.events, worker.status) if number >= 0]
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until its limits must be looked at."""
+        soon = self.holder.wait_s()
+        return self.clock.wait_s() if soon is None else min(soon, self.clock.wait_s())
+
+    def attend(self, ready: Collection[int]) -> None:
+        """Take in what has arrived; over where it has ended, or has to be ended."""
+        assert self.worker
+        try:
+            if self._hear(self.worker) and self.worker.ended:
+                self.close()
+                return
+        except ProtocolError as error:
+            self.verdict = Verdict("failed", str(error))
+        if self.worker.status in ready and not self.worker.ended:
+            self.worker.read_status()  # its last events may have come since: one more round
+        self.verdict = self.verdict or self.holder.verdict() or self.clock.verdict()
+        if self.verdict:
+            self.close()
+
+    def _hear(self, worker: SupervisedWorker) -> bool:
+        """Take in its events; True where there are none.
+
+        They are written down as they come: of a run whose parent is killed that is what remains.
+        """
+        chunk = _read(worker.events) if worker.events >= 0 else b""
+        with contextlib.suppress(OSError):  # a full disk is told when the run is recorded
+            if chunk and self._record.tell() < MOST_KEPT_BYTES:
+                self._record.write(chunk)
+        for event in self._reader.feed(chunk or b""):
+            self.transcript.add(event)
+            if not event.get("rank"):
+                if self.recorder:
+                    self.recorder.note(event)
+                self._on_event(event)
+        if chunk:
+            self.clock.hear(self.transcript.died_in)
+        elif chunk == b"":
+            worker.close_events()
+        return not chunk
+
+    def rest(self) -> None:
+        """It has given its turn back, or is ready for its first."""
+        self._rested = time.monotonic()
+        self.clock.pause()
+        if self.recorder:
+            self.recorder.hold()
+
+    def grant(self, number: int, steps: int, rewarm: int, within_s: float) -> None:
+        """Give it a turn: so many steps that are not counted, then the slice; or, with no steps, have it end."""
+        if self._rested is not None:
+            self._waited_s += time.monotonic() - self._rested
+            self._rested = None
+        self.clock.go_on(within_s)
+        if self.recorder:
+            self.recorder.go_on()
+        self.transcript.grant = Grant(number, steps, time.monotonic_ns()) if steps else None
+        line = f"turn {number} {steps} {rewarm}\n" if steps else "stop\n"
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which the pipe of its events tells
+            os.write(self._turns, line.encode())
+
+    def close(self) -> None:
+        """Leave no process of it; harmless where there is none."""
+        if self.over:
+            return
+        self.over = True
+        if self._rested is not None:
+            self._waited_s += time.monotonic() - self._rested
+        self._stack.close()
+        self.wall_s = time.monotonic() - self.began - self._waited_s
 
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
@@ -239,12 +310,12 @@ class WorkerRun:
         final = self._judge(seen)
         code = seen.returncode
         gauges = {"load": {"before": self.load}, "parent": self._parent()}
-        epochs = marked(told.epochs, self.recorder.shares, self.spec.disturbance_threshold) if self.recorder else ()
+        epochs = marked(told.epochs, self.shares, self.spec.disturbance_threshold)
         return Run(
             status=final.status,
             reason=final.reason,
             started_at=self.started_at,
-            wall_s=time.monotonic() - self.began,
+            wall_s=self.wall_s,
             exit_code=code if code is not None and code >= 0 and not self.verdict else None,
             signal=None if self.verdict else seen.signal,
             died_in=None if final.status == "ok" else seen.died_in,
@@ -260,6 +331,7 @@ class WorkerRun:
             log_tail=None if final.status == "ok" else seen.log_tail,
             phases=tuple(told.phases),
             epochs=epochs,
+            slices=tuple(told.slices),
             quality=tuple(told.quality),
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
@@ -276,7 +348,7 @@ class WorkerRun:
 
     def _parent(self) -> Dict[str, float]:
         """What this process itself took: CPU of one core during the run, and its largest memory since it began."""
-        cpu_s, wall_s = time.process_time() - self.began_cpu_s, time.monotonic() - self.began
+        cpu_s, wall_s = time.process_time() - self.began_cpu_s, self.wall_s + self._waited_s
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {"cpu_percent": 100 * cpu_s / max(wall_s, 1e-9), "peak_rss_bytes": float(peak)}
 

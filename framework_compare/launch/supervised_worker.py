@@ -31,6 +31,7 @@ class SupervisedWorker:
     """A running worker. `events` and `status` are descriptors to wait on; leaving the context ends everything.
 
     ranks: how many processes train together on this node, `pids`; `rank` is the one that `returncode` is of.
+    inherited: descriptors that the worker has under their numbers.
     others: names of the other nodes of this Slurm job on each of which as many do, in the folder `place`.
     returncode is the worker's as subprocess has it (negative for a signal), None while it runs or where nobody knows.
     """
@@ -47,6 +48,7 @@ class SupervisedWorker:
         ranks: int = 1,
         others: Sequence[str] = (),
         place: Optional[Path] = None,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.returncode: Optional[int] = None
         self.max_rss_bytes: Optional[int] = None
@@ -71,7 +73,7 @@ class SupervisedWorker:
                     stderr=errors,
                     cwd=folder,
                     env=environment,
-                    pass_fds=given,
+                    pass_fds=(*given, *inherited),
                     start_new_session=True,
                 )
         except BaseException:
@@ -95,6 +97,10 @@ class SupervisedWorker:
 
     def __exit__(self, *exception: object) -> None:
         self.end()
+        self.close_events()
+
+    def close_events(self) -> None:
+        """No more will come."""
         if self.events >= 0:
             os.close(self.events)
             self.events = -1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import MAX_TEXT, OF_RANKS
 from framework_compare.launch.statuses import TOLD, Verdict
-from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality
+from framework_compare.records import PROFILE_KINDS, Epoch, Phase, ProfileRow, Quality, Slice
 
 MAX_WARNINGS = 100
 MAX_PHASES = 100
@@ -21,6 +21,14 @@ MAX_NAME = 100
 MAX_DEPTH = 20
 LARGEST = (1 << 63) - 1  # what SQLite holds
 MOST = 10**12  # images or steps of an epoch
+
+
+class Grant(NamedTuple):
+    """A turn that a worker was given."""
+
+    round: int
+    steps: int
+    given_ns: int
 
 
 class Transcript:
@@ -40,6 +48,12 @@ class Transcript:
         self.open: Dict[str, int] = {"spawn": started_ns}
         self.phases: List[Phase] = []
         self.epochs: List[Epoch] = []
+        self.slices: List[Slice] = []
+        self.ready = False
+        self.step_s: Optional[float] = None  # of the warm-up
+        self.steps = 0  # of all epochs
+        self.grant: Optional[Grant] = None  # while it has a turn
+        self.last = False  # whether it needs no further turn
         self.quality: List[Quality] = []
         self.profile: List[ProfileRow] = []
         self.warnings: List[str] = []
@@ -132,6 +146,36 @@ class Transcript:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(_text(event["message"], MAX_TEXT))
 
+    def _ready(self, event: Dict[str, Any]) -> None:
+        if self.ready:
+            raise ValueError("it was ready before")
+        self.step_s, self.steps = _seconds(event["step_ns"]), _within(event["steps"], 1, MOST)
+        self.ready = True
+
+    def _slice(self, event: Dict[str, Any]) -> None:
+        """Within its turn, one a turn, and no longer than the turn was."""
+        grant, self.grant = self.grant, None
+        if grant is None or event["number"] != grant.round:
+            raise ValueError(f"slice {event['number']} in the turn of {grant and grant.round}")
+        start_ns = _within(event["start_ns"], grant.given_ns, time.monotonic_ns())
+        end_ns = _within(self._time(event["end_ns"]), start_ns, LARGEST)
+        steps = _within(event["steps"], 0, grant.steps)
+        if bool(event["last"]) < (steps < grant.steps):
+            raise ValueError(f"{steps} of {grant.steps} steps")
+        self.last = bool(event["last"])
+        self.slices.append(
+            Slice(
+                round=grant.round,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                steps=steps,
+                samples=_within(event["samples"], steps, MOST),
+                measured_s=_within(event["measured_ns"], min(steps, 1), end_ns - start_ns) / 1e9,
+                cpu_s=_whole(event["cpu_ns"]) / 1e9,
+                major_faults=_whole(event["major_faults"]),
+            )
+        )
+
     def _epoch(self, event: Dict[str, Any]) -> None:
         if not self._rank(event):
             self._add_epoch(event)
@@ -153,7 +197,9 @@ class Transcript:
         if number != len(self.epochs) + 1 or number > self.asked_epochs:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
         start_ns, end_ns = self._epoch_span(event)
-        whole = event.get("whole_images")
+        whole, waited_ns = event.get("whole_images"), event.get("waited_ns")
+        if waited_ns is not None:
+            _within(waited_ns, 0, end_ns - start_ns - 1)
         # of inference (no loss) the steps of its latency are taken after the epoch, which may be shorter than one of them
         longest = end_ns - start_ns if event["loss"] is not None else self._time(event["t_ns"]) - end_ns
         p05, median, p95 = (_within(ns, 0, longest) / 1e9 for ns in event["step_ns"])
@@ -173,6 +219,7 @@ class Transcript:
                 compute_s=_seconds(event.get("compute_ns")),
                 whole_images=None if whole is None else _within(whole, event["images"] + 1, MOST),
                 pipeline_s=_seconds(event.get("pipeline_ns")),
+                waited_s=_seconds(waited_ns),
             )
         )
 

@@ -104,6 +104,7 @@ class EnergyRecorder:
     def __init__(self, meters: Sequence[Meter]) -> None:
         self.readings: List[Energy] = []
         self.times_ns: List[int] = []
+        self.fault = ""
         self._meters = meters
         self._notes: "queue.SimpleQueue[str]" = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="energy", daemon=True)
@@ -143,7 +144,11 @@ class EnergyRecorder:
         self.times_ns.append(time.monotonic_ns())
         for meter in self._meters:
             before_ns = time.monotonic_ns()
-            energy_j = meter.read()
+            try:
+                energy_j = meter.read()
+            except Exception as error:  # a reading less; the thread, and the run, go on
+                self.fault = f"energy of {meter.device} could not be read: {type(error).__name__}: {error}"
+                continue
             if energy_j is not None:
                 at_ns = (before_ns + time.monotonic_ns()) // 2
                 self.readings.append(Energy(meter.device, at_ns, energy_j, COUNTER))

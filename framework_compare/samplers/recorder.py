@@ -64,7 +64,7 @@ class Recorder:
         self._lock = threading.Lock()
         # A bare lock, let go to wake the thread: waiting for it with a time limit costs half of what an Event does.
         self._going = threading.Lock()
-        self._ended = False
+        self._ended = self._held = False
         self._disturbance = DisturbanceLog(MAX_SAMPLES)
         self._thread: Optional[threading.Thread] = None
         self._cpu_s = 0.0
@@ -76,7 +76,7 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         if self._hz:
             self._going.acquire()
-            self._thread = threading.Thread(target=self._record, name=f"sampler-{self._pid}", daemon=True)
+            self._thread = threading.Thread(target=self._record_or_tell, name=f"sampler-{self._pid}", daemon=True)
             self._thread.start()
         return self
 
@@ -99,6 +99,20 @@ class Recorder:
         if self._energy:
             self._energy.note(event["event"])
         if self._thread and (event["event"] == "epoch" or event.get("name") == "epochs"):
+            self._wake()
+
+    def hold(self) -> None:
+        """Read nothing until `go_on`: the worker waits while rivals have their turns. Returns at once."""
+        self._hold(True)
+
+    def go_on(self) -> None:
+        self._hold(False)
+
+    def _hold(self, held: bool) -> None:
+        self._held = held
+        if self._energy:
+            self._energy.note("phase")
+        if self._thread:
             self._wake()
 
     def _wake(self) -> None:
@@ -125,8 +139,9 @@ class Recorder:
         return {**self._gauges, "gpu": {**gpu, "energy_source": source}} if gpu else self._gauges
 
     def warnings(self) -> Tuple[str, ...]:
-        """What may have disturbed the run, once it has ended: others on its GPU."""
-        return self._warnings
+        """What may have disturbed the run, once it has ended: others on its GPU; and readings that could not be had."""
+        fault = self._energy.fault if self._energy else ""
+        return (*self._warnings, fault) if fault else self._warnings
 
     def latest(self) -> Optional[Sample]:
         """The newest sample, or None when there is none yet."""
@@ -148,6 +163,12 @@ class Recorder:
         """CPU seconds that the samples have cost so far, to compare with the run's."""
         return self._cpu_s
 
+    def _record_or_tell(self) -> None:
+        try:
+            self._record()
+        except Exception as error:  # the boundary of a thread: the run goes on, without readings
+            self._warnings += (f"readings ended before the run did: {type(error).__name__}: {error}",)
+
     def _record(self) -> None:
         with ExitStack() as stack:
             # Starting NVML can take a second, which must not hold up the parent.
@@ -159,11 +180,8 @@ class Recorder:
             cores, slow = self._open_cores(stack), SlowCounters()
             samplers = [stack.enter_context(contextlib.closing(sampler(watched))) for sampler in SAMPLERS]
             start_ns, period_ns = time.monotonic_ns(), round(1e9 / self._hz)
-            while reading := self._tree.read():
-                watched.reading = reading
-                self._count(watched, cores, reading.spent_ns)
-                self._peak_rss_bytes = max(self._peak_rss_bytes or 0, reading.rss_bytes)
-                if self._append(reading.t_ns, samplers):
+            while self._read(watched, cores):
+                if self._append(watched.reading.t_ns, samplers):  # type: ignore[union-attr]
                     period_ns *= 2
                 self._cpu_s = time.thread_time()
                 now_ns = time.monotonic_ns()
@@ -171,9 +189,33 @@ class Recorder:
                     self._disturbance.add_slow(now_ns, *slow.read())
                 due_ns = next_tick_ns(start_ns, now_ns, period_ns)
                 while self._going.acquire(timeout=max(0, due_ns - time.monotonic_ns()) / 1e9):
+                    if self._held:
+                        self._sit_out(watched, cores, samplers, due_ns - period_ns // 2)
+                        start_ns = time.monotonic_ns()
+                        due_ns = start_ns + period_ns
                     if self._ended:
                         return
                     self._count_at_edge(cores, slow)
+
+    def _read(self, watched: Watched, cores: Optional[CoreCounter]) -> bool:
+        """Read the process tree and the cores; False once the process has ended."""
+        reading = watched.reading = self._tree.read()
+        if reading is None:
+            return False
+        self._count(watched, cores, reading.spent_ns)
+        self._peak_rss_bytes = max(self._peak_rss_bytes or 0, reading.rss_bytes)
+        return True
+
+    def _sit_out(
+        self, watched: Watched, cores: Optional[CoreCounter], samplers: Sequence[Sampler], since_ns: int
+    ) -> None:
+        """Wait for the worker's next turn: a last sample of this one, and what comes next counts from its start."""
+        if time.monotonic_ns() >= since_ns and self._read(watched, cores):
+            self._append(watched.reading.t_ns, samplers)  # type: ignore[union-attr]
+        while self._held and not self._ended:
+            self._going.acquire()
+        if self._read(watched, cores):
+            _readings(samplers)
 
     def _open_cores(self, stack: ExitStack) -> Optional[CoreCounter]:
         with contextlib.suppress(OSError):
@@ -213,20 +255,26 @@ class Recorder:
             self._energy = stack.enter_context(EnergyRecorder(meters))
 
     def _ask_facts(self, gpu: GpuReadings) -> None:
-        self._gauges["gpu"], self._warnings = gpu.facts(), tuple(gpu.warnings())
+        self._gauges["gpu"] = gpu.facts()
+        self._warnings += tuple(gpu.warnings())
 
     def _append(self, t_ns: int, samplers: Sequence[Sampler]) -> bool:
         """Add a sample; True if the log was full and is now half as dense."""
-        readings: Dict[str, Any] = {}
-        for sampler in samplers:
-            with contextlib.suppress(OSError, ValueError):
-                readings.update(sampler.read())
+        readings = _readings(samplers)
         with self._lock:
             self._log.append(t_ns, readings)
             if len(self._log) < MAX_SAMPLES:
                 return False
             self._log.thin()
             return True
+
+
+def _readings(samplers: Sequence[Sampler]) -> Dict[str, Any]:
+    found: Dict[str, Any] = {}
+    for sampler in samplers:
+        with contextlib.suppress(OSError, ValueError):
+            found.update(sampler.read())
+    return found
 
 
 @contextmanager

@@ -8,12 +8,13 @@ import operator
 import sqlite3
 from typing import Any, Iterable, List
 
-from framework_compare.records import Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample
+from framework_compare.records import Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample, Slice
 
 # table -> the record of a run that each row of it is
 CHILDREN = {
     "phase": Phase,
     "epoch": Epoch,
+    "slice": Slice,
     "quality": Quality,
     "sample": Sample,
     "energy": Energy,
@@ -23,6 +24,7 @@ CHILDREN = {
 LISTS = {
     "phases": "phase",
     "epochs": "epoch",
+    "slices": "slice",
     "quality": "quality",
     "samples": "sample",
     "energy": "energy",

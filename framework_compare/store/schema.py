@@ -164,9 +164,28 @@ CREATE TABLE part (part_id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL REFEREN
 ALTER TABLE run ADD COLUMN part_id INTEGER REFERENCES part;
 ALTER TABLE run ADD COLUMN node_id INTEGER REFERENCES node;
 """
+# Turns of workers that were live together.
+_TURNS = """
+ALTER TABLE epoch ADD COLUMN waited_s REAL;
+ALTER TABLE run ADD COLUMN duel INTEGER;
+ALTER TABLE run ADD COLUMN alone_why TEXT;
+CREATE TABLE slice (
+    run_id INTEGER NOT NULL REFERENCES run,
+    round INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    samples INTEGER NOT NULL,
+    measured_s REAL NOT NULL,
+    cpu_s REAL NOT NULL,
+    major_faults INTEGER NOT NULL,
+    void TEXT NOT NULL,
+    PRIMARY KEY (run_id, round)
+);
+"""
 MIGRATIONS = [
     *(_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY, _STEADINESS),
-    *(_SAMPLED_EPOCHS, _PARTS),
+    *(_SAMPLED_EPOCHS, _PARTS, _TURNS),
 ]
 
 

@@ -1,4 +1,6 @@
-"""The worker's entry: `python run_worker.py JOB DESCRIPTOR`. Reads a job, trains, reports the outcome, exits.
+"""The worker's entry: `python run_worker.py JOB [TURNS] EVENTS`. Reads a job, trains, reports the outcome, exits.
+
+TURNS and EVENTS are descriptors: one that takes turns with others reads them from the first.
 
 Runs inside a framework's environment: the standard library, numpy, Pillow, the JPEG library and the framework.
 """
@@ -26,9 +28,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: List[str]) -> int:
-    """Run the job in file `arguments[0]`, events on descriptor `arguments[1]`; exit code 0 once the outcome is sent."""
-    path, descriptor = arguments[0], int(arguments[1])
-    os.set_inheritable(descriptor, False)
+    """Run the job in file `arguments[0]`, events on the last descriptor; exit code 0 once the outcome is sent."""
+    path, (*turns, descriptor) = arguments[0], map(int, arguments[1:])
+    for number in (*turns, descriptor):
+        os.set_inheritable(number, False)
     faulthandler.enable()
     _die_with_parent()
     have_children_die_too()
@@ -39,7 +42,7 @@ def main(arguments: List[str]) -> int:
         job, replicas = own_part(Job.from_dict(json.load(file)))
     if rank:
         _enter_own_folder(f"rank-{rank}")
-    well = _report(job, replicas, events)
+    well = _report(job, replicas, events, *turns)
     sys.stdout.flush()
     sys.stderr.flush()
     # A framework's own threads and exit handlers can hang or crash after the last measurement; it is in the pipe.
@@ -53,10 +56,10 @@ def _enter_own_folder(name: str) -> None:
     os.chdir(name)
 
 
-def _report(job: Job, replicas: Optional[Replicas], events: EventWriter) -> bool:
+def _report(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: Optional[int] = None) -> bool:
     """Do the job and send its outcome; whether it went well."""
     try:
-        _train(job, replicas, events)
+        _train(job, replicas, events, turns)
         events.send("outcome", status="ok", reason="")
         return True
     except Unsupported as error:
@@ -82,7 +85,7 @@ def _send_failure(events: EventWriter, status: str, reason: str) -> None:
     events.send("outcome", status=status, reason=reason, traceback=traceback.format_exc()[-8000:])
 
 
-def _train(job: Job, replicas: Optional[Replicas], events: EventWriter) -> None:
+def _train(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: Optional[int]) -> None:
     _import_numpy()  # before the adapter, which imports it too
     trainer = _load_trainer(job.trainer)
     os.environ.update(trainer.environment(job.config))
@@ -105,7 +108,7 @@ def _train(job: Job, replicas: Optional[Replicas], events: EventWriter) -> None:
     else:
         from framework_compare.worker.runner import Runner
 
-        Runner(job, trainer, events, replicas).run()
+        Runner(job, trainer, events, replicas, turns).run()
 
 
 def _load_trainer(target: str) -> Any:

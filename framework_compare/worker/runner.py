@@ -23,6 +23,7 @@ from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.placement import make_trainer
 from framework_compare.worker.refusal import refuse_undeclared
 from framework_compare.worker.sources import Source, open_source, read_data
+from framework_compare.worker.turns import NoTurns, Stopped, Turns
 
 if TYPE_CHECKING:
     from framework_compare.worker.validation import Validation
@@ -48,9 +49,16 @@ class Runner:
     """One run of one cell, from import to release."""
 
     def __init__(
-        self, job: Job, trainer: Type[Trainer], events: EventWriter, replicas: Optional[Replicas] = None
+        self,
+        job: Job,
+        trainer: Type[Trainer],
+        events: EventWriter,
+        replicas: Optional[Replicas] = None,
+        turns_from: Optional[int] = None,
     ) -> None:
         self.job = job
+        self._turns_from = turns_from  # descriptor
+        self.turns: NoTurns = NoTurns()
         self.replicas = replicas
         self.ranks = replicas.processes if replicas else 1
         self.config = job.config
@@ -110,10 +118,13 @@ class Runner:
                 self._validation = Validation(
                     self.trainer, read_split(self.job.data["path"], "validation"), self.config
                 )
+        if self._turns_from is not None:
+            self.turns = Turns(self._turns_from, self.events, self.trainer.synchronize)
         with contextlib.closing(source):
             self._warm_up(source.held)
             with self.phase("epochs"):
                 self._epochs(source)
+            self.turns.finish()
             if self.job.profile and self.ranks > 1:
                 self.events.send("warning", message="no profile: it is of cells that one process trains")
             elif self.job.profile:
@@ -123,6 +134,9 @@ class Runner:
         infers, stopping = self.config.mode == "inference", EarlyStopping(self.config.patience)
         for number in range(1, self.config.epochs + 1):
             event = self.run_epoch(source.epoch(number), number)
+            if event is None:
+                self.events.send("stopped", epoch=number - 1)
+                return
             if infers:
                 event["step_ns"] = self._latencies(source.held[0])
             self.events.send("epoch", **event)
@@ -155,7 +169,13 @@ class Runner:
         with self.phase("first-step"):
             self._steps(held[:first])
         with self.phase("warm-up"):
-            self._steps(held[first:] + held[:1] * self.config.warmup_steps)
+            self._steps(held[first:])
+            began = time.monotonic_ns()
+            self._steps(held[:1] * self.config.warmup_steps)
+            if isinstance(self.turns, Turns):
+                self.turns.steps = self.config.epochs * -(-len(self.data) // self.config.batch_size)
+                if self.config.warmup_steps:
+                    self.turns.step_ns = (time.monotonic_ns() - began) // self.config.warmup_steps
             if self._has_no_clock and self.trainer.device_times() is None:
                 self._alone = IsolatedTimes(self.trainer, held, copies=self.config.pipeline != "memory")
             self.load_weights()
@@ -193,8 +213,11 @@ class Runner:
         self.events.send("phase", name=name, edge="end")
         self.events.send("memory", phase=name, pss_bytes=pss_bytes())
 
-    def run_epoch(self, batches: Iterator[Batch], number: int) -> Dict[str, Any]:
-        """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds."""
+    def run_epoch(self, batches: Iterator[Batch], number: int) -> Optional[Dict[str, Any]]:
+        """Time one pass; returns the fields of an epoch event, times in CLOCK_MONOTONIC nanoseconds.
+
+        None for a later epoch than the first that the parent has stopped: what is left are whole epochs.
+        """
         trainer, now = self.trainer, time.monotonic_ns
         lag = LOSSES_IN_FLIGHT if self.config.device == "cpu" else LOSSES_IN_FLIGHT_ON_DEVICE
         infers = self.config.mode == "inference"
@@ -203,14 +226,28 @@ class Runner:
         waits, ends, sizes = array("q"), array("q"), array("q")
         trainer.synchronize()
         trainer.device_times()  # what came before this epoch is not its own
-        cut, last_step = False, sampling.LastStep(*self._place) if number == 1 and self.job.sample_s else None
+        cut, last_step = False, self._last_step(number)
+        turns, waited = self.turns, 0
+        turns.epoch_begins()
         start = mark = told = now()
-        for batch in batches:
+        while True:
+            try:
+                away = turns.take()
+            except Stopped:
+                if number > 1:
+                    return None
+                cut = True
+                break
+            waited, mark = waited + away, mark + away
+            batch = next(batches, None)
+            if batch is None:
+                break
             waits.append(now() - mark)
             losses.add(step(batch), batch.size)
             sizes.append(batch.size)
+            turns.done(batch.size)
             mark = now()
-            ends.append(mark)
+            ends.append(mark - waited)
             if mark - told > PROGRESS_NS:
                 told = mark
                 self.events.send("progress", epoch=number, steps=len(ends))
@@ -222,18 +259,26 @@ class Runner:
         loss = losses.mean()
         trainer.synchronize()
         end = now()
+        turns.epoch_ends()
         if loss is not None and not math.isfinite(loss):
             raise Diverged(f"the mean loss of epoch {number} is {loss}")
         event = epoch_event(number, start, end, waits, ends, losses.samples * self.ranks, loss)
+        if waited:
+            event["waited_ns"] = waited
         self._keep_steps(start, ends)
         if not infers:
-            device = self._alone.epoch(sizes, end - start) if self._alone else trainer.device_times()
+            device = self._alone.epoch(sizes, end - start - waited) if self._alone else trainer.device_times()
             event.update({} if device is None else device._asdict())
         if cut and losses.samples < len(self.data):
             event["whole_images"] = len(self.data)
-            if self.config.pipeline != "memory":
+            if self.config.pipeline != "memory" and not self.job.turns:
                 event["pipeline_ns"] = sampling.pipeline_ns(batches, len(ends), (end - start) // 4)
         return event
+
+    def _last_step(self, number: int) -> Optional[sampling.LastStep]:
+        """What ends a sample of the first epoch by its length; in turns the parent does."""
+        asked = number == 1 and self.job.sample_s and not self.job.turns
+        return sampling.LastStep(*self._place) if asked else None
 
     @property
     def _place(self) -> Tuple[Path, int, int]:

@@ -14,7 +14,6 @@ from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import Models, resolve
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
-from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
@@ -22,7 +21,7 @@ from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_run
 from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import attachment, blocks, names, strategies, study_toml
+from framework_compare.study import attachment, blocks, names, schedules, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
 from framework_compare.study.attachment import Attachment
 from framework_compare.study.conditions import (
@@ -87,7 +86,8 @@ def compare(
     sampling_hz: float = 10.0,
     verify: str = "warn",
     profile: bool = False,
-    disturbance_threshold: float = THRESHOLD,
+    schedule: str = schedules.INTERLEAVED,
+    disturbance_threshold: Optional[float] = None,
     retries_when_disturbed: int = RETRIES,
     budget: Union[None, str, float] = None,
     precision_target: Union[None, str, float] = None,
@@ -131,8 +131,11 @@ def compare(
         "warn" shows known verdicts; "off" shows none.
     profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
-    disturbance_threshold: share of one core; an epoch in which other programs or the hypervisor took more is marked,
-        its time is left out, and no verdict stands on a cell that has no other. With sampling_hz 0 nobody knows.
+    schedule: "interleaved": workers that compete (they train the same model on the same samples) are live at the same
+        time and take turns in rounds of short slices, wherever memory and devices allow; what slows the machine meets
+        all of them. "sequential": one run after another.
+    disturbance_threshold: cores that other programs or the hypervisor may take, such as 0.1; a round, or an epoch of
+        a sequential run, in which they took more is left out. Default: 0.05 for each core, 0.1 at least.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts; the others stay in the study and are marked.
     budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where intervals are widest, in blocks
@@ -162,7 +165,13 @@ def compare(
     if executor is not None:
         executor.check()
         check_cores(settings)
-    options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
+    options = dataclasses.replace(
+        options,
+        verify=check_mode(verify),
+        profile=check_flag("profile", profile),
+        schedule=schedules.check(schedule),
+        **quiet,
+    )
     folder = check_folder("out", new_study_folder() if out is None else out)
     tracer = Tracer(options.python, options.index, options.installer, watcher.say)
     names, imported = resolve(models, settings.get("image_size"), weights, tracer)

@@ -86,6 +86,11 @@ class Comparison:
         return self._read(frames.step_frame)
 
     @functools.cached_property
+    def slices(self) -> "pd.DataFrame":
+        """One row per turn of a worker that took turns with its rivals."""
+        return self._read(frames.slice_frame)
+
+    @functools.cached_property
     def samples(self) -> "pd.DataFrame":
         """One row per reading: t_s since the start of the run's first phase, the phase, and the values read."""
         return self._read(frames.sample_frame)

@@ -73,7 +73,6 @@ class Epoch:
     disturbed_share: what other programs and the hypervisor took meanwhile, 1 being one core; steal_share is the
     hypervisor's part, parent_share what this process took. disturbed is 1 where that is more than the run's threshold,
     0 where it is not; None where nobody knows.
-    steady is 0 where any step is warm-up, 1 where none is; None where nobody knows.
     whole_images: of an epoch that was ended early, how many it would have had; None of a whole one. Of such a sample
     pipeline_s are seconds per batch of the input pipeline alone, and estimate_s is what the whole epoch would take.
     waited_s: of a worker that takes turns with others, seconds of the epoch in which it waited for one.
@@ -99,7 +98,6 @@ class Epoch:
     swap_in_bytes: Optional[int] = None
     cpu_throttles: Optional[int] = None
     disturbed: Optional[int] = None
-    steady: Optional[int] = None
     whole_images: Optional[int] = None
     pipeline_s: Optional[float] = None
     estimate_s: Optional[float] = None
@@ -184,7 +182,6 @@ class Run:
     disturbed_epochs: Optional[int] = None  # None where nobody knows
     disturbed_s: Optional[float] = None  # their seconds, and the mean of what others took of a core in them
     disturbed_share: Optional[float] = None
-    warming_epochs: Optional[int] = None  # epochs with steps of the warm-up; None where nobody knows
     settled: Optional[int] = None  # whether step times are steady after the warm-up
     duel: Optional[int] = None  # run_id of the first of the runs that took turns with this one; None: it ran alone
     alone_why: Optional[str] = None  # why it took turns with none, where others compete with it

@@ -147,9 +147,9 @@ def test_energy_of_runs_that_lack_a_meter_is_in_no_interval(tmp_path):
     runs = made.epochs["run_id"].unique()
     gpu = made.energy.assign(meter="gpu0")
     both = pandas.concat([made.energy, gpu[gpu["run_id"] != runs[0]]])
-    found = joules_per_run(made.epochs, both, ("gpu", "host-"))
+    found = joules_per_run(made.epochs, both, ("gpu", "host-"), made.slices)
     assert found[runs[0]] is None and all(found[one] > 0 for one in runs[1:])
-    alone = joules_per_run(made.epochs, made.energy, ("gpu", "host-"))
+    alone = joules_per_run(made.epochs, made.energy, ("gpu", "host-"), made.slices)
     assert all(found[one] == pytest.approx(2 * alone[one]) for one in runs[1:])
 
 

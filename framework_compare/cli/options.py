@@ -119,6 +119,7 @@ _DEVICES = "How many devices of that kind, a replica on each: 2, or 1,2,4 for ce
 _PROFILE = "Add a few steps under the framework's profiler, shown by `show --table profile`."
 CLUSTER = "On a cluster"
 VERIFY, STYLES = ("require", "warn", "off"), ("terminal", "markdown", "github", "html", "csv", "latex")
+SCHEDULES = ("interleaved", "sequential")
 _ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
 _SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
 _SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
@@ -160,7 +161,10 @@ OPTIONS: Dict[str, Option] = {
         str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn", words=VERIFY
     ),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
-    "disturbance_threshold": Option(float, "Share of a core that others may take of an epoch; more marks it.", 0.1),
+    "schedule": Option(str, "interleaved: rivals take turns; sequential: one run after another.", "interleaved", words=SCHEDULES),
+    "disturbance_threshold": Option(
+        float, "Cores that others may take; a round or epoch with more is left out. Default: 0.05 a core.", None
+    ),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
     "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
     "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
@@ -209,7 +213,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     ),
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
-        *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
+        *("schedule", "disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
     ),
     "Limits": LIMITS,
     "Environments": ENVIRONMENTS,

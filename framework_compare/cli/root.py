@@ -132,6 +132,7 @@ def _root(
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
         "devices",
+        "schedule",
         "disturbance_threshold",
         "retries_when_disturbed",
         "budget",

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare.records import Epoch
 from framework_compare.samplers.disturbance import Shares, mean_share
 
 THRESHOLD = 0.1  # of one core
+# Of each core that a run may use: what else a large host does in passing is no disturbance.
+THRESHOLD_PER_CORE = 0.05
 # Pages of a library that nobody used for long come back now and then.
 LEAST_SWAP_BYTES = 1 << 20
 Span = Tuple[int, int]
+
+
+def threshold() -> float:
+    """What others may take here, in cores."""
+    return max(THRESHOLD, THRESHOLD_PER_CORE * len(os.sched_getaffinity(0)))
 
 
 def marked(

@@ -54,7 +54,21 @@ def run_or_interrupted(
     disturbance_threshold: float = THRESHOLD,
 ) -> Run:
     """The same for callers that record an interrupted run before they stop."""
-    spec = WorkerSpec(
+    spec = spec_of(framework, environment, job, folder, limits, hz, disturbance_threshold)
+    return run_worker(spec, on_event)
+
+
+def spec_of(
+    framework: Framework,
+    environment: Interpreter,
+    job: Job,
+    folder: Path,
+    limits: Limits,
+    hz: float,
+    disturbance_threshold: float = THRESHOLD,
+) -> WorkerSpec:
+    """All that a worker of this framework needs for a job."""
+    return WorkerSpec(
         python=environment.python,
         source=staging.stage(framework),
         folder=folder,
@@ -66,4 +80,3 @@ def run_or_interrupted(
         limits=limits,
         disturbance_threshold=disturbance_threshold,
     )
-    return run_worker(spec, on_event)

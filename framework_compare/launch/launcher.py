@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import datetime
 import json
+import math
 import os
 import resource
 import selectors
 import time
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence
 
 from framework_compare.errors import ProtocolError
 from framework_compare.events import TOLD_FAILURE, EventReader
@@ -87,7 +88,7 @@ def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
     A KeyboardInterrupt ends the worker's tree and is a Run that is `interrupted`, with what was measured: the caller
     records it and stops. StudyError where the folder cannot be written.
     """
-    job = _prepare_folder(spec)
+    job = prepare_folder(spec)
     with scratch() as temporary, contextlib.closing(memory_limit.limit(spec.limits.memory_bytes)) as holder:
         attempt = WorkerRun(spec, holder, temporary, on_event)
         try:
@@ -100,7 +101,7 @@ def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
         return attempt.run()
 
 
-def _prepare_folder(spec: WorkerSpec) -> Path:
+def prepare_folder(spec: WorkerSpec) -> Path:
     job = spec.folder / "job.json"
     with schema.study_errors(spec.folder):
         spec.folder.mkdir(parents=True, exist_ok=True)
@@ -197,34 +198,39 @@ class WorkerRun:
         place = enter(nodes.place(job)) if others else None
         self._record = enter(open(spec.events, "ab", buffering=0))
         gpu = enter(open_gpu(spec.device, spec.hz))
-        turns = self._open_turns() if spec.job.turns else ()
-        self.worker = enter(
-            SupervisedWorker(
-                [*command, *map(str, turns)],
-                log=spec.log,
-                folder=spec.folder,
-                environment=environment,
-                group=self.holder.group,
-                temporary=self.temporary,
-                ranks=spec.ranks,
-                others=others,
-                place=place,
-                inherited=turns,
+        with self._open_turns() as turns:
+            self.worker = enter(
+                SupervisedWorker(
+                    [*command, *map(str, turns)],
+                    log=spec.log,
+                    folder=spec.folder,
+                    environment=environment,
+                    group=self.holder.group,
+                    temporary=self.temporary,
+                    ranks=spec.ranks,
+                    others=others,
+                    place=place,
+                    inherited=turns,
+                )
             )
-        )
-        for descriptor in turns:
-            os.close(descriptor)
         self.transcript.open["spawn"] = self.worker.started_ns
         self.holder.watch(self.worker.supervisor_pid)
         self.recorder = enter(Recorder(*self.worker.pids, device=spec.device, hz=spec.hz, gpu=gpu))
         self.shares = self.recorder.shares
         self.clock = Clock(spec.limits, spec.log)
 
-    def _open_turns(self) -> Tuple[int]:
-        """The end of a pipe for the worker; ours is closed with the run."""
+    @contextlib.contextmanager
+    def _open_turns(self) -> Iterator[Sequence[int]]:
+        """The end of a pipe that the worker inherits, if it takes turns; ours is closed with the run."""
+        if not self.spec.job.turns:
+            yield ()
+            return
         theirs, self._turns = os.pipe()
         self._stack.callback(os.close, self._turns)
-        return (theirs,)
+        try:
+            yield (theirs,)
+        finally:
+            os.close(theirs)
 
     @property
     def descriptors(self) -> List[int]:
@@ -310,7 +316,9 @@ class WorkerRun:
         final = self._judge(seen)
         code = seen.returncode
         gauges = {"load": {"before": self.load}, "parent": self._parent()}
-        epochs = marked(told.epochs, self.shares, self.spec.disturbance_threshold)
+        # Of a worker that takes turns rounds are judged, not epochs, in which its rivals had turns too.
+        threshold = math.inf if told.slices else self.spec.disturbance_threshold
+        epochs = marked(told.epochs, self.shares, threshold)
         return Run(
             status=final.status,
             reason=final.reason,

@@ -137,6 +137,12 @@ SETTINGS: Dict[str, Setting] = {
     "batch_size_limit": Setting("largest batch where they grow", least=1),
 }
 
+# What cells may differ in whose workers take turns: all train on the same samples, and end together.
+COMPARED = (
+    *("execution", "precision", "tuning", "pipeline", "threads", "loader_workers"),
+    *("batch_size", "internals", "optimizer_variant", "gpu_threads"),
+)
+
 
 def column(name: str) -> str:
     """The column of a setting in frames. `loss` there would be taken for a figure."""

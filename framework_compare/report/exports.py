@@ -83,6 +83,7 @@ BENCHMARK = "pytest-benchmark"
 PARTS: Dict[str, Callable[[Store], Any]] = {
     "cells": frames.cell_frame,
     "epochs": frames.epoch_frame,
+    "slices": frames.slice_frame,
     "phases": frames.phase_frame,
     "samples": frames.sample_frame,
     "profile": profiles.profile_frame,

@@ -25,7 +25,6 @@ from framework_compare.report.parts import (
     row_names,
     untold,
     varies,
-    warming,
     warned,
 )
 from framework_compare.report.profile_table import profile_table
@@ -254,7 +253,6 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                     *table.remarks,
                     *estimated(table),
                     *(precision.sentences(cells) if made.judged else ()),
-                    *warming(cells),
                     *untold(cells),
                     *said,
                     *(imported(cells) if made.frame == "frame" else ()),

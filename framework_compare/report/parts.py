@@ -295,13 +295,6 @@ def _overlap(one: Record, other: Record) -> bool:
     return bool(one.epoch_s_ci_low <= other.epoch_s_ci_high and other.epoch_s_ci_low <= one.epoch_s_ci_high)
 
 
-def warming(cells: Sequence[Record]) -> List[str]:
-    """Which epochs the figures leave out, as the run was not steady yet."""
-    left = [cell for cell in cells if cell.epochs_warming > 0]
-    parts = [f"{who(cell)} {cell.epochs_warming:.0f} of {cell.epochs_measured}" for cell in left]
-    return [f"Epochs left out as warm-up, where a run has others: {', '.join(parts)}."] if parts else []
-
-
 def untold(cells: Sequence[Record]) -> List[str]:
     """Of which cells nobody knows where their runs became steady: those of few steps."""
     asked = [cell for cell in cells if cell.status == "ok" and cell.batch_growth == 1 and not is_search(cell.model)]

@@ -28,8 +28,8 @@ ASSUMED_CPU, ASSUMED_GPU = (2e9, 20e9, 80e9), (2e11, 5e12, 1e14)
 ASSUMED_SAMPLE_S = (0.0001, 0.005, 0.03)
 ASSUMED_START_S = (3.0, 12.0, 60.0)
 _SPEEDS = """
-SELECT cell_id, sum(images) * 1e9 / sum(end_ns - start_ns)
-FROM epoch JOIN run USING (run_id) WHERE status = 'ok' GROUP BY cell_id HAVING sum(end_ns - start_ns) > 0
+SELECT cell_id, sum(images) / sum((end_ns - start_ns) * 1e-9 - coalesce(waited_s, 0)) AS speed
+FROM epoch JOIN run USING (run_id) WHERE status = 'ok' GROUP BY cell_id HAVING speed > 0
 """
 _STARTS = """
 WITH began AS (SELECT run_id, min(start_ns) AS ns FROM phase GROUP BY run_id),

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
+from framework_compare.results.measured import Measured, turn_spans
 from framework_compare.samplers.energy import COUNTER
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from framework_compare.results.measured import Measured
 
 # A counter is renewed every 20 to 100 ms: over less than this its difference is off by more than 10 %.
 LEAST_S = 1.0
@@ -19,7 +18,7 @@ LEAST_S = 1.0
 LEAST_INTEGRAL_S = 10.0
 
 
-def joules_a_picture(runs: Sequence["Measured"], devices: str) -> Optional[float]:
+def joules_a_picture(runs: Sequence[Measured], devices: str) -> Optional[float]:
     """Energy of all devices whose name begins so, over all measured epochs, by the images trained on in them.
 
     None where no run has readings before and after its epochs, or these last less than LEAST_S; LEAST_INTEGRAL_S where
@@ -28,7 +27,7 @@ def joules_a_picture(runs: Sequence["Measured"], devices: str) -> Optional[float
     return _rate([(joules(run, devices), float(np.sum(run.epochs["images"]))) for run in runs])
 
 
-def counted_power_w(runs: Sequence["Measured"], devices: str) -> Optional[float]:
+def counted_power_w(runs: Sequence[Measured], devices: str) -> Optional[float]:
     """Joules by counters over the seconds of the same interval; None where joules_a_picture is, or is not by counters.
 
     Unlike NVML's power it is no average over the second before.
@@ -44,44 +43,45 @@ def _rate(parts: Sequence[Tuple[Optional[float], float]]) -> Optional[float]:
     return sum(energy_j for energy_j, _ in measured) / whole if whole else None
 
 
-def length_s(run: "Measured") -> float:
-    """From the start of a run's first epoch to the end of its last."""
-    starts, ends = run.epochs["start_ns"], run.epochs["end_ns"]
-    return (ends[-1] - starts[0]) / 1e9 if len(starts) else 0.0
+def length_s(run: Measured) -> float:
+    """From the start of a run's first epoch to the end of its last; of one that took turns, all of these."""
+    return sum(end - start for start, end in turn_spans(run)) / 1e9
 
 
-def joules(run: "Measured", devices: str) -> Optional[float]:
-    """Energy from the start of a run's first epoch to the end of its last."""
-    starts, ends = run.epochs["start_ns"], run.epochs["end_ns"]
+def joules(run: Measured, devices: str) -> Optional[float]:
+    """Energy from the start of a run's first epoch to the end of its last; of one that took turns, in all of these."""
     if length_s(run) < _least_s(run, devices):
         return None
     names = sorted({name for name in run.energy["device"] if name.startswith(devices)})
-    parts = [_between(run.energy, name, starts[0], ends[-1]) for name in names]
+    parts = [_between(run.energy, name, *span) for name in names for span in turn_spans(run)]
     energies = [part for part in parts if part is not None]
     return sum(energies) if energies and len(energies) == len(parts) else None
 
 
 def joules_per_run(
-    epochs: "pd.DataFrame", energy: "pd.DataFrame", devices: Tuple[str, ...]
+    epochs: "pd.DataFrame", energy: "pd.DataFrame", devices: Tuple[str, ...], turns: "pd.DataFrame"
 ) -> Dict[int, Optional[float]]:
-    """`joules` by run_id, of frames of epochs and of energy, over all devices whose name begins with one of these.
+    """`joules` by run_id, of frames of epochs, energy and slices, over all devices whose name begins with one of these.
 
     None for a run that lacks one that another run of its cell has: its sum would be of fewer devices than theirs.
     """
-    from framework_compare.results.measured import Measured
-
     found: Dict[int, Dict[str, float]] = {}
     readings = dict(list(energy.groupby("run_id")))
+    slices = dict(list(turns.groupby("run_id")))
     for run_id, mine in epochs[epochs["run_id"].isin(readings)].groupby("run_id"):
         of_run = readings[run_id]
-        columns = {"start_ns": _whole_ns(mine["start_s"]), "end_ns": _whole_ns(mine["start_s"] + mine["epoch_s"])}
+        of_turns = slices.get(run_id, turns[:0])
+        columns, spans = (
+            {"start_ns": _whole_ns(part["start_s"]), "end_ns": _whole_ns(part["start_s"] + part[name])}
+            for part, name in ((mine, "epoch_s"), (of_turns, "seconds"))
+        )
         taken = {
             "device": list(of_run["meter"]),
             "t_ns": _whole_ns(of_run["t_s"]),
             "energy_j": list(of_run["energy_j"]),
             "source": list(of_run["source"]),
         }
-        run = Measured({}, {}, columns, {}, taken)
+        run = Measured({}, {}, columns, {}, taken, spans)
         parts = {one: joules(run, one) for one in devices}
         found[int(run_id)] = {one: part for one, part in parts.items() if part is not None}
     cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
@@ -98,7 +98,7 @@ def _whole_ns(seconds: "pd.Series") -> List[int]:
     return [round(second * 1e9) for second in seconds]
 
 
-def _least_s(run: "Measured", devices: str) -> float:
+def _least_s(run: Measured, devices: str) -> float:
     named = zip(run.energy["device"], run.energy["source"])
     sources: List[str] = [source for name, source in named if name.startswith(devices)]
     return LEAST_S if all(source == COUNTER for source in sources) else LEAST_INTEGRAL_S

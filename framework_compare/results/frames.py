@@ -13,6 +13,7 @@ from framework_compare.launch.launcher import STEPS
 from framework_compare.records import Epoch, Quality, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
+from framework_compare.results.measured import epoch_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
 from framework_compare.results.searches import OF_SEARCHES
@@ -150,7 +151,11 @@ def run_frame(store: "Store") -> "pd.DataFrame":
 
 
 def epoch_frame(store: "Store") -> "pd.DataFrame":
-    """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame."""
+    """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame.
+
+    epoch_s: without waited_s, in which rivals had their turns; turn_s: seconds of an epoch by the run's slices that
+    count, NaN of a run without any.
+    """
 
     def columns(run: Row) -> Dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])
@@ -164,7 +169,7 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             "copy_s",
             "compute_s",
             *DISTURBANCES,
-            "steady",
+            "waited_s",
             "whole_images",
             "pipeline_s",
             "estimate_s",
@@ -173,7 +178,8 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             "cell": np.full(len(raw["number"]), run["cell"]),
             "epoch": _integers(raw["number"]),
             "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
-            "epoch_s": (_integers(raw["end_ns"]) - _integers(raw["start_ns"])) / 1e9,
+            "epoch_s": epoch_seconds(raw),
+            "turn_s": np.full(len(raw["number"]), turn_seconds(raw, columns_of(store, "slice", run["run_id"])) or np.nan),
             "images": _integers(raw["images"]),
             "steps": _integers(raw["steps"]),
             **{name: _numbers(raw[name]) for name in rest},
@@ -215,6 +221,25 @@ def step_frame(store: "Store") -> "pd.DataFrame":
             "epoch": np.repeat(_integers(raw["number"][: len(counts)]), counts),
             "step": np.concatenate([np.arange(1, count + 1) for count in (*counts, 0)]),
             "step_s": np.concatenate([*(steps or ()), np.empty(0)]) / 1e9,
+        }
+
+    return _long(store, columns)
+
+
+def slice_frame(store: "Store") -> "pd.DataFrame":
+    """A row a turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
+
+    def columns(run: Row) -> Dict[str, np.ndarray]:
+        raw = columns_of(store, "slice", run["run_id"])
+        starts = _integers(raw["start_ns"])
+        return {
+            "cell": np.full(len(starts), run["cell"]),
+            "round": _integers(raw["round"]),
+            "start_s": (starts - _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])) / 1e9,
+            "seconds": (_integers(raw["end_ns"]) - starts) / 1e9,
+            **{name: _integers(raw[name]) for name in ("steps", "samples", "major_faults")},
+            **{name: _numbers(raw[name]) for name in ("measured_s", "cpu_s")},
+            "void": np.array(raw["void"], dtype=object),
         }
 
     return _long(store, columns)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results.intervals import Interval, geometric_mean
 
 # NVML's power and utilisation are averages of up to a second before they are read.
@@ -19,18 +19,21 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run left: its fields, and phases, epochs, samples, energy as columns by field name of `records`."""
+    """What one run left: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
 
     run: Mapping[str, Any]
     phases: Columns
     epochs: Columns
     samples: Columns
     energy: Columns
+    slices: Columns
 
     @classmethod
     def of(cls, run: Run) -> "Measured":
         fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
-        lists = ((Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy))
+        lists = (
+            (Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy), (Slice, run.slices)
+        )  # fmt: skip
         return cls(fields, *(_columns(kind, items) for kind, items in lists))
 
 
@@ -47,10 +50,31 @@ def _seconds(spans: Columns) -> np.ndarray:
     return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
 
 
+def epoch_seconds(epochs: Columns) -> np.ndarray:
+    """Seconds of each epoch, without the time in which its worker waited for a turn."""
+    return _seconds(epochs) - np.nan_to_num(floats(epochs["waited_s"]))
+
+
+def turn_seconds(epochs: Columns, slices: Columns) -> Optional[float]:
+    """Seconds of an epoch by the slices of a run whose rounds count: their geometric mean; None where there is none."""
+    counted = np.asarray([not void for void in slices["void"]], dtype=bool)
+    if not counted.any() or not len(epochs["images"]):
+        return None
+    per_image = floats(slices["measured_s"])[counted] / floats(slices["samples"])[counted]
+    return float(np.exp(np.log(per_image).mean()) * np.median(_whole_images(epochs)))
+
+
+def turn_spans(run: "Measured") -> List[Tuple[int, int]]:
+    """Start and end of each turn of a run, of one without turns those of all its epochs together."""
+    spans = run.slices if len(run.slices["start_ns"]) else run.epochs
+    times = list(zip(spans["start_ns"], spans["end_ns"]))
+    return times if spans is run.slices else [(times[0][0], times[-1][1])] if times else []
+
+
 def whole_seconds(epochs: Columns) -> np.ndarray:
     """Seconds of each epoch, estimated where only a part of it was measured."""
     estimates = floats(epochs["estimate_s"])
-    return np.where(np.isnan(estimates), _seconds(epochs), estimates)
+    return np.where(np.isnan(estimates), epoch_seconds(epochs), estimates)
 
 
 class Pool:
@@ -62,14 +86,12 @@ class Pool:
         self._weights: Dict[int, List[np.ndarray]] = {}
         quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
         some = any(mask.any() for mask in quiet)
-        # Those that times are made of: epochs that others did not disturb, all where there is no such, and of those of
-        # each run the ones after its warm-up, all where there is no such.
-        masks = [mask if some else np.ones(len(mask), bool) for mask in quiet]
-        self._timed = [_steady(run, mask) for run, mask in zip(self.ok, masks)]
+        # Those that times are made of: epochs that others did not disturb, all where there is no such.
+        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
 
     def seconds(self) -> List[np.ndarray]:
-        """Epoch seconds, an array a run that has any; without disturbed or warming epochs where there are others."""
-        return [array for array in self._of_timed(lambda run: _seconds(run.epochs)) if len(array)]
+        """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
+        return [array for array in self._of_timed(lambda run: epoch_seconds(run.epochs)) if len(array)]
 
     def all_seconds(self) -> np.ndarray:
         return np.concatenate([np.empty(0), *self.seconds()])
@@ -128,6 +150,11 @@ class Pool:
         """Whether of any run only a part of an epoch was measured."""
         return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
 
+    @functools.cached_property
+    def took_turns(self) -> bool:
+        """Whether times are by slices of any run."""
+        return any(turn_seconds(run.epochs, run.slices) is not None for run in self.ok)
+
     @property
     def whole_images(self) -> float:
         """Images of an epoch, also where only some of them were measured."""
@@ -136,9 +163,16 @@ class Pool:
 
     @functools.cached_property
     def epoch_s(self) -> Optional[Interval]:
-        """Over runs, the geometric mean of each one's median epoch seconds; of a sample those of its estimate."""
-        arrays = [array for array in self._of_timed(lambda run: whole_seconds(run.epochs)) if len(array)]
-        medians = [float(np.median(array)) for array in arrays]
+        """Over runs, the geometric mean of each one's epoch seconds: by its turns, else the median of its epochs.
+
+        Of a sample those of its estimate.
+        """
+        arrays = self._of_timed(lambda run: whole_seconds(run.epochs))
+        medians = [
+            turn_seconds(run.epochs, run.slices) or float(np.median(array))
+            for run, array in zip(self.ok, arrays)
+            if len(array)
+        ]
         return geometric_mean(medians) if medians and min(medians) > 0 else None
 
     @property
@@ -155,11 +189,6 @@ class Pool:
 def _whole_images(epochs: Columns) -> np.ndarray:
     whole, images = floats(epochs["whole_images"]), floats(epochs["images"])
     return np.where(np.isnan(whole), images, whole)
-
-
-def _steady(run: Measured, among: np.ndarray) -> np.ndarray:
-    steady = among & (floats(run.epochs["steady"]) != 0)
-    return steady if steady.any() else among
 
 
 def disturbed(marks: Sequence[Any]) -> np.ndarray:
@@ -181,6 +210,9 @@ def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
     # A reading at the very end of an epoch is of that epoch, not of one that starts there.
     epoch = np.maximum(np.searchsorted(starts, times, side="left") - 1, 0)
     since = np.maximum(np.concatenate([starts[:1], times[:-1]]), starts[epoch])
+    turns = np.asarray(run.slices["start_ns"], dtype=np.int64)
+    if len(turns):  # the time before its turn is that of its rivals
+        since = np.maximum(since, turns[np.maximum(np.searchsorted(turns, times, side="left") - 1, 0)])
     # One at the very start stands for hardly anything, but it may be the only one.
     seconds = np.maximum(times - since, 1) / 1e9
     return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)

@@ -77,9 +77,9 @@ def _power_w(pool: Pool) -> Optional[float]:
 
 
 def _throughput(pool: Pool) -> Optional[float]:
-    """Images over seconds; of sampled cells those of a whole epoch over its estimate, as their times are."""
-    if pool.estimate is not None:
-        return _ratio(pool.whole_images, pool.estimate.value)
+    """Images over seconds; of cells that took turns, or were sampled, those of a whole epoch over its time."""
+    if pool.epoch_s is not None and (pool.sampled or pool.took_turns):
+        return _ratio(pool.whole_images, pool.epoch_s.value)
     return _ratio(pool.epochs("images").sum(), pool.all_seconds().sum())
 
 

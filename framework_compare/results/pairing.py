@@ -54,21 +54,19 @@ def _cells(frame: "pd.DataFrame") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
 
 
 def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
-    """Epochs of the runs that are ok and count, without disturbed ones where the cell has others, as `Pool` has them.
-
-    Of each run's, warming ones are left out where it has others.
-    """
+    """Epochs of the runs that are ok and count, without disturbed ones where the cell has others, as `Pool` has them."""
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     quiet = ok["disturbed"] != 1
-    ok = ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
-    steady = ok["steady"] != 0
-    return ok[steady | ~steady.groupby(ok["run_id"]).transform("any")]
+    return ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
 
 
 def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
-    """Median epoch seconds by block, estimated where an epoch was sampled, by the place of the cell in the cell frame."""
+    """Epoch seconds by block, by the place of the cell in the cell frame: by turns, else the median of its epochs.
+
+    An epoch that was sampled is estimated.
+    """
     timed = _timed(epochs)
-    whole_s = timed["estimate_s"].fillna(timed["epoch_s"])
+    whole_s = timed["turn_s"].fillna(timed["estimate_s"]).fillna(timed["epoch_s"])
     medians = whole_s.groupby([timed["cell"], timed["block"]], sort=True).median()
     seconds: Dict[int, Dict[int, float]] = {}
     for (cell, block), median in medians.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from framework_compare.plan.settings import COMPARED, SETTINGS, column
+
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
 Row = Mapping[str, Any]
@@ -27,27 +29,31 @@ def counting(runs: Iterable[Row]) -> Set[int]:
 def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned.
 
-    Of a turn of one model and data set, runs of another node than most are in a block of their own, whose number is
-    above all turns: no ratio is taken of runs of two nodes.
+    Of a turn of one model and data set, runs of another node, or of another duel, than most are in a block of their own,
+    whose number is above all turns: no ratio is taken of runs of two nodes, nor of turns that two sets of workers took.
     """
     planned = {run["run_id"]: run["repeat"] for run in runs}
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    if all(run["node_id"] is None for run in runs):
-        return turns
-    nodes: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
+    counts: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
     for run in runs:
-        nodes.setdefault((turns[run["run_id"]], run["model"], run["dataset"]), collections.Counter())[
-            run["node_id"]
-        ] += 1
-    last = max(turns.values())
-    moved = {
-        (turn, *group, node): turn + last * place
-        for (turn, *group), counts in nodes.items()
-        for place, (node, _) in enumerate(counts.most_common())
+        if run["node_id"] is not None or run["duel"] is not None:
+            counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
+    last = max(turns.values(), default=0)
+    places = {turn: {session: place for place, (session, _) in enumerate(of.most_common())} for turn, of in counts.items()}
+    return {
+        run["run_id"]: turns[run["run_id"]]
+        + last * places.get(_turn(run, turns), {}).get((run["node_id"], run["duel"]), 0)
+        for run in runs
     }
-    return {run["run_id"]: moved[turns[run["run_id"]], run["model"], run["dataset"], run["node_id"]] for run in runs}
+
+
+def _turn(run: Row, turns: Mapping[int, int]) -> Tuple[Any, ...]:
+    return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
+
+
+_SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
 
 
 def _best(slot: Sequence[Row]) -> Row:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from framework_compare.plan.settings import column
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EPOCHS = "epochs_measured"
 Row = Dict[str, Any]
-_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy}
+_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "slice": Slice}
 
 
 def read_runs(store: "Store") -> List[Row]:

@@ -1,4 +1,4 @@
-"""Where the step times of a run become steady, read off the run itself: warm-up is cut off, not guessed.
+"""Whether the step times of a run become steady, read off the run itself.
 
 The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
 batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
@@ -27,7 +27,7 @@ LEAST_CHANGE = 0.05
 LEAST_SCORE = 4.5  # as the best of up to 40 splits is looked at, of neighbours that are alike
 RISK = 0.01  # of a trend in steps that have none
 # Columns of the cell frame.
-COLUMNS = ("runs_unsettled", "epochs_warming")
+COLUMNS = ("runs_unsettled",)
 Row = Mapping[str, Any]
 
 
@@ -52,40 +52,29 @@ def read(path: Path, epochs: Sequence[Epoch]) -> Optional[List[np.ndarray]]:
             steps = np.split(np.frombuffer(file.read(), KIND), np.cumsum(counts)[:-1])
     except (OSError, ValueError):
         return None
-    lengths = [epoch.end_ns - epoch.start_ns for epoch in epochs]
+    lengths = [round(epoch.seconds * 1e9) + 1 for epoch in epochs]
     sound = all((part >= 0).all() and 0 <= part.sum() <= length for part, length in zip(steps, lengths))
     return steps if sound else None
 
 
 def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
-    """The fields of a Run that say where it became steady; {} where nobody knows.
+    """The fields of a Run that say whether it became steady; {} where nobody knows.
 
-    `steady` of an epoch is 0 if any of its steps is warm-up, else 1. A sample of an epoch gets its estimate, which leaves
-    the warm-up out.
+    No epoch is left out for its own time. A sample of an epoch gets its estimate, which leaves the warm-up out.
     """
     steps = read(path, epochs)
     inner = [part[1:-1] for part in steps or ()]
     steady_state = steadiness(np.concatenate(inner)) if inner else None
     if epochs and epochs[0].whole_images is not None:
         return _sampled(epochs[0], steps, steady_state)
-    if steady_state is None:
-        return {}
-    first_steps = np.cumsum([0, *map(len, inner)])[:-1]
-    marks = [int(first >= steady_state.warm_up) for first in first_steps]
-    return {
-        "epochs": tuple(dataclasses.replace(epoch, steady=mark) for epoch, mark in zip(epochs, marks)),
-        "warming_epochs": marks.count(0),
-        "settled": int(steady_state.settled),
-    }
+    return {} if steady_state is None else {"settled": int(steady_state.settled)}
 
 
 def _sampled(epoch: Epoch, steps: Optional[List[np.ndarray]], steady_state: Optional[Steadiness]) -> Dict[str, Any]:
     warm_up = steady_state.warm_up if steady_state else 0
     whole_s = estimates.whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
-    if steady_state is None:
-        return {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
-    marked_epoch = dataclasses.replace(epoch, estimate_s=whole_s, steady=1)
-    return {"epochs": (marked_epoch,), "warming_epochs": 0, "settled": int(steady_state.settled)}
+    estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
+    return estimated if steady_state is None else {**estimated, "settled": int(steady_state.settled)}
 
 
 def steadiness(steps: np.ndarray) -> Optional[Steadiness]:
@@ -151,33 +140,22 @@ def _likeness(residuals: np.ndarray) -> float:
 
 
 def summary(runs: Sequence[Row]) -> Dict[str, Optional[int]]:
-    """COLUMNS of the runs of a cell that count, None where it is not known of any: the warm-up is what figures leave out."""
-    known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
-    return {
-        "runs_unsettled": sum(not run["settled"] for run in known) if known else None,
-        "epochs_warming": sum(run["warming_epochs"] or 0 for run in known if not _all_warming(run)) if known else None,
-    }
+    """COLUMNS of the runs of a cell that count, None where it is not known of any."""
+    known = _known(runs)
+    return {"runs_unsettled": sum(not run["settled"] for run in known) if known else None}
 
 
-def _all_warming(run: Row) -> bool:
-    """Whether a run has no epoch but of warm-up; then its figure is of these."""
-    return bool(run["warming_epochs"]) and run["warming_epochs"] >= run["epochs"]
+def _known(runs: Sequence[Row]) -> List[Row]:
+    return [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
 
 
 def sentences(runs: Sequence[Row]) -> List[str]:
     """What to say of a cell whose figures include steps that are not steady."""
-    known = [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
+    known = _known(runs)
     unsettled = sum(not run["settled"] for run in known)
-    warming = sum(map(_all_warming, known))
-    texts = []
-    if unsettled:
-        texts.append(
-            f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
-            " when they ended, so other lengths of run give other figures"
-        )
-    if warming:
-        texts.append(
-            f"{warming} of {len(known)} runs were warming up in every epoch, which their figure includes: more epochs or "
-            "warmup_steps show the steady time"
-        )
-    return texts
+    if not unsettled:
+        return []
+    return [
+        f"{unsettled} of {len(known)} runs did not settle: step times still changed by more than {LEAST_CHANGE:.0%}"
+        " when they ended, so other lengths of run give other figures"
+    ]

@@ -14,7 +14,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from framework_compare.events import parse
 from framework_compare.protocol import TrainConfig
-from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run
+from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run, Slice
 
 _NONE = type(None)
 _KINDS: Dict[str, FrozenSet[type]] = {
@@ -27,7 +27,7 @@ _KINDS: Dict[str, FrozenSet[type]] = {
 }
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
-_SPANS = {Phase: operator.ge, Epoch: operator.gt}
+_SPANS = {Phase: operator.ge, Epoch: operator.gt, Slice: operator.ge}
 Columns = Mapping[str, Sequence[Any]]
 
 

@@ -166,6 +166,8 @@ ALTER TABLE run ADD COLUMN node_id INTEGER REFERENCES node;
 """
 # Turns of workers that were live together.
 _TURNS = """
+ALTER TABLE epoch DROP COLUMN steady;
+ALTER TABLE run DROP COLUMN warming_epochs;
 ALTER TABLE epoch ADD COLUMN waited_s REAL;
 ALTER TABLE run ADD COLUMN duel INTEGER;
 ALTER TABLE run ADD COLUMN alone_why TEXT;

@@ -190,14 +190,19 @@ class Store:
     def begin(self, run_id: int) -> None:
         """Mark a run as running; drop the records of an interrupted attempt."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        self._write(run_id, Run(status="running", started_at=now))
+        self._write({run_id: Run(status="running", started_at=now)})
 
     def record(self, run_id: int, run: Run) -> None:
         """Store the outcome of a run in one transaction; earlier records of it are replaced."""
+        self.record_all({run_id: run})
+
+    def record_all(self, runs: Mapping[int, Run]) -> None:
+        """The same of several runs: all of them, or none."""
         allowed = [status for status in STATUSES if status not in ("planned", "running")]
-        if run.status not in allowed:
-            raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
-        self._write(run_id, run)
+        for run in runs.values():
+            if run.status not in allowed:
+                raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
+        self._write(runs)
 
     def environment(self, framework: str, document: Dict[str, Any]) -> None:
         """Store the packages of a framework's environment; an earlier entry is replaced."""
@@ -316,19 +321,19 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
-    def _write(self, run_id: int, run: Run) -> None:
+    def _write(self, runs: Mapping[int, Run]) -> None:
         assignments = ", ".join(f"{name} = ?" for name in RUN_FIELDS)
-        values = [column(getattr(run, name)) for name in RUN_FIELDS]
+        query = f"UPDATE run SET part_id = NULL, node_id = NULL, {assignments} WHERE run_id = ?"
+        stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
         with self._transaction() as connection:
-            query = f"UPDATE run SET part_id = NULL, node_id = NULL, {assignments} WHERE run_id = ?"
-            cursor = connection.execute(query, (*values, run_id))
-            if cursor.rowcount != 1:
-                raise StudyError(f"{self.path} has no run {run_id}")
-            stale = "DELETE FROM figures WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?)"
-            connection.execute(stale, (run_id,))
-            for field, table in LISTS.items():
-                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-                insert(connection, table, run_id, getattr(run, field))
+            for run_id, run in runs.items():
+                values = [column(getattr(run, name)) for name in RUN_FIELDS]
+                if connection.execute(query, (*values, run_id)).rowcount != 1:
+                    raise StudyError(f"{self.path} has no run {run_id}")
+                connection.execute(stale, (run_id,))
+                for field, table in LISTS.items():
+                    connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
+                    insert(connection, table, run_id, getattr(run, field))
 
 
 _NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"

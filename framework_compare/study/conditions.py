@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.environments.installers import check_name as check_installer
 from framework_compare.errors import UsageError
+from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
@@ -18,6 +19,7 @@ from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store import schema
+from framework_compare.study import schedules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,8 @@ class RunOptions:
     disturbance_threshold: float = THRESHOLD  # of one core: an epoch in which others took more is marked
     retries_when_disturbed: int = 0  # how often a run with marked epochs is repeated
     profile: bool = False  # some more steps after the epochs, under the framework's own profiler
+    schedule: str = schedules.SEQUENTIAL  # whether workers that compete take turns
+    across_models: bool = False  # whether models compete, too
     makes_environments: bool = True  # False on nodes that may lack a way to an index: only what is there is used
 
 
@@ -59,8 +63,10 @@ def run_options(
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 
-def check_disturbance(threshold: float, retries: int) -> Dict[str, Any]:
-    """The options about disturbances, by name; UsageError says what is allowed."""
+def check_disturbance(threshold: Optional[float], retries: int) -> Dict[str, Any]:
+    """The options about disturbances, by name; UsageError says what is allowed. Without a threshold the host's own."""
+    if threshold is None:
+        threshold = disturbances.threshold()
     if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or not 0 < threshold < math.inf:
         raise UsageError(f"disturbance_threshold is {threshold!r}; allowed: a share of one core above 0, such as 0.1")
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
@@ -123,9 +129,14 @@ def as_planned(
         hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
         options = run_options(settings.get("python"), index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
+        schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
         # Studies of an earlier version were planned without repeats.
         threshold = settings.get("disturbance_threshold", THRESHOLD)
         quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
     except TypeError as error:
         raise schema.damaged(path, f"its settings: {error}") from None
-    return dataclasses.replace(options, profile=bool(settings.get("profile")), verify=mode, **quiet)
+    across = bool(settings.get("across_models"))
+    profile = bool(settings.get("profile"))
+    return dataclasses.replace(
+        options, profile=profile, verify=mode, schedule=schedule, across_models=across, **quiet
+    )

@@ -190,6 +190,8 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
         "sampling_hz": options.hz,
         "profile": options.profile,
         "verify": options.verify,
+        "schedule": options.schedule,
+        "across_models": options.across_models,
         "disturbance_threshold": options.disturbance_threshold,
         "retries_when_disturbed": options.retries_when_disturbed,
         "limits": options.limits.to_dict(),

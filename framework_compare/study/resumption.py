@@ -17,7 +17,7 @@ SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quot
 SAME_MEMORY = 0.02
 # Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and installers
 # may be others from one resume to the next.
-REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn"}
+REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn", "schedule": "sequential"}
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 

@@ -1,21 +1,24 @@
-"""Runs what a study has planned: environments first, then one worker at a time, and its end recorded."""
+"""Runs what a study has planned: environments first, then rivals in turns, or one worker by itself; ends are recorded."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare import registry
 from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph, Task, weights_size
-from framework_compare.launch.jobs import run_or_interrupted
-from framework_compare.launch.launcher import STEPS
+from framework_compare.launch.duel import Member, run_duel
+from framework_compare.launch.jobs import spec_of
+from framework_compare.launch.launcher import STEPS, WorkerSpec, run_worker
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -28,13 +31,16 @@ from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import refresh_figures, store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
-from framework_compare.study import blocks
+from framework_compare.study import blocks, schedules
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.imported_models import weight_pieces, written_of
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
+from framework_compare.study.schedules import Planned
 from framework_compare.study.strategies import Product, Standing, Strategy, arm, run_s
+
+NO_ROOM = "memory does not hold it beside its rivals"
 
 
 class Study:
@@ -49,6 +55,7 @@ class Study:
         self._ready = Readiness(store, options, watcher.say)
         self._refused: Dict[str, str] = {}
         self._wall_s: Dict[Cell, List[float]] = {}
+        self._peak_bytes: Dict[Cell, int] = {}
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -118,17 +125,17 @@ class Study:
         check_arrays(self.folder, arrays)
         pictures = names - arrays.keys()
         warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in pictures})
+        waiting = {run_id: cell for run_id, cell, _ in planned}
         try:
-            for number, (run_id, cell, block) in enumerate(planned, start=1):
-                if block == 1 and self._spent_s() >= self.strategy.seconds:
+            for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
+                if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
-                self.watcher.begin(cell, number, len(planned))
-                run = self._run_one(run_id, cell, self._ready.of(cell))
-                self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
-                self._tell_what_is_left([cell for _, cell, _ in planned[number:]])
-                self.watcher.end(cell, run)
-                if run.status == "interrupted":
-                    raise KeyboardInterrupt
+                while group:  # those that memory did not hold beside the others are left for the next time
+                    left = self._run_group(group, len(planned) - len(waiting), len(planned))
+                    for run_id in {run_id for run_id, *_ in group}.difference(run_id for run_id, *_ in left):
+                        del waiting[run_id]
+                    group = left
+                self._tell_what_is_left(list(waiting.values()))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
@@ -146,37 +153,116 @@ class Study:
             )
             self._refused.update(refused)
 
-    def _run_one(self, run_id: int, cell: Cell, environment: Union[Environment, Run]) -> Run:
-        if isinstance(environment, Run):
-            self.store.record(run_id, environment)
-            return environment
-        refused = self._refused.get(verdicts.key(verdicts.row_of(cell)))
-        if refused:
-            run = Run("failed", refused)
-            self.store.record(run_id, run)
-            return run
-        self.store.begin(run_id)
-        graph = build_graph(cell.model, cell.config, self._task_of(cell))
-        folder = Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
-        log = str(folder / "log.txt")
+    def _run_group(self, group: Sequence[Planned], done: int, total: int) -> List[Planned]:
+        """Run those that compete, in turns where they are several; those that memory could not hold are left."""
+        able = []
+        for run_id, cell, block in group:
+            environment = self._ready.of(cell)
+            refused = self._refused.get(verdicts.key(verdicts.row_of(cell)))
+            if isinstance(environment, Run) or refused:
+                ended = environment if isinstance(environment, Run) else Run("failed", refused or "")
+                self._end({run_id: (cell, ended)})
+            else:
+                able.append((run_id, cell, block, environment))
+        for number, (_, cell, _, _) in enumerate(able, start=done + 1):
+            self.watcher.begin(cell, number, total)
+        if len(able) > 1:
+            return self._run_in_turns(able)
+        for run_id, cell, _, environment in able:
+            self._end({run_id: (cell, self._run_alone(run_id, cell, environment))})
+        return []
+
+    def _run_in_turns(self, able: Sequence[Tuple[int, Cell, int, Environment]]) -> List[Planned]:
+        """Run rivals; those that memory could not hold beside the others are left."""
+        duel = min(run_id for run_id, *_ in able)
+        with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
+            members = [
+                Member(
+                    f"run {run_id}",
+                    self._spec(run_id, cell, environment, turns=True),
+                    functools.partial(self.watcher.event, cell),
+                    self._peak_bytes.get(cell, 0),
+                )
+                for run_id, cell, _, environment in able
+            ]
+            with one_timing(self.watcher.say):
+                outcomes = run_duel(members, f"{self.store.settings().get('order_seed')}-{duel}")
+        ended, left, again = {}, [], []
+        for (run_id, cell, block, environment), (run, rivals) in zip(able, outcomes):
+            if run is None:
+                left.append((run_id, cell, block))
+            elif rivals and run.status == "out-of-memory":  # perhaps for its rivals' sake
+                again.append((run_id, cell, environment))
+            else:
+                turned = bool(run.slices)
+                ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None)
+        self._end(ended)
+        for run_id, cell, environment in again:
+            run = dataclasses.replace(self._run_alone(run_id, cell, environment), alone_why="out of memory beside rivals")
+            self._end({run_id: (cell, run)})
+        if len(left) == 1:
+            ((run_id, cell, _),) = left
+            run = self._run_alone(run_id, cell, dict((one[0], one[3]) for one in able)[run_id])
+            self._end({run_id: (cell, dataclasses.replace(run, alone_why=NO_ROOM))})
+            return []
+        return left
+
+    def _run_alone(self, run_id: int, cell: Cell, environment: Environment) -> Run:
+        with self._begun([(run_id, cell)]):
+            spec = self._spec(run_id, cell, environment)
+            with one_timing(self.watcher.say):
+                run = run_worker(spec, functools.partial(self.watcher.event, cell))
+        return dataclasses.replace(run, alone_why=schedules.why_alone(cell))
+
+    @contextlib.contextmanager
+    def _begun(self, runs: Sequence[Tuple[int, Cell]]) -> Iterator[None]:
+        """Mark runs as running; one that the user stops before its worker is there, or a second time, is recorded."""
+        for run_id, _ in runs:
+            self.store.begin(run_id)
         try:
-            run = self._launch(cell, folder, environment, graph)
-        except KeyboardInterrupt:  # before the worker was there, or a second one
-            self.store.record(run_id, Run("interrupted", "stopped by the user", log_path=log))
+            yield
+        except KeyboardInterrupt:
+            stopped = {
+                run_id: Run("interrupted", "stopped by the user", log_path=str(_run_folder(run_id, cell) / "log.txt"))
+                for run_id, cell in runs
+            }
+            self.store.record_all(stopped)
             raise
-        trace = _trace_path(self.folder, folder) if run.profile else None
+
+    def _end(self, runs: Mapping[int, Tuple[Cell, Run]]) -> None:
+        """Record runs that have ended, all at once; a KeyboardInterrupt where the user stopped one."""
+        if not runs:
+            return
+        finished = {run_id: self._completed(run_id, cell, run) for run_id, (cell, run) in runs.items()}
+        self.store.record_all(finished)
+        for run_id, run in finished.items():
+            cell = runs[run_id][0]
+            if run.started_at:
+                store_figures(self.store, run_id, run)
+            self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
+            self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
+            self.watcher.end(cell, run)
+        if any(run.status == "interrupted" for run in finished.values()):
+            raise KeyboardInterrupt
+
+    def _completed(self, run_id: int, cell: Cell, run: Run) -> Run:
+        """A run with what its folder and its model tell of it."""
+        if not run.started_at:  # it had no worker
+            return run
+        folder = _run_folder(run_id, cell)
         # else steps differ by design, and none is the steady one
         if cell.config.batch_growth == 1 and not searches.is_search(cell.model):
             run = dataclasses.replace(run, **steadiness.marked(run.epochs, self.folder / folder / STEPS))
-        run = dataclasses.replace(
-            run, log_path=log, trace_path=trace, parameters=graph.parameter_count(), warnings=_warnings(cell, run)
+        return dataclasses.replace(
+            run,
+            log_path=str(folder / "log.txt"),
+            trace_path=_trace_path(self.folder, folder) if run.profile else None,
+            parameters=build_graph(cell.model, cell.config, self._task_of(cell)).parameter_count(),
+            warnings=_warnings(cell, run),
         )
-        self.store.record(run_id, run)
-        store_figures(self.store, run_id, run)
-        return run
 
-    def _launch(self, cell: Cell, folder: Path, environment: Environment, graph: Graph) -> Run:
-        task = self._task_of(cell)
+    def _spec(self, run_id: int, cell: Cell, environment: Environment, turns: bool = False) -> WorkerSpec:
+        graph, task = build_graph(cell.model, cell.config, self._task_of(cell)), self._task_of(cell)
         of_arrays = task is not None
         tasks = self._candidates(cell, task) if task is not None and searches.is_search(cell.model) else ()
         job = Job(
@@ -190,18 +276,17 @@ class Study:
             profile=self.options.profile,
             written=written_of(cell),
             sample_s=self.strategy.sample_s,
+            turns=turns,
         )
-        with one_timing(self.watcher.say):
-            return run_or_interrupted(
-                registry.framework(cell.framework),
-                environment,
-                job,
-                self.folder / folder,
-                limits=self.options.limits,
-                hz=self.options.hz,
-                disturbance_threshold=self.options.disturbance_threshold,
-                on_event=lambda event: self.watcher.event(cell, event),
-            )
+        return spec_of(
+            registry.framework(cell.framework),
+            environment,
+            job,
+            self.folder / _run_folder(run_id, cell),
+            self.options.limits,
+            self.options.hz,
+            self.options.disturbance_threshold,
+        )
 
     def _candidates(self, cell: Cell, task: Task) -> Tuple[Dict[str, Any], ...]:
         """Those of a search, as its worker takes them."""
@@ -232,6 +317,11 @@ class Study:
                         file.write(piece.data)
                 half.rename(path)
         return path
+
+
+def _run_folder(run_id: int, cell: Cell) -> Path:
+    """Relative to the study's."""
+    return Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
 
 
 def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:

@@ -96,7 +96,7 @@ def _with_energy(subject: Subject) -> Any:
     readings = subject.study.energy
     if readings.empty:
         return cells.assign(j_low=None, j_high=None, wh=None)
-    found = joules_per_run(epochs, readings, ("gpu", "host-"))
+    found = joules_per_run(epochs, readings, ("gpu", "host-"), subject.study.slices)
     images = epochs.groupby("run_id")["images"].sum()
     cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
     rates: Dict[int, List[float]] = {}

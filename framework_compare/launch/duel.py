@@ -1,0 +1,329 @@
+"""A duel: workers that compete, live at the same time, take turns in rounds of short slices.
+
+One after another they start and warm up, so that compiling and tuning happen alone. Then each round gives every worker
+one turn, in a balanced random order; the others wait, synchronised. What slows the machine for a second or longer meets
+all of them alike, and falls out of their ratios. Rounds that others disturbed are void for all workers, by what others
+used, never by their time. Loaders on a CPU are stopped between turns, so that none reads ahead in a rival's time.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import random
+import signal
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import psutil
+
+from framework_compare.launch import memory_limit, rounds
+from framework_compare.launch.launcher import INTERRUPTED, OnEvent, WorkerRun, WorkerSpec, listen, prepare_folder
+from framework_compare.launch.rounds import Lengths
+from framework_compare.launch.scratch import scratch
+from framework_compare.records import Run, Slice
+from framework_compare.samplers.disturbance import (
+    TICK_NS,
+    CoreCounter,
+    Counters,
+    DisturbanceLog,
+    Shares,
+    others_ns,
+)
+from framework_compare.samplers.process import ProcessTreeSampler
+
+MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
+STILL_S = 0.3  # until idle threads of a worker have stopped spinning
+LEAST_TURN_S, TURN_FACTOR = 60.0, 30.0  # a turn may take so long, and so many times what is expected
+MOST_READINGS = 100_000
+
+
+class Member(NamedTuple):
+    """One worker of a duel; peak_bytes: what runs of its cell took before, 0 where none ran."""
+
+    name: str
+    spec: WorkerSpec
+    on_event: OnEvent
+    peak_bytes: int = 0
+
+
+class Outcome(NamedTuple):
+    """run: None of a worker that was not started, as memory would not hold it. rivals: whether any waited beside it."""
+
+    run: Optional[Run]
+    rivals: bool
+
+
+def run_duel(members: Sequence[Member], seed: str) -> List[Outcome]:
+    """Run these workers against each other, to the end of each; never raises for what a worker does.
+
+    Members are started in their order, those that memory cannot hold beside the others are not. A KeyboardInterrupt
+    makes all of them `interrupted`.
+    """
+    with contextlib.ExitStack() as stack:
+        duel = _Duel(members, random.Random(seed), stack)
+        try:
+            duel.run()
+        except KeyboardInterrupt:
+            duel.interrupt()
+        finally:
+            duel.close()
+        return duel.outcomes()
+
+
+class _Rival:
+    """One live worker: its run, and the CPU that its processes use."""
+
+    def __init__(self, member: Member, run: WorkerRun) -> None:
+        self.name, self.run, self.spec = member.name, run, member.spec
+        self.told = run.transcript
+        pids = run.worker.pids if run.worker else []
+        self._tree = ProcessTreeSampler(*pids) if pids else None
+        self._freezes = self.spec.device == "cpu" and self.spec.job.config.pipeline != "memory"
+        self._rested_ns = 0
+        self._rested_at = 0.0
+        self.idle_cpu_s = self.idle_s = 0.0  # since the round began
+        self.met = False  # whether a rival was live beside it in a round
+
+    @property
+    def takes_turns(self) -> bool:
+        return self.told.ready and not self.told.last and not self.run.over
+
+    def spent_ns(self) -> int:
+        """CPU of its processes so far; what it was where they have ended."""
+        return (self._tree.spent_ns() if self._tree else None) or self._rested_ns
+
+    def rest(self) -> None:
+        """It waits from now on: its loaders stopped, or its threads still."""
+        self.run.rest()
+        if self._freezes:
+            self._signal(signal.SIGSTOP)
+        else:
+            self._wait_until_still()
+        self._rested_ns, self._rested_at = self.spent_ns(), time.monotonic()
+
+    def wake(self) -> None:
+        """It is about to have a turn."""
+        self.idle_cpu_s += max(0, self.spent_ns() - self._rested_ns) / 1e9
+        self.idle_s += time.monotonic() - self._rested_at
+        if self._freezes:
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for pid in self._tree.pids() if self._tree else ():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _wait_until_still(self) -> None:
+        give_up = time.monotonic() + STILL_S
+        while self._tree and _any_runs(self._tree.pids()) and time.monotonic() < give_up:
+            time.sleep(0.001)
+
+
+class _Duel:
+    def __init__(self, members: Sequence[Member], generator: random.Random, stack: contextlib.ExitStack) -> None:
+        self._members, self._random, self._stack = members, generator, stack
+        self._rivals: List[_Rival] = []
+        self._runs: Dict[str, WorkerRun] = {}
+        self._log = DisturbanceLog(MOST_READINGS)
+        self._cores: Optional[CoreCounter] = None
+        with contextlib.suppress(OSError):
+            self._cores = stack.enter_context(contextlib.closing(CoreCounter()))
+        self._cpu_ns: Dict[str, int] = {}
+        self._voids: Dict[int, str] = {}
+        self._number = 0
+
+    def run(self) -> None:
+        free = psutil.virtual_memory().available
+        for member in self._members:
+            if self._fits(member, free):
+                self._start(member)
+        self._compete()
+        for rival in self._rivals:  # without a rival, to the end
+            while rival.takes_turns:
+                self._void(rounds.ALONE)
+                self._turn(rival, Lengths(10**9, 0), alone=True)
+                self._number += 1
+
+    def interrupt(self) -> None:
+        for run in self._runs.values():
+            run.verdict = INTERRUPTED
+
+    def close(self) -> None:
+        for rival in self._rivals:
+            rival._signal(signal.SIGCONT)
+        for run in self._runs.values():
+            run.close()
+
+    def outcomes(self) -> List[Outcome]:
+        met = {rival.name: rival.met for rival in self._rivals}
+        return [self._outcome(self._runs.get(member.name), met.get(member.name, False)) for member in self._members]
+
+    def _outcome(self, run: Optional[WorkerRun], met: bool) -> Outcome:
+        if run is None:
+            return Outcome(None, met)
+        return Outcome(self._marked(run.run()) if met else dataclasses.replace(run.run(), slices=()), met)
+
+    def _marked(self, run: Run) -> Run:
+        """The run with what became of its rounds, which count instead of its epochs and are the same for all rivals."""
+        slices = tuple(dataclasses.replace(one, void=self._voids.get(one.round, "")) for one in run.slices)
+        voids = collections.Counter(one.void for one in slices if one.void not in rounds.EXPECTED)
+        void, counted = sum(voids.values()), sum(not one.void for one in slices)
+        reasons = "; ".join(f"{count}: {reason}" for reason, count in voids.most_common(3))
+        warnings = (f"{void} of {len(slices)} rounds do not count ({reasons})",) if void else ()
+        disturbed = void > 0 and counted < rounds.LEAST_ROUNDS
+        return dataclasses.replace(
+            run,
+            slices=slices,
+            epochs=tuple(dataclasses.replace(epoch, disturbed=int(disturbed)) for epoch in run.epochs),
+            warnings=(*run.warnings, *warnings),
+            disturbed_epochs=len(run.epochs) if disturbed else 0,
+            disturbed_s=float(void),
+            disturbed_share=1.0 if void else None,
+        )
+
+    def _fits(self, member: Member, free: int) -> bool:
+        """Whether memory holds one more worker; of one that is not known, as large a one as the largest so far."""
+        if not self._rivals:
+            return True
+        peaks = [rival.run.recorder.peak_rss_bytes or 0 for rival in self._rivals if rival.run.recorder]
+        return sum(peaks) + (member.peak_bytes or max(peaks, default=0)) <= MEMORY_SHARE * free
+
+    def _start(self, member: Member) -> None:
+        job = prepare_folder(member.spec)
+        temporary = self._stack.enter_context(scratch())
+        holder = self._stack.enter_context(contextlib.closing(memory_limit.limit(member.spec.limits.memory_bytes)))
+        run = self._runs[member.name] = WorkerRun(member.spec, holder, temporary, member.on_event)
+        run.start(job)
+        rival = _Rival(member, run)
+        self._rivals.append(rival)
+        if run.over:
+            return
+        run.shares = self._shares
+        listen(self._live(), lambda: run.over or rival.told.ready)
+        if not run.over:
+            rival.rest()
+
+    def _live(self) -> List[WorkerRun]:
+        return [rival.run for rival in self._rivals]
+
+    def _compete(self) -> None:
+        rivals = [rival for rival in self._rivals if rival.takes_turns]
+        if len(rivals) < 2:
+            return
+        lengths = self._lengths(rivals)
+        self._count()
+        order: Callable[[], List[_Rival]] = _by(rivals, self._random)
+        while len(rivals) > 1:
+            for rival in rivals:
+                rival.met = True
+            if self._number == 1:  # the first round told how long steps are
+                lengths = self._lengths(rivals)
+            self._round(order(), lengths.drawn(self._random))
+            left = [rival for rival in rivals if rival.takes_turns]
+            if len(left) < len(rivals):
+                rivals, order = left, _by(left, self._random)
+            if self._enough(rivals):
+                for rival in rivals:
+                    self._turn(rival, Lengths(0, 0))
+                return
+
+    def _lengths(self, rivals: Sequence[_Rival]) -> Lengths:
+        spec = rivals[0].spec
+        steps = min(rival.told.steps for rival in rivals)
+        return Lengths.of([_step_s(rival) for rival in rivals], steps, spec.device != "cpu")
+
+    def _round(self, order: Sequence[_Rival], lengths: Lengths) -> None:
+        for rival in order:
+            rival.idle_cpu_s = rival.idle_s = 0.0
+        began_ns = self._count()
+        for rival in order:
+            self._turn(rival, lengths)
+        ended_ns = self._count()
+        self._void(self._fault(order, (began_ns, ended_ns)))
+        self._number += 1
+
+    def _void(self, fault: str) -> None:
+        if fault:
+            self._voids[self._number] = fault
+
+    def _fault(self, order: Sequence[_Rival], span: "tuple[int, int]") -> str:
+        """Why a round does not count; "" where it does."""
+        if not self._number:
+            return rounds.REHEARSAL
+        of_round = {rival.name: rival.told.slices[-1:] for rival in order}
+        whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
+        if len(whole) < len(order) or any(rival.run.over and not rival.told.last for rival in order):
+            return rounds.ENDED
+        if len({one.samples for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
+            return rounds.ENDED
+        lost = self._log.shares(*span, (0, span[1]))
+        share, threshold = (lost.disturbed if lost else 0.0), order[0].spec.disturbance_threshold
+        return (
+            rounds.others_fault(share, threshold)
+            or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
+            or rounds.faults_fault({one.name: one.told.slices[-1].major_faults for one in order})
+        )
+
+    def _turn(self, rival: _Rival, lengths: Lengths, alone: bool = False) -> None:
+        """Let one worker train while the others wait, until it gives the turn back or has ended."""
+        if rival.run.over:
+            return
+        rival.wake()
+        steps = lengths.steps
+        within_s = max(LEAST_TURN_S, TURN_FACTOR * (steps + lengths.rewarm) * _step_s(rival))
+        rival.run.grant(self._number, steps, lengths.rewarm, float("inf") if alone or not steps else within_s)
+        told = rival.told
+        listen(self._live(), lambda: rival.run.over or (steps > 0 and told.grant is None and not told.last))
+        if not rival.run.over:
+            rival.rest()
+
+    def _enough(self, rivals: Sequence[_Rival]) -> bool:
+        """Whether a sample is as long as it was asked to be."""
+        sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
+        counted = [one for rival in rivals for one in rival.told.slices if one.round not in self._voids]
+        if not sample_s or len(counted) < rounds.LEAST_ROUNDS * len(rivals):
+            return False
+        return sum(one.measured_s for one in counted) >= sample_s * len(rivals)
+
+    def _count(self) -> int:
+        """Note what all programs have used so far; the time."""
+        for rival in self._rivals:
+            self._cpu_ns[rival.name] = max(self._cpu_ns.get(rival.name, 0), rival.spent_ns())
+        now_ns = time.monotonic_ns()
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if self._cores:
+                parent_ns, cores = time.process_time_ns(), self._cores.read()
+                others = others_ns(cores, self._cores.count, now_ns, sum(self._cpu_ns.values()), parent_ns)
+                self._log.add(Counters(now_ns, others, cores.stolen * TICK_NS, parent_ns))
+        return now_ns
+
+    def _shares(self, epoch: "tuple[int, int]", within: "tuple[int, int]") -> Optional[Shares]:
+        return self._log.shares(*epoch, within)
+
+
+def _by(rivals: Sequence[_Rival], generator: random.Random) -> Callable[[], List[_Rival]]:
+    """The rivals in the order of the next round, each time it is called."""
+    following = rounds.orders(len(rivals), generator)
+    return lambda: [rivals[place] for place in next(following)]
+
+
+def _step_s(rival: _Rival) -> float:
+    """Seconds of a step: of the last slice, else of the warm-up."""
+    last: Optional[Slice] = next((one for one in reversed(rival.told.slices) if one.steps), None)
+    return last.measured_s / last.steps if last else rival.told.step_s or rounds.SLICE_S
+
+
+def _any_runs(pids: Sequence[int]) -> bool:
+    """Whether any thread of these processes runs, or waits for a core."""
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                    if file.read().rpartition(b")")[2][1:2] == b"R":
+                        return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,84 @@
+"""Rounds of turns: their order, their length, and which of them count."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from typing import Dict, Iterator, List, Mapping, Sequence
+
+# Seconds of a slice: long enough that readings of 10 ms say what others took, short enough that a slow minute meets all
+# rivals alike. A device is given work ahead, which costs a little at each end of a slice.
+SLICE_S, SLICE_ON_DEVICE_S = 0.4, 2.0
+REWARM_S = 0.05  # of steps at the start of a turn, which fill caches again
+LEAST_ROUNDS = 6  # that count, of a block; fewer say too little
+JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
+MOST_FAULTS = 20  # pages read from disk in a slice
+REHEARSAL = "first round: nothing of it counts"
+ENDED = "a rival ended in it"
+ALONE = "no rival was left"
+EXPECTED = ("", REHEARSAL, ENDED, ALONE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """Steps of each slice, and of what comes before it in a turn; of all rivals the same."""
+
+    steps: int
+    rewarm: int
+
+    @classmethod
+    def of(cls, step_s: Sequence[float], steps: int, on_device: bool) -> "Lengths":
+        """By the seconds of a step of each rival, and the steps that each trains in all.
+
+        A run as short as that of a demonstration still has LEAST_ROUNDS that count.
+        """
+        middle_s = math.exp(sum(math.log(max(one, 1e-6)) for one in step_s) / len(step_s))
+        rewarm = max(1, math.ceil(REWARM_S / middle_s))
+        wanted = max(math.ceil((SLICE_ON_DEVICE_S if on_device else SLICE_S) / middle_s), 2 * rewarm)
+        most = steps // (LEAST_ROUNDS + 2)  # of a turn
+        if rewarm + wanted > most:
+            rewarm = max(1, min(rewarm, most // 3))
+            wanted = max(1, most - rewarm)
+        return cls(wanted, rewarm)
+
+    def drawn(self, generator: random.Random) -> "Lengths":
+        """The lengths of one round."""
+        return dataclasses.replace(self, steps=max(1, round(self.steps * generator.uniform(1 - JITTER, 1 + JITTER))))
+
+
+def orders(count: int, generator: random.Random) -> Iterator[List[int]]:
+    """Orders of rivals, one a round, without end: each has every place, and follows every other, equally often.
+
+    Williams 1949, Australian Journal of Scientific Research A 2(2), 149-168.
+    """
+    while True:
+        names = generator.sample(range(count), count)
+        square = _williams(count)
+        generator.shuffle(square)
+        for row in square:
+            yield [names[place] for place in row]
+
+
+def _williams(count: int) -> List[List[int]]:
+    first = [0]
+    for step in range(1, count):
+        first.append((first[-1] + (step if step % 2 else -step)) % count)
+    rows = [[(place + turn) % count for place in first] for turn in range(count)]
+    return rows if count % 2 == 0 else [*rows, *(row[::-1] for row in rows)]
+
+
+def idle_fault(idle_cpu_s: Mapping[str, float], idle_s: Mapping[str, float]) -> str:
+    """Which rivals used CPU while they waited: more than 1 % of a core, beyond the 10 ms of a tick of the clock."""
+    busy = [name for name, cpu_s in idle_cpu_s.items() if cpu_s > 0.01 + 0.01 * idle_s[name]]
+    return f"{', '.join(busy)} used CPU while waiting" if busy else ""
+
+
+def others_fault(share: float, threshold: float) -> str:
+    return "others took CPU time" if share > threshold else ""
+
+
+def faults_fault(faults: Dict[str, int]) -> str:
+    """Which rivals had to wait for pages from disk."""
+    found = [name for name, count in faults.items() if count > MOST_FAULTS]
+    return f"{', '.join(found)} read memory back from disk" if found else ""

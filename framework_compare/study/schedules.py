@@ -1,0 +1,59 @@
+"""Which runs of a block compete, so that their workers take turns, and which have the machine to themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Hashable, List, Optional, Sequence, Tuple
+
+from framework_compare.errors import UnknownNameError
+from framework_compare.plan import searches
+from framework_compare.plan.settings import COMPARED
+from framework_compare.protocol import TrainConfig, replicas_of
+from framework_compare.records import Cell
+
+INTERLEAVED, SEQUENTIAL = "interleaved", "sequential"
+SCHEDULES = (INTERLEAVED, SEQUENTIAL)
+MOST_RIVALS = 8  # a round of more is so long that a slow minute no longer meets all of them
+Planned = Tuple[int, Cell, int]  # run_id, cell, and the number of its block
+
+
+def check(schedule: str) -> str:
+    """The schedule, or UnknownNameError."""
+    if schedule not in SCHEDULES:
+        raise UnknownNameError("schedule", schedule, SCHEDULES)
+    return schedule
+
+
+def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> List[List[Planned]]:
+    """Runs that take turns, in the order of the first of each; a run by itself is a group of one.
+
+    across_models: whether models compete, too, and not only what trains them.
+    """
+    found: Dict[Hashable, List[Planned]] = {}
+    for run_id, cell, block in planned:
+        key: Hashable = run_id
+        if schedule == INTERLEAVED and not why_alone(cell):
+            key = (block, _shared(cell, across_models))
+            while len(found.get(key, ())) >= MOST_RIVALS:
+                key = (key,)
+        found.setdefault(key, []).append((run_id, cell, block))
+    return list(found.values())
+
+
+def why_alone(cell: Cell) -> Optional[str]:
+    """Why a cell cannot take turns with any other; None where it can."""
+    if searches.is_search(cell.model):
+        return "a search is measured as a whole"
+    if len(replicas_of(cell.config)) > 1:
+        return "several devices train it"
+    if cell.config.batch_growth != 1:
+        return "its batches grow"
+    return None
+
+
+def _shared(cell: Cell, across_models: bool) -> Hashable:
+    config = dataclasses.replace(cell.config, **{name: getattr(_DEFAULTS, name) for name in COMPARED})
+    return (cell.dataset, cell.device, config, "" if across_models else cell.model)
+
+
+_DEFAULTS = TrainConfig()

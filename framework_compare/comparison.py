@@ -21,6 +21,7 @@ from framework_compare.results import (
     searches,
     speed_verdicts,
 )
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
@@ -84,6 +85,11 @@ class Comparison:
     def steps(self) -> "pd.DataFrame":
         """One row per step of the runs whose step times are beside the study: epoch, step in it from 1, step_s."""
         return self._read(frames.step_frame)
+
+    @functools.cached_property
+    def block_times(self) -> BlockTimes:
+        """Epoch seconds by cell and block, and ratios of them with intervals."""
+        return pairing.block_seconds(self.epochs, looked=precision.under_budget(self.settings))
 
     @functools.cached_property
     def slices(self) -> "pd.DataFrame":
@@ -219,11 +225,8 @@ class Comparison:
         """
         from framework_compare.report import kinds
 
-        def blocks() -> Any:
-            return pairing.block_seconds(self.epochs)
-
         name = kinds.find(kind)
-        made = kinds.table(getattr(self, kinds.KINDS[name].frame), name, blocks, verdicts)
+        made = kinds.table(getattr(self, kinds.KINDS[name].frame), name, lambda: self.block_times, verdicts)
         if style is None and width is None and bold is None:
             return made
         return made.text(style or "terminal", width=width, bold=bold)
@@ -260,7 +263,7 @@ class Comparison:
         UnknownNameError for another setting.
         """
         cells = list(self.frame.itertuples())
-        return speed_verdicts.verdicts(cells, pairing.block_seconds(self.epochs), of, correct)
+        return speed_verdicts.verdicts(cells, self.block_times, of, correct)
 
     @property
     def budget(self) -> Optional[BudgetOutcome]:

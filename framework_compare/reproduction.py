@@ -19,7 +19,6 @@ from framework_compare.plan.planning import Names, check_device, find_all
 from framework_compare.plan.reproductions import REPRODUCTIONS, Part
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
-from framework_compare.results import pairing
 from framework_compare.samplers import nvml
 from framework_compare.stability_sweep import Stability, largest_batch
 from framework_compare.study.opening import check_flag, check_folder, new_study_folder
@@ -62,7 +61,7 @@ class Reproduced:
             return reproduction_tables.sizes(part, study.frame, caption)
         if part.beside == reproductions.GAINS:
             return reproduction_tables.gains(part, study.gains, caption)
-        return reproduction_tables.ratios(part, study.frame, pairing.block_seconds(study.epochs), caption)
+        return reproduction_tables.ratios(part, study.frame, study.block_times, caption)
 
     def __str__(self) -> str:
         return self.table()

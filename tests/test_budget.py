@@ -135,15 +135,15 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
     """That of cells of these statuses, each with an interval of 1 %."""
     fixed = {name: "same" for name in CELL_COLUMNS}
     rows = [{**fixed, "framework": f"f{n}", "status": status} for n, status in enumerate(statuses)]
-    figures = {"interval_arm": 0.01, "interval_runs": runs, "budget_s": 60.0, "precision_target": 0.05}
+    figures = {"ratio_arm": 0.01, "ratio_blocks": runs, "budget_s": 60.0, "precision_target": 0.05}
     return precision.outcome([SimpleNamespace(**{**row, **figures}) for row in rows], 30.0)
 
 
 @pytest.mark.parametrize(
     "statuses, within, text",
     [
-        (("ok", "ok"), True, "Every interval is within ±5 % of its figure, by the budget of 1 minutes. B"),
-        (("ok", "crashed"), True, "by the budget of 1 minutes; 1 of 2 cells did not work."),
+        (("ok", "ok"), True, "Every ratio to the fastest is within ±5 %, under the budget of 1 minutes. B"),
+        (("ok", "crashed"), True, "under the budget of 1 minutes; 1 of 2 cells did not work."),
         (("crashed", "failed"), False, "No cell worked, so none has an interval."),
         (("ok", "interrupted"), False, "Not finished: f1 same."),
         (("running", "planned"), False, "Not run, as the budget of 1 minutes did not reach them: f1 same. Not fin"),
@@ -152,12 +152,12 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
 def test_intervals_are_within_the_target_only_where_cells_worked_and_ended(statuses, within, text):
     outcome = outcome_of(*statuses)
     assert outcome.within is within and text in outcome.sentence
-    assert ("Every interval" in outcome.sentence) is within
+    assert ("Every ratio" in outcome.sentence) is within
 
 
 def test_an_interval_of_two_runs_is_not_sure_however_narrow():
     outcome = outcome_of("ok", runs=LEAST_RUNS - 1)
-    assert not outcome.within and outcome.unsure == ("f0 same ±1.0% over 2 runs",)
+    assert not outcome.within and outcome.unsure == ("f0 same ±1.0% over 2 blocks",)
 
 
 def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):
@@ -278,7 +278,7 @@ def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pic
 
 
 def test_a_budget_that_is_spent_before_every_cell_ran_says_so_and_is_resumed(paced, pictures, own_cache, tmp_path):
-    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "batch_size": [1, 2, 3]}
+    asked = {"dataset": pictures, "out": tmp_path / "s", **QUICK, "seed": [1, 2, 3]}
     study = compare(paced("one"), "linear", budget=0.01, **asked)
     assert sorted(study.frame.status) == ["ok", "planned", "planned"]
     assert len(study.budget.not_run) == 2 and "did not reach them" in str(study.table())

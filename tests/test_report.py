@@ -230,10 +230,10 @@ def test_the_answer_over_all_models_is_never_cut(tmp_path):
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():
     class Cell:
-        status, budget_s, precision_target, interval_runs = "ok", 600.0, 0.05, 3
+        status, budget_s, precision_target, ratio_blocks = "ok", 600.0, 0.05, 3
 
         def __init__(self, number):
-            self.framework, self.interval_arm = f"framework {number}", number / 10 or math.nan
+            self.framework, self.ratio_arm = f"framework {number}", number / 10 or math.nan
 
         def __getattr__(self, name):
             return "same"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from framework_compare import Comparison, compare
 from framework_compare.records import Epoch, Run
-from framework_compare.results.steadiness import KIND, MIN_STEPS, marked, read, sentences, steadiness
+from framework_compare.results.steadiness import KIND, MIN_STEPS, marked, read, steadiness
 from framework_compare.store.study_file import Store
 
 STEP_NS = 10_000_000
@@ -84,17 +82,6 @@ def epochs_of(*parts):
     return epochs
 
 
-def test_epochs_with_steps_of_the_warm_up_are_marked(tmp_path):
-    parts = [noise(np.random.default_rng(n), 22).astype(int) for n in range(4)]
-    parts[0][:] *= 2
-    parts[1][:6] *= 2
-    path = tmp_path / "steps.i64"
-    path.write_bytes(np.concatenate(parts).astype(KIND).tobytes())
-    found = marked(epochs_of(*parts), path)
-    assert [epoch.steady for epoch in found["epochs"]] == [0, 0, 1, 1]
-    assert (found["warming_epochs"], found["settled"]) == (2, 1)
-
-
 @pytest.mark.parametrize(
     "fault", ["absent", "short", "long", "a folder", "a pipe", "negative", "longer than the epoch"]
 )
@@ -128,14 +115,11 @@ def test_a_runs_step_times_are_kept_whole(paced, pictures, own_cache, tmp_path):
 
 
 @pytest.mark.alone
-def test_a_warm_up_is_left_out_of_times_and_said(paced, pictures, own_cache, tmp_path):
+def test_no_epoch_is_left_out_for_its_own_time(paced, pictures, own_cache, tmp_path):
     name = paced("warming", pace_s=0.02, slow=4.0, slow_steps=10)
     result = compare(name, "linear", dataset=pictures, out=tmp_path / "s", **{**SETTINGS, "repeats": 2})
-    row = result.frame.iloc[0]
-    assert result.epochs.steady.tolist() == 2 * [0, 1, 1] and (row.epochs_warming, row.runs_unsettled) == (2, 0)
-    assert row.epoch_s_median < 0.9 * result.epochs.epoch_s.max() and row.epoch_s < 0.9 * result.epochs.epoch_s.mean()
-    text = result.table(style="markdown")
-    assert "Epochs left out as warm-up, where a run has others: warming linear 2 of 6." in text
+    row, epochs = result.frame.iloc[0], result.epochs
+    assert row.epoch_s == pytest.approx(epochs.epoch_s.mean()) and epochs.epoch_s.max() > 1.5 * epochs.epoch_s.min()
 
 
 @pytest.mark.alone
@@ -147,29 +131,13 @@ def test_a_cell_that_never_settles_says_so(paced, pictures, own_cache, tmp_path)
     assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")
 
 
-def test_a_run_that_is_all_warm_up_keeps_its_figure_and_says_so(tmp_path):
-    run = {"status": "ok", "settled": 1, "warming_epochs": 1, "epochs": 1}
-    (said,) = sentences([run, {**run, "warming_epochs": 0}])
-    assert said.startswith("1 of 2 runs were warming up in every epoch")
-    epochs = tuple(dataclasses.replace(epoch, steady=0) for epoch in epochs_of([STEP_NS] * 5))
-    from framework_compare.protocol import TrainConfig
-    from framework_compare.records import Cell
-
-    cells = [Cell("torch", "vgg16", "small", "cpu", TrainConfig(epochs=1))]
-    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, Run("ok", epochs=epochs, warming_epochs=1, settled=1))
-    result = Comparison.load(tmp_path)
-    assert result.frame.epoch_s_median[0] == pytest.approx(epochs[0].seconds)
-    assert result.frame.epochs_warming[0] == 0 and "left out as warm-up" not in str(result)
-
-
 def test_a_table_says_of_which_cells_nobody_knows_where_they_became_steady(tmp_path):
     from framework_compare.protocol import TrainConfig
     from framework_compare.records import Cell
 
     cells = [Cell("torch", model, "small", "cpu", TrainConfig(epochs=1)) for model in ("vgg16", "alexnet")]
     with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5)), warming_epochs=0, settled=1))
+        store.record(1, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5)), settled=1))
         store.record(2, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5))))
     text = Comparison.load(tmp_path).table(style="markdown")
     assert "Too few steps to tell where runs became steady (20 are needed" in text

@@ -15,7 +15,7 @@ import os
 import random
 import signal
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Collection, Dict, List, NamedTuple, Optional, Sequence
 
 import psutil
 
@@ -233,7 +233,7 @@ class _Duel:
     def _lengths(self, rivals: Sequence[_Rival]) -> Lengths:
         spec = rivals[0].spec
         steps = min(rival.told.steps for rival in rivals)
-        return Lengths.of([_step_s(rival) for rival in rivals], steps, spec.device != "cpu")
+        return Lengths.of([_step_s(rival) for rival in rivals], steps, spec.device != "cpu", spec.job.sample_s)
 
     def _round(self, order: Sequence[_Rival], lengths: Lengths) -> None:
         for rival in order:
@@ -316,7 +316,7 @@ def _step_s(rival: _Rival) -> float:
     return last.measured_s / last.steps if last else rival.told.step_s or rounds.SLICE_S
 
 
-def _any_runs(pids: Sequence[int]) -> bool:
+def _any_runs(pids: Collection[int]) -> bool:
     """Whether any thread of these processes runs, or waits for a core."""
     for pid in pids:
         try:

@@ -28,14 +28,16 @@ class Lengths:
     rewarm: int
 
     @classmethod
-    def of(cls, step_s: Sequence[float], steps: int, on_device: bool) -> "Lengths":
-        """By the seconds of a step of each rival, and the steps that each trains in all.
+    def of(cls, step_s: Sequence[float], steps: int, on_device: bool, sample_s: float = 0.0) -> "Lengths":
+        """By the seconds of a step of each rival, and the steps that each trains in all, or the seconds.
 
         A run as short as that of a demonstration still has LEAST_ROUNDS that count.
         """
         middle_s = math.exp(sum(math.log(max(one, 1e-6)) for one in step_s) / len(step_s))
         rewarm = max(1, math.ceil(REWARM_S / middle_s))
-        wanted = max(math.ceil((SLICE_ON_DEVICE_S if on_device else SLICE_S) / middle_s), 2 * rewarm)
+        slice_s = SLICE_ON_DEVICE_S if on_device else SLICE_S
+        slice_s = min(slice_s, sample_s / LEAST_ROUNDS) if sample_s else slice_s
+        wanted = max(math.ceil(slice_s / middle_s), 2 * rewarm)
         most = steps // (LEAST_ROUNDS + 2)  # of a turn
         if rewarm + wanted > most:
             rewarm = max(1, min(rewarm, most // 3))

@@ -36,8 +36,9 @@ class BlockTimes(Mapping[Any, Seconds]):
         seconds: Mapping[Any, Seconds] = {},
         strata: Mapping[Any, Stratum] = {},
         images: Mapping[Any, float] = {},
+        looked: bool = False,
     ) -> None:
-        self._seconds = seconds
+        self._seconds, self.looked = seconds, looked
         self.images = images
         self._strata = {cell: strata.get(cell, Stratum()) for cell in seconds}
 
@@ -54,7 +55,7 @@ class BlockTimes(Mapping[Any, Seconds]):
         """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""
         pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
         prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
-        return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior)
+        return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior, self.looked)
 
     def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Optional[Interval]:
         """The geometric mean of the ratios of pairs of cells, each pair in the blocks that both have."""
@@ -62,13 +63,13 @@ class BlockTimes(Mapping[Any, Seconds]):
         for two in zip(slower, faster):
             first, second = (self.get(cell, {}) for cell in two)
             by_pair.append([first[block] / second[block] for block in sorted(first.keys() & second.keys())])
-        return mean_of_ratios(by_pair)
+        return mean_of_ratios(by_pair, self.looked)
 
     def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
         pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
         strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
-        return BlockTimes({place: self._mean(several) for place, several in cells.items()}, strata)
+        return BlockTimes({place: self._mean(several) for place, several in cells.items()}, strata, looked=self.looked)
 
     def _mean(self, cells: Sequence[Any]) -> Seconds:
         shared = set.intersection(*({*self[cell]} for cell in cells))

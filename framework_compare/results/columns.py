@@ -14,7 +14,8 @@ RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "rep
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
-BUDGET = ("precision_target", "budget_s")  # of the study; none without a budget
+# Of the study, and of the ratio to the fastest competitor: its interval's longer arm, over so many blocks. None without a budget.
+BUDGET = ("precision_target", "budget_s", "ratio_arm", "ratio_blocks")
 _EVIDENCE = (
     *reading_sources.COLUMNS,
     *repeats.COLUMNS,

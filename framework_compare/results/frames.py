@@ -11,7 +11,7 @@ import numpy as np
 from framework_compare import registry
 from framework_compare.launch.launcher import STEPS
 from framework_compare.records import Epoch, Quality, oversize
-from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results import metrics, pairing, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.measured import epoch_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
@@ -52,8 +52,11 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     parities = verdicts.read(store.folder)
     rows = [_cell_row(store, list(runs), datasets, kept) for _, runs in groups]
     mode = settings.get("verify", "off")
-    under_budget = precision.columns(settings)
-    rows = [{**row, **verdicts.of_row(row, parities, mode), **under_budget} for row in rows]
+    budget = precision.columns(settings)
+    rows = [{**row, **verdicts.of_row(row, parities, mode), **budget} for row in rows]
+    if precision.under_budget(settings):
+        arms = ratio_arms(store, rows)
+        rows = [{**row, **arms.get(place, {})} for place, row in enumerate(rows)]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [
         *METRICS,
@@ -65,6 +68,11 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
         "skipped_pictures",
     ]
     return frame.astype({name: float for name in numbers})
+
+
+def ratio_arms(store: "Store", cells: Sequence[Mapping[str, Any]]) -> Dict[int, Dict[str, Any]]:
+    """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_arms`."""
+    return precision.ratio_arms(cells, pairing.block_seconds(epoch_frame(store), looked=True))
 
 
 def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:

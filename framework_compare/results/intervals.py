@@ -31,10 +31,17 @@ class Interval(NamedTuple):
     runs: int = 0
 
 
-def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None) -> Interval:
+# Runs that are added until an interval is narrow make it narrow by chance more often than a fixed number of them: so much
+# wider, those of the first LEAST_RUNS runs apart, they hold the truth in 95 % of cases (benchmarks/stopping.py).
+STOPPING = 1.3
+LEAST_RUNS = 3
+
+
+def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None, looked: bool = False) -> Interval:
     """The geometric mean of positive values, one per run or block, with its 95 % interval from 2 values on.
 
-    prior: of the variance of their logarithms, from others. ValueError for no value.
+    prior: of the variance of their logarithms, from others. looked: whether there are more than LEAST_RUNS of them only
+    because their interval was not narrow yet. ValueError for no value.
     """
     logs = np.log(np.asarray(values, dtype=float))
     count = len(logs)
@@ -45,18 +52,19 @@ def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None) -> In
     variance, freedom = float(logs.var(ddof=1)), count - 1.0
     if prior:
         variance, freedom = prior.moderate(variance, freedom)
-    return _interval(float(logs.mean()), math.sqrt(variance / count), freedom, count)
+    wider = STOPPING if looked and count > LEAST_RUNS else 1.0
+    return _interval(float(logs.mean()), wider * math.sqrt(variance / count), freedom, count)
 
 
 def paired_ratio(
-    slower: Mapping[int, float], faster: Mapping[int, float], prior: Optional[Prior] = None
+    slower: Mapping[int, float], faster: Mapping[int, float], prior: Optional[Prior] = None, looked: bool = False
 ) -> Optional[Interval]:
     """Of seconds by block, the ratio over the blocks that both have; None if there is none."""
     shared = sorted(slower.keys() & faster.keys())
-    return geometric_mean([slower[block] / faster[block] for block in shared], prior) if shared else None
+    return geometric_mean([slower[block] / faster[block] for block in shared], prior, looked) if shared else None
 
 
-def mean_of_ratios(by_model: Sequence[Sequence[float]]) -> Optional[Interval]:
+def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) -> Optional[Interval]:
     """The geometric mean over models of paired ratios, of each model those of its own blocks; None if one has none.
 
     Of models whose runs share no blocks, as under a budget: their variances add up, with Satterthwaite's degrees of
@@ -74,7 +82,8 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]]) -> Optional[Interval]:
     if error <= _SAME:
         return _interval(mean, error, 1.0, min(counts))
     freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
-    return _interval(mean, error, freedom, min(counts))
+    wider = STOPPING if looked and max(counts) > LEAST_RUNS else 1.0
+    return _interval(mean, wider * error, freedom, min(counts))
 
 
 def unpaired_ratio(now: Sequence[float], before: Sequence[float]) -> Optional[Interval]:

@@ -60,10 +60,10 @@ def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
     return ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
 
 
-def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
+def block_seconds(epochs: "pd.DataFrame", looked: bool = False) -> BlockTimes:
     """Epoch seconds by block, by the place of the cell in the cell frame: by turns, else the median of its epochs.
 
-    An epoch that was sampled is estimated.
+    An epoch that was sampled is estimated. looked: as BlockTimes has it.
     """
     timed = _timed(epochs)
     whole_s = timed["turn_s"].fillna(timed["estimate_s"]).fillna(timed["epoch_s"])
@@ -73,7 +73,7 @@ def block_seconds(epochs: "pd.DataFrame") -> BlockTimes:
         if median > 0:
             seconds.setdefault(int(cell), {})[int(block)] = float(median)
     images = timed["whole_images"].fillna(timed["images"]).groupby(timed["cell"]).median()
-    return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()})
+    return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()}, looked)
 
 
 def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:

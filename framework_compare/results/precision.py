@@ -1,15 +1,16 @@
-"""How sure a study under a budget is of its figures: the longer arm of each interval beside the target."""
+"""How sure a study under a budget is of its verdicts: the longer arm of each ratio to the fastest beside the target."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from framework_compare.results.columns import BUDGET, SHARED, Record
+from framework_compare.plan.settings import COMPARED, column
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.columns import BUDGET, IDENTITY, SHARED, Record
+from framework_compare.results.intervals import LEAST_RUNS, Interval, geometric_mean
 
-# Of each cell, without those that others disturbed throughout; fewer leave intervals whose width is chance.
-LEAST_RUNS = 3
 MOST_NAMED = 8  # cells of a study of which none is sure enough
 UNFINISHED = ("interrupted", "running")
 _STORED = dict(zip(BUDGET, ("target", "seconds")))
@@ -19,9 +20,9 @@ _STORED = dict(zip(BUDGET, ("target", "seconds")))
 class BudgetOutcome:
     """How a study under a budget ended, or stands.
 
-    spent_s: wall seconds of all runs. within: whether cells worked, and the interval of every one that did is within the
-    target. unsure: the cells of which it is not, with the longer arm of their interval; not_run: those the time did not
-    reach. Of a study that was interrupted, or runs, nothing is within yet.
+    spent_s: wall seconds of all runs. within: whether cells worked, and the ratio of every one to the fastest of its
+    competitors is within the target. unsure: the cells of which it is not, with the longer arm of its interval;
+    not_run: those the time did not reach. Of a study that was interrupted, or runs, nothing is within yet.
     """
 
     budget_s: float
@@ -33,13 +34,43 @@ class BudgetOutcome:
     sentence: str
 
 
-def columns(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    """BUDGET of every cell of a study with these settings; None without a budget."""
+def under_budget(settings: Mapping[str, Any]) -> bool:
+    """Whether a study with these settings adds runs where its ratios are not sure."""
     strategy = settings.get("strategy")
-    if not isinstance(strategy, dict) or strategy.get("name") != "budget":
-        return dict.fromkeys(BUDGET)
+    return isinstance(strategy, dict) and strategy.get("name") == "budget"
+
+
+def columns(settings: Mapping[str, Any]) -> Dict[str, Any]:
+    """BUDGET of every cell of a study with these settings, without its arm; None without a budget."""
+    strategy = settings["strategy"] if under_budget(settings) else {}
     values = {name: strategy.get(key) for name, key in _STORED.items()}
-    return {name: value if type(value) in (int, float) else None for name, value in values.items()}
+    return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
+
+
+def ratio_arms(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> Dict[int, Dict[str, Any]]:
+    """By the place of a cell the columns of its ratio to the fastest competitor; of the fastest that of the next one.
+
+    A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
+    """
+    groups: Dict[Tuple[Any, ...], List[int]] = {}
+    for place, cell in enumerate(cells):
+        if blocks.get(place):
+            groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), []).append(place)
+    found: Dict[int, Optional[Interval]] = {}
+    for places in groups.values():
+        times = {place: geometric_mean([*blocks[place].values()], looked=blocks.looked) for place in places}
+        first, *others = sorted(places, key=lambda place: times[place].value)
+        found.update({place: blocks.ratio(place, first) for place in others})
+        found[first] = found[others[0]] if others else times[first]
+    return {place: dict(zip(BUDGET[2:], (_arm(one), one.runs))) for place, one in found.items() if one}
+
+
+def _arm(interval: Interval) -> Optional[float]:
+    return None if interval.high is None else interval.high / interval.value - 1
+
+
+_COMPARED = {"framework", *map(column, COMPARED)}
+_CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
@@ -62,15 +93,15 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     texts = []
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
-        arms = [cell.interval_arm for cell in ok if cell.interval_arm > 0]
+        arms = [cell.ratio_arm for cell in ok if cell.ratio_arm > 0]
         known = f"; their intervals are ±{min(arms):.1%} to ±{max(arms):.1%}" if arms else ""
         none = len(ok) - len(arms)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
         texts.append(
-            f"None of {len(ok)} cells is within {target} of its figure under the budget of {minutes}{known}{alone}."
+            f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}."
         )
     elif unsure:
-        texts.append(f"Not within {target} of the figure under the budget of {minutes}: {', '.join(unsure)}.")
+        texts.append(f"Ratios not within {target} under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:
         texts.append(f"Not run, as the budget of {minutes} did not reach them: {', '.join(not_run)}.")
     if unfinished:
@@ -78,7 +109,7 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     if not ok and not texts:
         return ["No cell worked, so none has an interval."]
     lacking = f"; {len(cells) - len(ok)} of {len(cells)} cells did not work" if len(ok) < len(cells) else ""
-    return texts or [f"Every interval is within {target} of its figure, by the budget of {minutes}{lacking}."]
+    return texts or [f"Every ratio to the fastest is within {target}, under the budget of {minutes}{lacking}."]
 
 
 def _unsure(cells: Sequence[Record]) -> Tuple[str, ...]:
@@ -98,15 +129,15 @@ def _names(some: Sequence[Record], cells: Sequence[Record]) -> Tuple[str, ...]:
 
 
 def _is_within(cell: Record) -> bool:
-    return bool(cell.interval_runs >= LEAST_RUNS and cell.interval_arm <= cell.precision_target)
+    return bool(cell.ratio_blocks >= LEAST_RUNS and cell.ratio_arm <= cell.precision_target)
 
 
 def _width(cell: Record) -> str:
-    if math.isnan(cell.interval_arm):
+    if math.isnan(cell.ratio_arm):
         return "without interval"
-    near = cell.interval_arm < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
-    few = f" over {cell.interval_runs:.0f} runs" if cell.interval_runs < LEAST_RUNS else ""
-    return f"±{cell.interval_arm:.{2 if near and not few else 1}%}{few}"
+    near = cell.ratio_arm < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
+    few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
+    return f"±{cell.ratio_arm:.{2 if near and not few else 1}%}{few}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ def groups(planned: Sequence[Planned], schedule: str, across_models: bool = Fals
     for run_id, cell, block in planned:
         key: Hashable = run_id
         if schedule == INTERLEAVED and not why_alone(cell):
-            key = (block, _shared(cell, across_models))
+            key = (block, shared(cell, across_models))
             while len(found.get(key, ())) >= MOST_RIVALS:
                 key = (key,)
         found.setdefault(key, []).append((run_id, cell, block))
@@ -51,7 +51,8 @@ def why_alone(cell: Cell) -> Optional[str]:
     return None
 
 
-def _shared(cell: Cell, across_models: bool) -> Hashable:
+def shared(cell: Cell, across_models: bool = False) -> Hashable:
+    """What competitors have in common."""
     config = dataclasses.replace(cell.config, **{name: getattr(_DEFAULTS, name) for name in COMPARED})
     return (cell.dataset, cell.device, config, "" if across_models else cell.model)
 

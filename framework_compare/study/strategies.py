@@ -13,6 +13,7 @@ from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.study.schedules import shared
 
 SEARCHES = ("steps", "doubling")
 Outcomes = Mapping[Cell, Sequence[str]]  # statuses of its runs by cell
@@ -20,10 +21,10 @@ WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
 
 
 class Standing(NamedTuple):
-    """What a study has come to, cell by cell: statuses and wall seconds of its runs, and the longer arm of its interval.
+    """What a study has come to, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
-    arms: as a share of the figure; a cell without an interval, or with one over fewer than LEAST_RUNS runs, is not in
-    it. spent_s: wall seconds of all runs.
+    arms: the longer arm of the interval of its ratio to the fastest competitor, as a share; a cell without, or with one
+    over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs.
     """
 
     outcomes: Outcomes
@@ -135,7 +136,7 @@ SHORTEST_SAMPLE_S = 1.0
 class Budget:
     """Blocks of runs, each of the cells that compete with the least sure one, until all are sure or the time is spent.
 
-    target: the longer arm of an interval as a share of its figure, below which a cell is sure.
+    target: the longer arm of the interval of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
     seconds: float
@@ -174,7 +175,7 @@ class Budget:
 
 
 def arm(cell: Cell, standing: Standing) -> float:
-    """The longer arm of a cell's interval as a share of its figure; inf where that is of too few runs."""
+    """The longer arm of the interval of a cell's ratio; inf where that is of too few runs."""
     return standing.arms.get(cell, math.inf) if len(standing.outcomes[cell]) >= LEAST_RUNS else math.inf
 
 
@@ -185,11 +186,11 @@ def run_s(cell: Cell, wall_s: WallSeconds) -> float:
 
 
 def _rivals(standing: Standing) -> List[List[Cell]]:
-    """Cells that differ in their framework only, in the order of the plan; without those of which a run was not ok."""
+    """Cells that compete, in the order of the plan; without those of which a run was not ok."""
     rivals: Dict[Any, List[Cell]] = {}
     for cell, statuses in standing.outcomes.items():
         if all(status == "ok" for status in statuses):
-            rivals.setdefault(dataclasses.replace(cell, framework=""), []).append(cell)
+            rivals.setdefault(shared(cell), []).append(cell)
     return list(rivals.values())
 
 

@@ -24,11 +24,12 @@ from framework_compare.parity import in_study
 from framework_compare.paths import file_name
 from framework_compare.plan import searches
 from framework_compare.plan.planning import build_graph
+from framework_compare.plan.settings import column
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
-from framework_compare.results import metrics, steadiness, verdicts
+from framework_compare.results import frames, steadiness, verdicts
 from framework_compare.results.precision import LEAST_RUNS
-from framework_compare.results.runs import refresh_figures, store_figures
+from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks, schedules
@@ -65,8 +66,6 @@ class Study:
         A KeyboardInterrupt is recorded with the run it hit, then raised again.
         """
         self._wall_s = self.store.wall_seconds()
-        if self.strategy.adds_blocks:  # which looks at figures, and those kept may be of another version
-            refresh_figures(self.store)
         self._run_planned(retry)
         while self._plan_more():
             self._run_planned()
@@ -102,12 +101,19 @@ class Study:
         self.watcher.say(_why_more(cells, standing, self.strategy.seconds))
 
     def _standing(self) -> Standing:
-        figures, cells = self.store.kept_figures(metrics.version()), dict(self.store.cells())
-        # Runs that others disturbed throughout are in no interval where the cell has other runs.
-        known = {cell_id: row for cell_id, row in figures.items() if (row.get("interval_runs") or 0) >= LEAST_RUNS}
-        arms = {cells[cell_id]: row.get("interval_arm") for cell_id, row in known.items() if cell_id in cells}
-        sure = {cell: arm for cell, arm in arms.items() if isinstance(arm, float)}
+        sure = self._arms() if self.strategy.adds_blocks else {}
         return Standing(self.store.outcomes(), self._wall_s, sure, self._spent_s())
+
+    def _arms(self) -> Dict[Cell, float]:
+        """By cell how sure its ratio is, where enough blocks tell it."""
+        cells = [cell for _, cell in self.store.cells()]
+        rows = [{column(name): value for name, value in verdicts.row_of(cell).items()} for cell in cells]
+        known = frames.ratio_arms(self.store, rows)
+        return {
+            cells[place]: one["ratio_arm"]
+            for place, one in known.items()
+            if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_arm"] is not None
+        }
 
     def _spent_s(self) -> float:
         return sum(map(sum, self._wall_s.values()))
@@ -337,7 +343,7 @@ def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str
     """Which of the cells another block is for."""
     cell = max(cells, key=lambda one: arm(one, standing))
     width = arm(cell, standing)
-    why = f"has fewer than {LEAST_RUNS} runs that count" if math.isinf(width) else f"is sure to ±{width:.1%} only"
+    why = f"has fewer than {LEAST_RUNS} runs that count" if math.isinf(width) else f"is sure to ±{width:.1%} of the fastest only"
     return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
 
 

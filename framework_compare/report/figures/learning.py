@@ -19,8 +19,8 @@ from framework_compare.report.figures.times import (
     shape,
     warned,
 )
-from framework_compare.results import pairing, ratios
 from framework_compare.results import published as published_figures
+from framework_compare.results import ratios
 from framework_compare.results.gains import one_at_a_time
 from framework_compare.results.profiles import CELL_KEYS
 from framework_compare.results.published import SETS
@@ -208,7 +208,7 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
 def gains(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     """F10: how many times faster a device is than the CPU, a precision or execution than fp32 eager; grey: not shown."""
     cells = list(subject.study.frame.itertuples())
-    blocks = pairing.block_seconds(subject.study.epochs)
+    blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[["who", "what"]]
     parts = {}
     for base, compute in BASELINES.items():

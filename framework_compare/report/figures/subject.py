@@ -11,6 +11,7 @@ from framework_compare.plan import settings
 from framework_compare.report.figures import look
 from framework_compare.report.tables import ABOUT, clean
 from framework_compare.results import speed_verdicts
+from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
@@ -44,6 +45,10 @@ class Study(Protocol):
     def phases(self) -> "pd.DataFrame": ...
     @property
     def energy(self) -> "pd.DataFrame": ...
+    @property
+    def slices(self) -> "pd.DataFrame": ...
+    @property
+    def block_times(self) -> BlockTimes: ...
     @property
     def profiled(self) -> "pd.DataFrame": ...
     @property

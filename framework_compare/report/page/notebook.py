@@ -7,12 +7,11 @@ from framework_compare.report.figures import files
 from framework_compare.report.figures.subject import Study, Subject
 from framework_compare.report.html import environment
 from framework_compare.report.page.report import uri_of
-from framework_compare.results import pairing
 
 
 def html(study: Study) -> str:
     """A fragment of HTML without scripts."""
-    tables = kinds.build(study.frame, "time", lambda: pairing.block_seconds(study.epochs))
+    tables = kinds.build(study.frame, "time", lambda: study.block_times)
     subject = Subject(study)
     parts = files.draw(subject, "epoch-time") if len(subject.worked) else {}
     pictures = [uri_of(part.svg) for part in parts.values()]

@@ -24,7 +24,6 @@ from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
 from framework_compare.report.parts import warnings_of
 from framework_compare.report.tables import Table, clean
-from framework_compare.results import pairing
 from framework_compare.results.metrics import METRICS
 from framework_compare.store import schema
 from framework_compare.store.study_file import REQUEST
@@ -186,7 +185,7 @@ def _tables(study: Study) -> List[Shown]:
         return []
 
     def blocks() -> Any:
-        return pairing.block_seconds(study.epochs)
+        return study.block_times
 
     shown = []
     for kind in SHOWN:

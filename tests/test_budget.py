@@ -227,7 +227,7 @@ def under(budget_s, sample_s, monkeypatch):
 
 def test_long_epochs_are_sampled_and_estimated(paced, many, own_cache, tmp_path, monkeypatch):
     names = [paced("steady", pace_s=0.02), paced("slower", pace_s=0.03)]
-    request = {"dataset": many, "retries_when_disturbed": 0, **QUICK, **under("60s", 0.3, monkeypatch)}
+    request = {"dataset": many, "retries_when_disturbed": 0, "schedule": "sequential", **QUICK, **under("60s", 0.3, monkeypatch)}
     study = compare(names, "linear", out=tmp_path / "s", precision_target="60%", **request)
     frame = study.frame.set_index("framework")
     assert frame.status.eq("ok").all() and frame.epoch_s_median.isna().all() and frame.epoch_s.isna().all()
@@ -260,7 +260,7 @@ def test_it_stops_when_every_cell_is_within_the_target(paced, pictures, own_cach
     assert study.epochs.groupby("framework").block.unique().map(list).tolist() == [[1, 2, 3]] * 2, "paired"
     outcome = study.budget
     assert outcome.within and not outcome.unsure and outcome.spent_s < outcome.budget_s == 600
-    assert "Every interval is within ±90 % of its figure" in str(study.table())
+    assert "Every ratio to the fastest is within ±90 %" in str(study.table())
     assert watcher.said[-1] == outcome.sentence and "used" in outcome.sentence
     assert all(at_most and 0 < seconds < 600 for seconds, at_most in watcher.left_s)
 
@@ -273,7 +273,7 @@ def test_it_stops_when_the_budget_is_spent_and_names_what_is_not_sure(paced, pic
     outcome = study.budget
     assert not outcome.within and len(outcome.unsure) == 2 and "batch_size 1" in outcome.unsure[0]
     assert study.runs.wall_s.sum() <= 6 + study.runs.wall_s.max()
-    assert "Not within ±1e-07 % of the figure under the budget of 0.1 minutes: one linear" in str(study.table())
+    assert "Ratios not within ±1e-07 % under the budget of 0.1 minutes: one linear" in str(study.table())
     assert study.frame.runs.min() >= 1 and len(study.runs) > 2
 
 

@@ -61,7 +61,7 @@ def planned(tiny, pictures, own_cache, tmp_path, node):
     """A study of two cells and two turns, so of two parts, none of which has run."""
 
     def plan(**given):
-        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", **given}
+        settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "schedule": "sequential", **given}
         return compare(tiny, "linear", executor=OnlyParts(), **settings).folder
 
     return plan
@@ -264,7 +264,7 @@ def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_
 def test_runs_that_repeat_a_disturbed_one_stay_in_its_block(planned, monkeypatch):
     folder = planned(retries_when_disturbed=1, batch_size=4)
     result = Run("ok", disturbed_epochs=1, disturbed_s=1.0, disturbed_share=0.5)
-    monkeypatch.setattr("framework_compare.study.study.run_or_interrupted", lambda *given, **options: result)
+    monkeypatch.setattr("framework_compare.study.study.run_worker", lambda *given, **options: result)
     for number in (1, 2):
         run_part(folder, number, Watcher())
     assert absorb(folder)[0] == ["part 1: 2 ok", "part 2: 2 ok"]

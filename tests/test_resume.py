@@ -349,17 +349,17 @@ def test_a_creation_cut_short_is_begun_again(study, tmp_path, monkeypatch):
 
 def test_a_run_that_stops_the_study_stays_to_be_run(study, monkeypatch):
     """A full disk while a run is recorded: told, nothing else lost."""
-    original = Store.record
+    original = Store.record_all
 
-    def full(self, run_id, run):
-        if run_id == 2:
+    def full(self, runs):
+        if 2 in runs:
             raise StudyError("study.sqlite cannot be used: database or disk is full")
-        original(self, run_id, run)
+        original(self, runs)
 
-    monkeypatch.setattr(Store, "record", full)
+    monkeypatch.setattr(Store, "record_all", full)
     with pytest.raises(StudyError, match="disk is full"):
         study("fine", "slow", "raise")
-    monkeypatch.setattr(Store, "record", original)
+    monkeypatch.setattr(Store, "record_all", original)
     result = study("fine", "slow", "raise")
     assert list(result.frame.status) == ["ok", "ok", "failed"]
 

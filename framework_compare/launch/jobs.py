@@ -36,26 +36,10 @@ def run_job(
     on_event: OnEvent = lambda event: None,
 ) -> Run:
     """How a worker ends that does a job in its own folder; KeyboardInterrupt where the user stops it."""
-    run = run_or_interrupted(framework, environment, job, folder, limits=limits, hz=hz, on_event=on_event)
+    run = run_worker(spec_of(framework, environment, job, folder, limits, hz), on_event)
     if run.status == "interrupted":
         raise KeyboardInterrupt
     return run
-
-
-def run_or_interrupted(
-    framework: Framework,
-    environment: Interpreter,
-    job: Job,
-    folder: Path,
-    *,
-    limits: Limits,
-    hz: float,
-    on_event: OnEvent,
-    disturbance_threshold: float = THRESHOLD,
-) -> Run:
-    """The same for callers that record an interrupted run before they stop."""
-    spec = spec_of(framework, environment, job, folder, limits, hz, disturbance_threshold)
-    return run_worker(spec, on_event)
 
 
 def spec_of(

@@ -57,6 +57,7 @@ class Study:
         self._refused: Dict[str, str] = {}
         self._wall_s: Dict[Cell, List[float]] = {}
         self._peak_bytes: Dict[Cell, int] = {}
+        self._waiting: Dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -107,7 +108,10 @@ class Study:
     def _arms(self) -> Dict[Cell, float]:
         """By cell how sure its ratio is, where enough blocks tell it."""
         cells = [cell for _, cell in self.store.cells()]
-        rows = [{column(name): value for name, value in verdicts.row_of(cell).items()} for cell in cells]
+        rows = [
+            {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
+            for cell in cells
+        ]
         known = frames.ratio_arms(self.store, rows)
         return {
             cells[place]: one["ratio_arm"]
@@ -131,17 +135,13 @@ class Study:
         check_arrays(self.folder, arrays)
         pictures = names - arrays.keys()
         warm_page_cache(self.folder, {name: (described.get(name) or {}).get("checksum") for name in pictures})
-        waiting = {run_id: cell for run_id, cell, _ in planned}
+        self._waiting = {run_id: cell for run_id, cell, _ in planned}
         try:
             for group in schedules.groups(planned, self.options.schedule, self.options.across_models):
                 if group[0][2] == 1 and self._spent_s() >= self.strategy.seconds:
                     return  # later blocks were planned as they fit
                 while group:  # those that memory did not hold beside the others are left for the next time
-                    left = self._run_group(group, len(planned) - len(waiting), len(planned))
-                    for run_id in {run_id for run_id, *_ in group}.difference(run_id for run_id, *_ in left):
-                        del waiting[run_id]
-                    group = left
-                self._tell_what_is_left(list(waiting.values()))
+                    group = self._run_group(group, len(planned) - len(self._waiting), len(planned))
         finally:
             shutil.rmtree(self.folder / "weights", ignore_errors=True)
 
@@ -247,6 +247,8 @@ class Study:
                 store_figures(self.store, run_id, run)
             self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
             self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
+            self._waiting.pop(run_id, None)
+            self._tell_what_is_left(list(self._waiting.values()))
             self.watcher.end(cell, run)
         if any(run.status == "interrupted" for run in finished.values()):
             raise KeyboardInterrupt

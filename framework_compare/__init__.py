@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 # Resolved on demand (PEP 562): the worker imports this package too, and must never load the parent side.
 _PUBLIC = {
     "compare": "framework_compare.api",
+    "duel": "framework_compare.duels",
     "Comparison": "framework_compare.comparison",
     "ladder": "framework_compare.api",
     "reproduce": "framework_compare.reproduction",

@@ -30,6 +30,7 @@ from framework_compare.study.conditions import (
     as_planned,
     check_budget,
     check_disturbance,
+    check_sample,
     check_whole_runs,
     run_options,
 )
@@ -87,8 +88,10 @@ def compare(
     verify: str = "warn",
     profile: bool = False,
     schedule: str = schedules.INTERLEAVED,
+    across_models: bool = False,
     disturbance_threshold: Optional[float] = None,
     retries_when_disturbed: int = RETRIES,
+    sample: Union[None, str, float] = None,
     budget: Union[None, str, float] = None,
     precision_target: Union[None, str, float] = None,
     dry_run: bool = False,
@@ -133,16 +136,18 @@ def compare(
         time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
     schedule: "interleaved": workers that compete (they train the same model on the same samples) are live at the same
         time and take turns in rounds of short slices, wherever memory and devices allow; what slows the machine meets
-        all of them. "sequential": one run after another.
+        all of them. "sequential": one run after another. across_models: models compete as well, and take turns.
     disturbance_threshold: cores that other programs or the hypervisor may take, such as 0.1; a round, or an epoch of
         a sequential run, in which they took more is left out. Default: 0.05 for each core, 0.1 at least.
     retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
         repeats the one that lost the least counts; the others stay in the study and are marked.
-    budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where intervals are widest, in blocks
-        with those they compete with, until each is within precision_target or the time is spent; of an epoch that takes
-        long only some steps are measured, and the whole is estimated (`epoch_estimate_s`). `Comparison.budget` says how
-        it ended.
-    precision_target: with a budget, the longer arm of an interval as a share of its figure; 0.05 by default.
+    sample: measure about so much of each run, such as "10s": the epoch in which that is reached is not finished, and a
+        whole one is estimated (`epoch_estimate_s`) where it is the first.
+    budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where ratios are least sure, in blocks
+        with those they compete with, until each ratio to the fastest is within precision_target or the time is spent;
+        of an epoch that takes long only some steps are measured, as with `sample`. `Comparison.budget` says how it
+        ended.
+    precision_target: with a budget, the longer arm of the interval of a ratio, as a share; 0.05 by default.
     dry_run: start nothing, and return a Forecast instead: cells, runs, minutes, gigabytes.
     rungs, one_at_a_time: as `ladder` has them.
     extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
@@ -159,6 +164,7 @@ def compare(
     if repeats is not None:
         planning.check_count("repeats", repeats, 1)
     limited = check_budget(budget, precision_target, repeats, rungs)
+    sample_s = check_sample(sample, budget, rungs)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
@@ -170,6 +176,7 @@ def compare(
         verify=check_mode(verify),
         profile=check_flag("profile", profile),
         schedule=schedules.check(schedule),
+        across_models=check_flag("across_models", across_models),
         **quiet,
     )
     folder = check_folder("out", new_study_folder() if out is None else out)
@@ -194,9 +201,9 @@ def compare(
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
     tell_of_imports(imported, plan, watcher)
-    if limited:
-        check_whole_runs(plan.cells)
-    strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
+    if limited or sample_s:
+        check_whole_runs(plan.cells, "a budget" if limited else "a sample")
+    strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product(sample_s)
     if dry_run:
         return forecast(plan, options, strategy, repeats or blocks.REPEATS)
     if executor is None:

@@ -252,3 +252,21 @@ def run_cell(
         return row
 
     return run
+
+
+@pytest.fixture
+def duel(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """`duel(a, b, model, dataset, max_slowdown="5%")` measures two competitors in turns, now: `framework_compare.duel`.
+
+    Its result has `passed`, `outcome` and `sentence`.
+    """
+    from framework_compare import duels
+    from framework_compare.plan.values import pairs
+
+    def run(*competitors: Any, **settings: Any) -> Any:
+        settings.setdefault("python", pairs("--fc-python", request.config.getoption("--fc-python")))
+        settings.setdefault("index", pairs("--fc-index", request.config.getoption("--fc-index")))
+        settings.setdefault("out", Path(tempfile.mkdtemp(dir=tmp_path)) / "study")
+        return duels.duel(*competitors, **settings)
+
+    return run

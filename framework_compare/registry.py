@@ -234,8 +234,15 @@ def unit(model: str) -> str:
 
 
 def framework(name: str) -> Framework:
-    """A framework under a name or an alias; a reader; or one that trains models as they are written."""
-    return READERS.get(name) or AS_WRITTEN.get(name) or find("framework", FRAMEWORKS, name)
+    """A framework under a name or an alias; a reader; or one that trains models as they are written.
+
+    "torch@2.12.0" is torch as another interpreter has it.
+    """
+    base, _, version = str(name).partition("@")
+    found = (
+        READERS.get(base) or AS_WRITTEN.get(base) or find("framework", FRAMEWORKS, name if name in FRAMEWORKS else base)
+    )
+    return dataclasses.replace(found, name=name) if version else found
 
 
 def labels(names: Iterable[str]) -> Tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Annotated, Any, List
 
 import typer
@@ -20,15 +19,17 @@ def check(
     study: Annotated[str, STUDY] = "latest",
     max_slowdown: Annotated[str, typer.Option(help="How much longer an epoch may take: 5% or 0.05.")] = "5%",
     strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Exit with 1, too, if a cell is missing, not judged, or not shown to be within the limit."
-        ),
+        bool, typer.Option("--strict", help="Exit with 1, too, if a cell of the baseline is missing.")
+    ] = False,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where two sessions cannot decide.")
     ] = False,
 ) -> None:
-    """Compare a study with a baseline; exit code 1 if a cell is slower than allowed or no longer works.
+    """Compare a study with a baseline of an earlier session on this machine.
 
-    A cell counts as slower if its ratio exceeds the limit and the 95 % interval lies above 1.
+    The exit code is 0 if every cell is shown to be within the limit, 1 if one is shown to be slower or no longer works,
+    3 if these two sessions cannot decide. Two sessions differ by several percent though nothing changed: in CI prefer
+    `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
     from framework_compare.results import gates
@@ -50,14 +51,11 @@ def check(
         raise typer.Exit(1)
     if all(one.outcome == gates.UNJUDGED for one in judged):
         console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
+    if strict and len(missing):
+        console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)
     unsure = sum(not one.proved for one in judged)
-    if strict and (unsure or len(missing)):
-        found = f"{unsure} of {len(judged)} cells prove nothing, {len(missing)} are missing"
-        console.fail(f"--strict: {found}; run the missing ones, and more runs of the others (--repeats)", 1)
-    if unsure == len(judged):
-        print(
-            "framework-compare: no cell is shown to be within the limit; more runs tell (`--repeats`)", file=sys.stderr
-        )
+    if unsure and not allow_inconclusive:
+        console.fail(f"{unsure} of {len(judged)} cells are inconclusive; `framework-compare duel` decides more", 3)
 
 
 def share(text: str) -> float:
@@ -84,7 +82,7 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, mi
     failing = sum(one.fails for one in judged)
     unsure = sum(not one.proved for one in judged)
     said = [f"{failing} of {len(judged)} cells fail"]
-    said += [f"{unsure} prove nothing"] * bool(unsure)
+    said += [f"{unsure} are inconclusive"] * bool(unsure)
     said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
     caption = f"{', '.join(said)}. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
     group = Group("", ("ratio", "95 % interval", "outcome"))

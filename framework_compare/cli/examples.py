@@ -17,6 +17,11 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "run study.toml --epochs 5",
         "run --frameworks torch,jax --models resnet50 --on slurm --slurm partition=gpu --threads 4 --loader-workers 2",
     ),
+    "duel": (
+        "duel torch jax alexnet IMAGES",
+        "duel torch torch=.venv-new/bin/python resnet50 IMAGES --max-slowdown 5%",
+        "duel alexnet mobilenet_v2 torch IMAGES",
+    ),
     "ladder": (
         'ladder --frameworks torch --models lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
         "ladder --frameworks torch --models abidate2025-google",
@@ -41,7 +46,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "cost latest --per-hour cpu=0.2,cuda=3.5 --per-kwh 0.25 --co2 300",
         "cost STUDY --per-hour 3.5 --epochs 90",
     ),
-    "check": ("check latest --baseline STUDY --max-slowdown 5%",),
+    "check": ("check latest --baseline STUDY --max-slowdown 20% --allow-inconclusive",),
     "export": ("export latest --format csv --out FOLDER",),
     "part": ("part STUDY 1",),
     "absorb": ("absorb STUDY",),

@@ -161,13 +161,18 @@ OPTIONS: Dict[str, Option] = {
         str, "Parity check: require it before a run, warn (show known verdicts), or off.", "warn", words=VERIFY
     ),
     "profile": Option(bool, _PROFILE, False, flag="--profile"),
-    "schedule": Option(str, "interleaved: rivals take turns; sequential: one run after another.", "interleaved", words=SCHEDULES),
+    "schedule": Option(
+        str, "interleaved: rivals take turns; sequential: one run after another.", "interleaved", words=SCHEDULES
+    ),
     "disturbance_threshold": Option(
         float, "Cores that others may take; a round or epoch with more is left out. Default: 0.05 a core.", None
     ),
     "retries_when_disturbed": Option(int, "Repeats of a run with marked epochs, at the end.", 1),
-    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
-    "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
+    "sample": Option(str, "Measure about so much of each run: 10s; a longer epoch is estimated.", None),
+    "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where ratios are least sure.", None),
+    "precision_target": Option(
+        str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
+    ),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
@@ -213,7 +218,8 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     ),
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
-        *("schedule", "disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
+        *("schedule", "disturbance_threshold", "retries_when_disturbed", "sample", "budget"),
+        *("precision_target", "dry_run"),
     ),
     "Limits": LIMITS,
     "Environments": ENVIRONMENTS,
@@ -259,3 +265,15 @@ def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
         return read_and_run
 
     return wrap
+
+
+def asked(context: typer.Context, name: str) -> bool:
+    """Whether the user gave an option."""
+    source = context.get_parameter_source(name)
+    return source is None or source.name != "DEFAULT"
+
+
+def stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
+    """A request without the settings and the data set that nobody asked for: a workload has its own."""
+    own = (*SETTINGS, "dataset")
+    return {name: value for name, value in request.items() if name not in own or asked(context, name)}

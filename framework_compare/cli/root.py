@@ -17,6 +17,7 @@ from framework_compare.cli import (
     console,
     cost,
     doctor,
+    duel,
     environments,
     examples,
     fairness,
@@ -26,9 +27,8 @@ from framework_compare.cli import (
 )
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
-from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, asked, stated, takes
 from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
-from framework_compare.plan.settings import SETTINGS
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def _root(
         "schedule",
         "disturbance_threshold",
         "retries_when_disturbed",
+        "sample",
         "budget",
         "precision_target",
         "dry_run",
@@ -168,11 +169,11 @@ def run(
     **request: Any,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
-    by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if _asked(context, name)})
+    by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if asked(context, name)})
     if study_file is not None and "study_file" in by_place:
         raise UsageError(f"the file is given twice: {by_place['study_file']} and --from {study_file}; {words.ALLOWED}")
     study_file = by_place.pop("study_file", study_file)
-    own = {name: value for name, value in request.items() if _asked(context, name)}
+    own = {name: value for name, value in request.items() if asked(context, name)}
     if study_file is not None:
         from framework_compare.api import compare
         from framework_compare.study import study_toml
@@ -180,22 +181,11 @@ def run(
         request = {**study_toml.read(study_file, compare), **own, **by_place}
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
-    request = {**_stated(context, request), **by_place}
+    request = {**stated(context, request), **by_place}
     for name in ("frameworks", "models"):
         if request[name] is None:
             raise UsageError(f"Missing option '--{name}'; give it, FRAMEWORKS MODELS by place, or --from FILE")
     _run_and_show(**request)
-
-
-def _asked(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is None or source.name != "DEFAULT"
-
-
-def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
-    """A request without the settings and the data set that nobody asked for: a workload has its own."""
-    own = (*SETTINGS, "dataset")
-    return {name: value for name, value in request.items() if name not in own or _asked(context, name)}
 
 
 @takes(
@@ -220,7 +210,7 @@ def ladder(
     """
     from framework_compare.plan.ladders import LADDERS, rungs_of_text
 
-    request = _stated(context, request)
+    request = stated(context, request)
     if len(request["models"]) != 1:
         raise UsageError(f"--models is {', '.join(request['models'])}; allowed: one model, or one published ladder")
     (name,) = request["models"]
@@ -415,6 +405,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
     },
     "Train and measure": {
         "run": run,
+        "duel": duel.duel,
         "resume": studies.resume,
         "ladder": ladder,
         "largest-batch": studies.largest_batch,

@@ -112,7 +112,7 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
 
     Raises EnvironmentUnavailable where nothing is pinned for the device or no Python fits.
     """
-    return venvs.plan(registry.framework(framework), _root(), device)
+    return venvs.plan(registry.framework(framework.partition("@")[0]), _root(), device)
 
 
 def label(framework: str, device: str, python: str | Path | None = None) -> str:

@@ -187,7 +187,9 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
             "epoch": _integers(raw["number"]),
             "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
             "epoch_s": epoch_seconds(raw),
-            "turn_s": np.full(len(raw["number"]), turn_seconds(raw, columns_of(store, "slice", run["run_id"])) or np.nan),
+            "turn_s": np.full(
+                len(raw["number"]), turn_seconds(raw, columns_of(store, "slice", run["run_id"])) or np.nan
+            ),
             "images": _integers(raw["images"]),
             "steps": _integers(raw["steps"]),
             **{name: _numbers(raw[name]) for name in rest},

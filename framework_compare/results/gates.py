@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
-UNSURE = "not shown to be within the limit"
+UNSURE = "inconclusive"
 FAILS = (SLOWER, LOST)
 ONE_RUN = "one run: no interval"
 
@@ -31,16 +31,16 @@ class Judgement:
 
     @property
     def proved(self) -> bool:
-        """Whether an interval says that a cell is within the limit, or that it is not."""
-        return self.outcome not in (UNJUDGED, UNSURE) and (self.fails or self.reason != ONE_RUN)
+        """Whether a cell is shown to be within the limit, or not to be."""
+        return self.outcome not in (UNJUDGED, UNSURE)
 
 
 def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
     """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
 
-    A cell is slower if its ratio is more than 1 + max_slowdown and its interval lies above 1, and within the limit if its
-    interval is; between these nothing is shown. Without an interval (one run) the ratio alone decides. A cell that worked
-    in the baseline and does not in the study fails, too.
+    A cell is slower if its whole interval is above 1 + max_slowdown, and within the limit if all of it is below; between
+    these, and without an interval, nothing is shown. A cell that worked in the baseline and does not in the study fails,
+    too.
     """
     return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
 
@@ -50,17 +50,16 @@ def _outcome(row: Any, most: float) -> "tuple[str, str]":
         return UNJUDGED, f"the baseline is {row['status_a']}"
     if row["status_b"] != "ok":
         return LOST, f"it is {row['status_b']}"
-    ratio, low, high = row["ratio"], row["ratio_ci_low"], row["ratio_ci_high"]
-    if math.isnan(ratio):
+    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
+    if math.isnan(row["ratio"]):
         return UNJUDGED, "no epoch time"
     if row["disturbed_throughout"]:
         return UNJUDGED, "others took CPU time in every epoch"
-    sure = "" if not math.isnan(low) else ONE_RUN
-    if ratio > most and (math.isnan(low) or low > 1):
-        return SLOWER, sure
-    if ratio < 1 / most if math.isnan(high) else high < 1:
-        return FASTER, sure
-    return (UNSURE if high > most else SAME), sure
+    if math.isnan(low):
+        return UNSURE, ONE_RUN
+    if low > most:
+        return SLOWER, ""
+    return (FASTER if high < 1 else SAME if high <= most else UNSURE), ""
 
 
 def missing(baseline: "pd.DataFrame", study: "pd.DataFrame") -> "pd.DataFrame":

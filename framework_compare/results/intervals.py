@@ -86,8 +86,16 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) ->
     return _interval(mean, wider * error, freedom, min(counts))
 
 
-def unpaired_ratio(now: Sequence[float], before: Sequence[float]) -> Optional[Interval]:
-    """Of seconds of runs that share no blocks, the ratio with Welch's interval; None if a side has no value."""
+# What two sessions on one machine differ by though nothing changed, beyond what runs of each tell: the standard deviation
+# of logarithms of a session's times (benchmarks/sessions.py).
+SESSION_SD = 0.03
+
+
+def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Optional[Interval]:
+    """Of seconds of runs that share no blocks, the ratio with Welch's interval; None if a side has no value.
+
+    session_sd: of each side, what all its runs share.
+    """
     logs = [np.log(np.asarray(side, dtype=float)) for side in (now, before)]
     counts = [len(side) for side in logs]
     if not min(counts):
@@ -96,11 +104,12 @@ def unpaired_ratio(now: Sequence[float], before: Sequence[float]) -> Optional[In
     if min(counts) < MIN_RUNS:
         return Interval(math.exp(mean), runs=min(counts))
     parts = [float(side.var(ddof=1)) / len(side) for side in logs]
-    error = math.sqrt(sum(parts))
-    if error <= _SAME:
-        return _interval(mean, error, 1.0, min(counts))
+    variance = sum(parts) + 2 * session_sd**2
+    error = math.sqrt(variance)
+    if sum(parts) <= _SAME**2:
+        return _interval(mean, error, math.inf if session_sd else 1.0, min(counts))
     # Welch and Satterthwaite's degrees of freedom.
-    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
+    freedom = variance**2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
     return _interval(mean, error, freedom, min(counts))
 
 

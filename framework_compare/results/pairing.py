@@ -9,7 +9,7 @@ import numpy as np
 from framework_compare.results import repeats
 from framework_compare.results.block_times import BlockTimes, Stratum
 from framework_compare.results.columns import IDENTITY
-from framework_compare.results.intervals import Interval, unpaired_ratio
+from framework_compare.results.intervals import SESSION_SD, Interval, unpaired_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,10 @@ COLUMNS = (
 def side_by_side(a: Sides, b: Sides) -> "pd.DataFrame":
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
-    ratio is the median epoch time of B over that of A, with Welch's 95 % interval where both have 2 runs or more, as
-    runs of two studies share no block; verdict is "faster" or "slower" (B) where that excludes 1, "not_shown" where it
-    does not, "" where there is none. Verdicts are not corrected for their number.
+    ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
+    runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
+    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. Verdicts are not corrected
+    for their number.
     """
     import pandas as pd
 
@@ -92,7 +93,7 @@ def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:
 
 def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], seconds: Any) -> Dict[str, Any]:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
-    ratio = unpaired_ratio(runs[1], runs[0]) or Interval(np.nan)
+    ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or Interval(np.nan)
     low, high = ratio.low, ratio.high
     return {
         **dict(zip(IDENTITY, key)),

@@ -97,9 +97,7 @@ def sentences(cells: Sequence[Record]) -> List[str]:
         known = f"; their intervals are ±{min(arms):.1%} to ±{max(arms):.1%}" if arms else ""
         none = len(ok) - len(arms)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
-        texts.append(
-            f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}."
-        )
+        texts.append(f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}.")
     elif unsure:
         texts.append(f"Ratios not within {target} under the budget of {minutes}: {', '.join(unsure)}.")
     if not_run:

@@ -41,7 +41,9 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
         if run["node_id"] is not None or run["duel"] is not None:
             counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
     last = max(turns.values(), default=0)
-    places = {turn: {session: place for place, (session, _) in enumerate(of.most_common())} for turn, of in counts.items()}
+    places = {
+        turn: {session: place for place, (session, _) in enumerate(of.most_common())} for turn, of in counts.items()
+    }
     return {
         run["run_id"]: turns[run["run_id"]]
         + last * places.get(_turn(run, turns), {}).get((run["node_id"], run["duel"]), 0)

@@ -97,7 +97,7 @@ def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
 
 
 def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
-    ratio, reason = blocks.ratio(b.Index, a.Index), _bar(a, b)
+    ratio, reason = blocks.ratio(b.Index, a.Index), bar(a, b)
     if ratio is None or ratio.p is None or reason:
         ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
     return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, reason)
@@ -113,7 +113,7 @@ def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
     return str(getattr(a, of)), str(getattr(b, of))
 
 
-def _bar(*cells: Record) -> str:
+def bar(*cells: Record) -> str:
     """Why no verdict can stand on cells, whatever their times are; "" if it can."""
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
@@ -157,10 +157,15 @@ def _mean(
 ) -> _Pair:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
     a, b = both[0]
-    reason = next((f"{bar} with {two[0].model}" for two in both if (bar := _bar(*two))), "")
+    reason = next((f"{reason} with {two[0].model}" for two in both if (reason := bar(*two))), "")
     if ratio is None or ratio.p is None or reason:
         ratio = _figures(both, 0 if ratio is None else ratio.runs)
     return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)
+
+
+def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], reason: str = "") -> Verdict:
+    """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
+    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), reason)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:

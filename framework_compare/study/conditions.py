@@ -90,26 +90,38 @@ def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> Optional
     return seconds("budget", budget), share("precision_target", PRECISION_TARGET if target is None else target)
 
 
-def check_whole_runs(cells: Sequence[Cell]) -> None:
+def check_sample(sample: Any, budget: Any, rungs: Any) -> float:
+    """Seconds of each run that are measured, 0 without a sample; UsageError says what does not go with it."""
+    if sample is None:
+        return 0.0
+    if budget is not None or rungs is not None:
+        other = (
+            "a budget decides how much of an epoch is measured"
+            if budget is not None
+            else "gains are of whole trainings"
+        )
+        raise UsageError(f"sample is {sample!r}, but {other}; name one of the two")
+    return seconds("sample", sample)
+
+
+def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
     """UsageError for cells of which a part of an epoch would say nothing."""
     for cell in cells:
         if cell.config.patience:
             raise UsageError(
-                f"patience is {cell.config.patience} under a budget, which may measure a part of an epoch only; "
+                f"patience is {cell.config.patience} under {what}, which may measure a part of an epoch only; "
                 "leave one of the two out"
             )
         if searches.is_search(cell.model):
-            raise UsageError(
-                f"{cell.model} is a search, which a budget cannot sample; give repeats instead of a budget"
-            )
+            raise UsageError(f"{cell.model} is a search, which {what} cannot measure a part of; leave it out")
         if cell.config.nodes > 1:
             raise UsageError(
-                f"nodes is {cell.config.nodes} under a budget, which may end an epoch by the clock of one node; leave one "
+                f"nodes is {cell.config.nodes} under {what}, which may end an epoch by the clock of one node; leave one "
                 "of the two out"
             )
         if cell.config.batch_growth != 1:
             raise UsageError(
-                f"batch_growth is {cell.config.batch_growth:g} under a budget, which estimates an epoch from its first "
+                f"batch_growth is {cell.config.batch_growth:g} under {what}, which estimates an epoch from its first "
                 "steps; leave one of the two out"
             )
 
@@ -137,6 +149,4 @@ def as_planned(
         raise schema.damaged(path, f"its settings: {error}") from None
     across = bool(settings.get("across_models"))
     profile = bool(settings.get("profile"))
-    return dataclasses.replace(
-        options, profile=profile, verify=mode, schedule=schedule, across_models=across, **quiet
-    )
+    return dataclasses.replace(options, profile=profile, verify=mode, schedule=schedule, across_models=across, **quiet)

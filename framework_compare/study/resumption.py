@@ -74,9 +74,9 @@ def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> 
     if stored["name"] != now["name"]:
         return None
     return [
-        f"{name}: {_shown(stored[name])} in the study, {_shown(now[name])} now"
-        for name in stored
-        if name != "first_cells" and stored[name] != now[name]
+        f"{name}: {_shown(stored.get(name, 'none'))} in the study, {_shown(now.get(name, 'none'))} now"
+        for name in {**stored, **now}
+        if name != "first_cells" and stored.get(name) != now.get(name)
     ]
 
 

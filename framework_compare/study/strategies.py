@@ -58,14 +58,16 @@ class Strategy(Protocol):
         """JSON for the study file, with the name under "name"."""
 
 
+@dataclasses.dataclass(frozen=True)
 class Product:
     """Every combination of the listed values, known from the start."""
+
+    sample_s: float = 0
 
     name: ClassVar[str] = "product"
     limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
-    sample_s: ClassVar[float] = 0
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
@@ -74,7 +76,7 @@ class Product:
         return ()
 
     def to_dict(self) -> Dict[str, Any]:
-        return {"name": self.name}
+        return {"name": self.name, **({"sample_s": self.sample_s} if self.sample_s else {})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +201,7 @@ def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strateg
     # Version 0.1 stored a sweep under "stability", and nothing for a product.
     document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
     made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
-        Product.name: lambda _: Product(),
+        Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
     }

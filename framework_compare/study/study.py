@@ -204,7 +204,9 @@ class Study:
                 ended[run_id] = cell, dataclasses.replace(run, duel=duel if turned else None)
         self._end(ended)
         for run_id, cell, environment in again:
-            run = dataclasses.replace(self._run_alone(run_id, cell, environment), alone_why="out of memory beside rivals")
+            run = dataclasses.replace(
+                self._run_alone(run_id, cell, environment), alone_why="out of memory beside rivals"
+            )
             self._end({run_id: (cell, run)})
         if len(left) == 1:
             ((run_id, cell, _),) = left
@@ -345,7 +347,11 @@ def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str
     """Which of the cells another block is for."""
     cell = max(cells, key=lambda one: arm(one, standing))
     width = arm(cell, standing)
-    why = f"has fewer than {LEAST_RUNS} runs that count" if math.isinf(width) else f"is sure to ±{width:.1%} of the fastest only"
+    why = (
+        f"has fewer than {LEAST_RUNS} runs that count"
+        if math.isinf(width)
+        else f"is sure to ±{width:.1%} of the fastest only"
+    )
     return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
 
 

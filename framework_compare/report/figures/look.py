@@ -46,8 +46,9 @@ TITLES: Dict[str, str] = {
 
 
 def title(name: object) -> str:
-    """A name as people write it; one that is not known stays."""
-    return TITLES.get(str(name), str(name))
+    """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
+    base, _, version = str(name).partition("@")
+    return f"{TITLES[base]} {version}".strip() if base in TITLES else str(name)
 
 
 def in_order(names: Sequence[str]) -> List[str]:

@@ -1,0 +1,83 @@
+"""`framework-compare duel`: two competitors in turns, one verdict, and with a limit an exit code for CI."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from framework_compare.cli import console
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, stated, takes
+
+CODE_INCONCLUSIVE = 3
+
+
+@takes(
+    *(name for name in SETTINGS_OF_CELLS if name != "epochs"),
+    *("limit", *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold", "out", "quiet", "json"),
+)
+def duel(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(help="A framework, one with an interpreter (torch=PYTHON), or a model.")],
+    b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
+    model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
+    data: Annotated[Optional[str], typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
+    max_slowdown: Annotated[
+        Optional[str], typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
+    ] = None,
+    allow_inconclusive: Annotated[
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
+    ] = False,
+    blocks: Annotated[int, typer.Option(help="Sets of fresh workers.")] = 5,
+    sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "6s",
+    quiet: bool = False,
+    json: bool = False,
+    out: Optional[Path] = None,
+    **request: Any,
+) -> None:
+    """Measure two competitors in turns, now, and give one verdict.
+
+    With --max-slowdown the exit code is 0 where B is shown to be within the limit, 1 where it is shown to be slower or
+    does not work, 3 where this duel cannot decide.
+    """
+    from framework_compare import duels
+    from framework_compare.study.opening import new_study_folder
+
+    folder, watcher = out or new_study_folder(), console.watcher(quiet)
+    asked = stated(context, request)
+    with console.kept_on_interrupt(folder, watcher):
+        result = duels.duel(
+            a,
+            b,
+            model,
+            data,
+            max_slowdown=max_slowdown,
+            blocks=blocks,
+            sample=sample,
+            out=folder,
+            watcher=watcher,
+            **asked,
+        )
+    print(json_text.dumps(_document(result), indent=1) if json else result.sentence)
+    watcher.say(f"study: {folder}")
+    if result.outcome == duels.INCONCLUSIVE and not allow_inconclusive:
+        raise typer.Exit(CODE_INCONCLUSIVE)
+    if result.outcome in (duels.SLOWER, duels.FAILED):
+        raise typer.Exit(1)
+
+
+def _document(result: Any) -> Any:
+    ratio = result.ratio
+    return {
+        "sentence": result.sentence,
+        "outcome": result.outcome,
+        "reason": result.reason,
+        "max_slowdown": result.max_slowdown,
+        "ratio": None if ratio.value != ratio.value else ratio.value,
+        "ratio_ci_low": ratio.low,
+        "ratio_ci_high": ratio.high,
+        "blocks": ratio.runs,
+        "study": str(result.comparison.folder),
+    }

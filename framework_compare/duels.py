@@ -1,0 +1,163 @@
+"""Two competitors against each other, now: one verdict and, with a limit, one outcome for CI."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, Optional, Tuple, Union
+
+from framework_compare import registry
+from framework_compare.api import compare
+from framework_compare.comparison import Comparison
+from framework_compare.environments import externals
+from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.plan.values import share
+from framework_compare.results import speed_verdicts
+from framework_compare.results.intervals import Interval
+from framework_compare.results.speed_verdicts import Verdict
+
+NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
+BLOCKS = 5
+SAMPLE_S = 6.0  # of each competitor in a block
+MANY_EPOCHS = 1000  # the sample ends before them
+AGAIN = "b"  # the version of a competitor that is the same as the other
+
+
+@dataclasses.dataclass(frozen=True)
+class Duel:
+    """What a duel has shown.
+
+    ratio: seconds of B over those of A, with its 95 % interval; NaN where there is none. max_slowdown: how much longer B
+    may take, as a share. outcome: NOT_SLOWER where the whole interval is within that, SLOWER where none of it is,
+    INCONCLUSIVE between these, FAILED where a competitor did not work; "" without a limit where both did.
+    """
+
+    verdict: Verdict
+    ratio: Interval
+    max_slowdown: Optional[float]
+    outcome: str
+    reason: str
+    comparison: Comparison
+
+    @property
+    def passed(self) -> bool:
+        """Whether B is shown to be within the limit; without one, whether both worked."""
+        return self.outcome in (NOT_SLOWER, "")
+
+    @property
+    def sentence(self) -> str:
+        if self.outcome == FAILED:
+            return f"No verdict: {self.reason}."
+        said = speed_verdicts.statement(self.verdict)
+        if not self.outcome:
+            return f"{said}."
+        words = (
+            f"{self.outcome} within a limit of {self.max_slowdown:.3g}" if self.outcome == NOT_SLOWER else self.outcome
+        )
+        return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}."
+
+    @property
+    def _names(self) -> Tuple[str, str]:
+        turned = self.ratio.value < 1
+        names = (self.verdict.faster, self.verdict.slower)
+        return names[::-1] if turned else names
+
+
+def duel(
+    a: str,
+    b: str,
+    model: str,
+    dataset: Any = None,
+    *,
+    device: str = "cpu",
+    max_slowdown: Union[None, str, float] = None,
+    blocks: int = BLOCKS,
+    sample: Union[str, float] = SAMPLE_S,
+    **request: Any,
+) -> Duel:
+    """Measure two competitors in turns, now, and give one verdict.
+
+    a, b: frameworks, such as "torch", or "torch=/path/to/python" for the one that another interpreter has; or two
+    models, and then `model` is the framework that trains both. dataset: as `compare` takes it; None: that of the model.
+    blocks: sets of fresh workers. sample: what is measured of each competitor in a block, seconds or "10s".
+    max_slowdown: how much longer B may take than A, such as "5%" or 0.05; it decides `outcome`.
+    request: as `compare` takes it. UsageError for a wrong request.
+    """
+    limit = None if max_slowdown is None else share("max_slowdown", max_slowdown)
+    frameworks, models, python = _competitors(a, b, model)
+    request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
+    if dataset is not None:
+        request["dataset"] = dataset
+    request["python"] = {**(request.get("python") or {}), **python}
+    result = compare(
+        frameworks, models, device, repeats=blocks, sample=sample, across_models=len(models) > 1, **request
+    )
+    return judge(result, limit)
+
+
+def judge(result: Comparison, limit: Optional[float]) -> Duel:
+    """What a study of two cells shows: the second against the first."""
+    rows = list(result.frame.itertuples())
+    if len(rows) != 2:
+        raise UsageError(f"{result.folder} has {len(rows)} cells; allowed: a study of two competitors")
+    first, second = rows
+    of = "framework" if first.framework != second.framework else "model"
+    names = str(getattr(first, of)), str(getattr(second, of))
+    subject = str(first.model if of == "framework" else first.framework)
+    broken = [row for row in rows if row.status != "ok"]
+    if broken:
+        reason = "; ".join(f"{getattr(row, of)} is {row.status}: {row.reason}" for row in broken)
+        return Duel(
+            speed_verdicts.of_two(subject, names, None, reason), Interval(math.nan), limit, FAILED, reason, result
+        )
+    ratio = result.block_times.ratio(second.Index, first.Index) or Interval(math.nan)
+    verdict = speed_verdicts.of_two(subject, names, ratio, speed_verdicts.bar(first, second))
+    return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result)
+
+
+def _outcome(ratio: Interval, verdict: Verdict, limit: Optional[float]) -> str:
+    if limit is None:
+        return ""
+    if verdict.reason or ratio.low is None or ratio.high is None:
+        return INCONCLUSIVE
+    return NOT_SLOWER if ratio.high <= 1 + limit else SLOWER if ratio.low > 1 + limit else INCONCLUSIVE
+
+
+def _times(ratio: Interval) -> str:
+    ends = "" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]"
+    return f"{ratio.value:.3f}{ends} times"
+
+
+def _competitors(a: str, b: str, shared: str) -> Tuple["list[str]", "list[str]", Dict[str, str]]:
+    """Frameworks, models, and interpreters by framework."""
+    if _is_framework(a) and _is_framework(b):
+        first, first_python = _framework(a, ())
+        second, second_python = _framework(b, (first,))
+        return [first, second], [shared], {**first_python, **second_python}
+    if _is_framework(a) or _is_framework(b) or not _is_framework(shared):
+        raise UsageError(
+            f"a duel of {a} and {b} with {shared}; allowed: two frameworks and a model, or two models and a framework"
+        )
+    framework, python = _framework(shared, ())
+    return [framework], [a, b], python
+
+
+def _is_framework(name: str) -> bool:
+    try:
+        registry.find("framework", registry.FRAMEWORKS, name.partition("=")[0])
+    except UnknownNameError:
+        return False
+    return True
+
+
+def _framework(given: str, taken: Tuple[str, ...]) -> Tuple[str, Dict[str, str]]:
+    """The name of a competitor, its own where another has the framework's, and the interpreter that is given for it."""
+    name, _, python = given.partition("=")
+    spec = registry.find("framework", registry.FRAMEWORKS, name)
+    if not python and spec.name not in taken:
+        return spec.name, {}
+    version = (externals.examine(spec, python).version or AGAIN) if python else AGAIN
+    own = f"{spec.name}@{version}"
+    own = f"{own}-{AGAIN}" if own in taken else own
+    registry.FRAMEWORKS[own] = dataclasses.replace(spec, name=own)
+    return own, {own: python} if python else {}

@@ -1,0 +1,398 @@
+"""Workers that compete are live together and take turns; what goes wrong with one is told, and costs the others nothing."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from framework_compare import Comparison, compare, duel, registry, resume
+from framework_compare.cli.root import app
+from framework_compare.errors import UsageError
+from framework_compare.launch import duel as duel_module
+from framework_compare.launch import rounds
+from framework_compare.launch.rounds import Lengths
+from framework_compare.registry import Framework
+from framework_compare.study.schedules import groups, why_alone
+
+HERE = Path(__file__).parent
+QUICK = {
+    **{"batch_size": 1, "epochs": 4, "threads": 1, "loader_workers": 0, "image_size": 32, "pipeline": "memory"},
+    **{"verify": "off", "retries_when_disturbed": 0, "sampling_hz": 0},
+}
+
+
+@pytest.fixture
+def rival(monkeypatch, tmp_path, tiny):
+    """Registers a test framework that is `tiny` with methods of its own; its name."""
+
+    def register(name, body="", pace_s=0.004):
+        source = (HERE / "plugins" / "tiny.py").read_text()
+        pace = f"        time.sleep({pace_s})\n" if pace_s else ""
+        source += f"""
+import os, threading, time
+
+
+class Rival(TinyTrainer):
+    name = {name!r}
+    steps = 0
+
+    def train_step(self, batch):
+        self.steps += 1
+        self.on_step()
+{pace}        return super().train_step(batch)
+
+    def on_step(self):
+        pass
+
+{textwrap.indent(textwrap.dedent(body), "    ")}
+"""
+        path = tmp_path / f"{name}.py"
+        path.write_text(source)
+        monkeypatch.setitem(registry.FRAMEWORKS, name, Framework(name, f"{path}:Rival", "", "numpy", ((3, 8), (3, 99))))
+        return name
+
+    return register
+
+
+@pytest.fixture
+def ask(pictures, own_cache, tmp_path):
+    def run(names, out="s", **settings):
+        return compare(names, "linear", dataset=pictures, out=tmp_path / out, **{**QUICK, **settings})
+
+    return run
+
+
+def test_rivals_take_turns_and_learn_what_they_learn_alone(rival, ask):
+    names = [rival("one"), rival("two")]
+    turns, alone = ask(names), ask(names, "alone", schedule="sequential")
+    assert turns.frame.status.eq("ok").all() and alone.slices.empty
+    assert turns.epochs.loss.tolist() == alone.epochs.loss.tolist()
+    first, second = (turns.slices[turns.slices.cell == cell] for cell in (0, 1))
+    assert first["round"].tolist() == second["round"].tolist() and len(first) > 3
+    assert first.samples.tolist() == second.samples.tolist(), "both train on the same images in a round"
+    spans = sorted(
+        [*zip(first.start_s + offset(turns, 0), first.seconds), *zip(second.start_s + offset(turns, 1), second.seconds)]
+    )
+    assert all(a + length <= b + 1e-6 for (a, length), (b, _) in itertools.pairwise(spans)), "never two at once"
+    assert turns.epochs.groupby("run_id").steps.sum().eq(52).all()
+    assert (turns.epochs.epoch_s < 0.5).all() and turns.epochs.waited_s.gt(0).any()
+
+
+def offset(study, cell):
+    """When a cell's run began, on the clock of the first."""
+    from framework_compare.store.study_file import Store
+
+    with Store.open(study.folder) as store:
+        rows = store.select("SELECT cell_id, min(start_ns) FROM run JOIN phase USING (run_id) GROUP BY run_id")[1]
+    return dict(rows)[cell + 1] / 1e9
+
+
+def test_the_first_round_does_not_count_and_the_time_is_that_of_the_others(rival, ask):
+    study = ask([rival("one"), rival("two")])
+    slices = study.slices[study.slices.cell == 0]
+    assert slices.void.iloc[0] == rounds.REHEARSAL
+    counted = slices[slices.void == ""]
+    assert len(counted) >= rounds.LEAST_ROUNDS
+    expected = np.exp(np.log(counted.measured_s / counted.samples).mean()) * 13
+    assert study.frame.epoch_s_median[0] == pytest.approx(expected)
+    assert study.block_times[0] == {1: pytest.approx(expected)}
+
+
+def test_a_slower_rival_is_found_by_its_rounds(rival, ask):
+    study = ask([rival("fast", pace_s=0.01), rival("slow", pace_s=0.012)], epochs=8, repeats=2)
+    (verdict,) = study.verdicts()
+    assert verdict.faster == "fast" and 1.1 < verdict.ratio < 1.3 and verdict.blocks == 2
+
+
+def stored(study, query):
+    from framework_compare.store.study_file import Store
+
+    with Store.open(study.folder) as store:
+        return store.select(query)[1]
+
+
+def test_a_rival_that_dies_in_its_turn_leaves_the_others_their_rounds(rival, ask):
+    dying = rival("dying", "def on_step(self):\n    if self.steps == 30:\n        os.kill(os.getpid(), 9)")
+    study = ask([rival("one"), dying, rival("two")])
+    assert study.frame.status.tolist() == ["ok", "crashed", "ok"]
+    slices = study.slices[study.slices.cell == 0]
+    assert rounds.ENDED in slices.void.tolist() and (slices.void == "").sum() >= 3
+    assert study.epochs[study.epochs.framework == "two"].epoch.tolist() == [1, 2, 3, 4]
+
+
+def test_a_rival_that_is_killed_while_it_waits_is_told_at_once(rival, ask, tmp_path):
+    place = tmp_path / "victim.pid"
+    tells = f"def build(self, graph):\n    super().build(graph)\n    open({str(place)!r}, 'w').write(str(os.getpid()))"
+    kills = f"def on_step(self):\n    if self.steps == 30:\n        os.kill(int(open({str(place)!r}).read()), 9)"
+    study = ask([rival("killer", kills), rival("victim", tells)])
+    assert dict(zip(study.frame.framework, study.frame.status)) == {"killer": "ok", "victim": "crashed"}
+
+
+def test_a_worker_that_hangs_in_its_turn_is_ended_and_the_others_go_on(rival, ask, monkeypatch):
+    monkeypatch.setattr(duel_module, "LEAST_TURN_S", 1.0)
+    monkeypatch.setattr(duel_module, "TURN_FACTOR", 3.0)
+    hanging = rival("hanging", "def on_step(self):\n    if self.steps == 30:\n        time.sleep(1000)")
+    study = ask([rival("one"), hanging])
+    assert study.frame.status.tolist() == ["ok", "timed-out"]
+    assert "its turn did not end within" in study.frame.reason[1]
+
+
+def test_limits_do_not_count_the_time_in_which_a_worker_waits(rival, ask):
+    study = ask(
+        [rival("quick", pace_s=0.001), rival("slow", pace_s=0.02)], silence_timeout_s=30, phase_timeout_s={"epochs": 2}
+    )
+    assert study.frame.status.tolist() == ["ok", "ok"]
+    assert study.runs.wall_s[0] < study.runs.wall_s[1]
+
+
+@pytest.mark.alone
+def test_a_worker_that_uses_cpu_while_it_waits_voids_rounds_and_is_named(rival, ask):
+    spinning = """
+    def build(self, graph):
+        super().build(graph)
+        def spin():
+            while True:
+                pass
+        threading.Thread(target=spin, daemon=True).start()
+    """
+    study = ask([rival("one", pace_s=0.02), rival("spinning", spinning, pace_s=0.02)])
+    voids = study.slices[study.slices.cell == 0].void
+    assert voids.str.contains("used CPU while waiting").sum() > len(voids) / 2
+    assert "rounds do not count" in study.frame.warnings[0]
+
+
+@pytest.mark.alone
+def test_a_loader_that_reads_ahead_is_stopped_between_turns(rival, ask):
+    """A thread that never rests stands for a loader: with a pipeline its process is frozen while rivals have turns."""
+    ahead = """
+    def build(self, graph):
+        super().build(graph)
+        def read():
+            while True:
+                sum(range(1000))
+        threading.Thread(target=read, daemon=True).start()
+    """
+    study = ask([rival("one", pace_s=0.02), rival("ahead", ahead, pace_s=0.02)], pipeline="shared")
+    assert not study.slices.void.str.contains("used CPU while waiting").any()
+    assert study.frame.status.eq("ok").all()
+
+
+@pytest.mark.alone
+def test_a_neighbour_that_starts_midway_voids_the_rounds_of_all_alike(rival, ask, disturbances, monkeypatch):
+    monkeypatch.setitem(disturbances, "told", True)
+    names = [rival("one", pace_s=0.02), rival("two", pace_s=0.02)]
+    loop = subprocess.Popen(
+        [sys.executable, "-c", "import time\ntime.sleep(4)\nend=time.monotonic()+60\nwhile time.monotonic()<end: pass"]
+    )
+    try:
+        study = ask(names, epochs=12)
+    finally:
+        loop.kill()
+        loop.wait()
+    voids = [study.slices[study.slices.cell == cell].void.tolist() for cell in (0, 1)]
+    assert voids[0] == voids[1] and "others took CPU time" in voids[0]
+
+
+def test_a_forged_slice_ends_its_worker_and_nobody_else(rival, ask):
+    forging = """
+    def on_step(self):
+        if self.steps == 20:
+            import gc, framework_compare.events as events
+            (writer,) = [one for one in gc.get_objects() if isinstance(one, events.EventWriter)]
+            fields = dict(start_ns=time.monotonic_ns(), steps=1, samples=1, measured_ns=1, cpu_ns=0, major_faults=0)
+            writer.send("slice", number=999, end_ns=time.monotonic_ns(), last=False, **fields)
+    """
+    study = ask([rival("one"), rival("forging", forging)])
+    assert study.frame.status.tolist() == ["ok", "failed"] and "malformed slice" in study.frame.reason[1]
+
+
+def test_rivals_that_memory_does_not_hold_together_run_by_themselves_and_say_so(rival, ask, monkeypatch):
+    real = psutil.virtual_memory()
+    monkeypatch.setattr(duel_module.psutil, "virtual_memory", lambda: real._replace(available=50 << 20))
+    study = ask([rival("one"), rival("two")], sampling_hz=20, repeats=2)
+    assert study.frame.status.tolist() == ["ok", "ok"] and study.slices.empty
+    whys = [why for (why,) in stored(study, "SELECT alone_why FROM run")]
+    assert whys.count("memory does not hold it beside its rivals") == 2
+    assert study.verdicts()[0].blocks == 2, "ratios are of runs of the same block"
+
+
+KILLED = """
+import sys
+sys.path[:0] = [{plugins!r}]
+from pathlib import Path
+from framework_compare import compare, registry
+from framework_compare.registry import Framework
+for name, path in {paths!r}.items():
+    registry.FRAMEWORKS[name] = Framework(name, path + ":Rival", "", "numpy", ((3, 8), (3, 99)))
+registry.MODELS["linear"] = "linear:build"
+compare({names!r}, "linear", dataset={pictures!r}, out={out!r}, repeats=4, **{quick!r})
+"""
+
+
+def test_a_killed_parent_loses_no_finished_block(rival, pictures, own_cache, tmp_path):
+    names = [rival("one", pace_s=0.02), rival("two", pace_s=0.02)]
+    out = tmp_path / "s"
+    script = KILLED.format(
+        plugins=str(HERE / "plugins"), paths={name: str(tmp_path / f"{name}.py") for name in names}, names=names,
+        pictures=str(pictures), out=str(out), quick=QUICK,
+    )  # fmt: skip
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        time.sleep(0.2)
+        if (out / "study.sqlite").exists() and statuses(out)["ok"] >= 2 and statuses(out)["running"] == 2:
+            break
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    before = stored_of(out, "SELECT run_id, started_at FROM run WHERE status = 'ok'")
+    assert before and statuses(out)["running"]
+    study = resume(out)
+    assert study.frame.runs_ok.tolist() == [4, 4]
+    assert set(before) <= set(stored_of(out, "SELECT run_id, started_at FROM run"))
+    assert len({duel for (duel,) in stored_of(out, "SELECT duel FROM run")}) == 4
+
+
+def stored_of(folder, query):
+    from framework_compare.store.study_file import Store
+
+    with Store.open(folder) as store:
+        return store.select(query)[1]
+
+
+def statuses(folder):
+    return collections.Counter(status for (status,) in stored_of(folder, "SELECT status FROM run"))
+
+
+def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(rival, ask):
+    class Stopping:
+        """Stops the study in the third epoch of any rival."""
+
+        def __getattr__(self, name):
+            return lambda *given, **more: None
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exception):
+            return None
+
+        def event(self, cell, event):
+            if event["event"] == "epoch" and event["number"] == 3:
+                raise KeyboardInterrupt
+
+    names = [rival("one"), rival("two")]
+    with pytest.raises(KeyboardInterrupt):
+        ask(names, watcher=Stopping())
+    study = ask(names)
+    assert study.frame.status.tolist() == ["ok", "ok"]
+
+
+def test_a_run_of_another_duel_than_its_rivals_is_not_paired_with_them(rival, ask, tmp_path):
+    first = tmp_path / "once"
+    failing = rival(
+        "failing", f"def on_step(self):\n    if not os.path.exists({str(first)!r}):\n        raise ValueError"
+    )
+    names = [rival("one"), failing, rival("two")]
+    study = ask(names, repeats=2)
+    assert study.frame.status.tolist() == ["ok", "failed", "ok"]
+    first.touch()
+    study = ask(names, repeats=2, retry=["failed"])
+    assert study.frame.status.tolist() == ["ok", "ok", "ok"]
+    assert study.epochs.groupby("framework").block.nunique().eq(2).all()
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_every_rival_has_every_place_and_follows_every_other_equally_often(count):
+    orders = list(itertools.islice(rounds.orders(count, random.Random(1)), count * (1 + count % 2)))
+    places = collections.Counter((place, name) for order in orders for place, name in enumerate(order))
+    pairs = collections.Counter(pair for order in orders for pair in itertools.pairwise(order))
+    assert len(places) == count**2 and len(set(places.values())) == 1
+    assert len(pairs) == count * (count - 1) and len(set(pairs.values())) == 1
+
+
+def test_slices_are_as_long_as_steps_allow():
+    assert Lengths.of([0.01, 0.01], 100_000, False) == (Lengths(40, 5))
+    assert Lengths.of([0.01], 100_000, True).steps == 200
+    assert Lengths.of([1.0, 1.0], 1000, False) == Lengths(2, 1)
+    short = Lengths.of([0.01, 0.01], 30, False)
+    assert 30 // (short.steps + short.rewarm) > rounds.LEAST_ROUNDS
+
+
+def test_cells_of_other_samples_do_not_compete(tiny):
+    from framework_compare.protocol import TrainConfig
+    from framework_compare.records import Cell
+
+    def cell(framework, **settings):
+        return Cell(framework, "alexnet", "small", "cpu", TrainConfig(**settings))
+
+    planned = [(1, cell("a"), 1), (2, cell("b"), 1), (3, cell("a", image_size=64), 1), (4, cell("a"), 2)]
+    planned += [(5, cell("b", execution="compiled"), 1), (6, cell("b", mode="inference"), 1)]
+    found = [[run_id for run_id, *_ in group] for group in groups(planned, "interleaved")]
+    assert found == [[1, 2, 5], [3], [4], [6]]
+    assert len(groups(planned, "sequential")) == 6
+
+
+def test_what_cannot_take_turns_says_why():
+    from framework_compare.protocol import TrainConfig
+    from framework_compare.records import Cell
+
+    for device, settings in (("cpu", {"batch_growth": 1.5}), ("cuda:0,1", {"device": "cuda:0,1"})):
+        cells = [Cell(name, "alexnet", "small", device, TrainConfig(**settings)) for name in ("a", "b")]
+        assert why_alone(cells[0])
+        assert len(groups([(number, cell, 1) for number, cell in enumerate(cells)], "interleaved")) == 2
+
+
+def test_a_duel_gives_one_verdict_and_an_outcome(rival, pictures, own_cache, tmp_path):
+    one, two = rival("one", pace_s=0.01), rival("two", pace_s=0.013)
+    asked = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
+    found = duel(one, two, "linear", pictures, max_slowdown="5%", out=tmp_path / "a", **asked)
+    assert found.outcome == "slower" and not found.passed and 1.2 < found.ratio.value < 1.45
+    assert found.verdict.faster == "one" and "two takes" in found.sentence
+    turned = duel(two, one, "linear", pictures, max_slowdown=0.05, out=tmp_path / "b", **asked)
+    assert turned.outcome == "not slower" and turned.passed
+    assert duel(one, two, "linear", pictures, out=tmp_path / "c", **asked).outcome == ""
+
+
+def test_a_framework_may_duel_with_itself_in_another_interpreter(rival, pictures, own_cache, tmp_path):
+    one = rival("one", pace_s=0.01)
+    asked = {"blocks": 2, "sample": 0.5, **{name: value for name, value in QUICK.items() if name != "epochs"}}
+    found = duel(one, f"{one}={sys.executable}", "linear", pictures, out=tmp_path / "s", **asked)
+    names = found.comparison.frame.framework.tolist()
+    assert names[0] == "one" and names[1].startswith("one@") and 0.8 < found.ratio.value < 1.25
+    assert Comparison.load(tmp_path / "s").table() is not None
+
+
+def test_a_duel_of_what_does_not_fit_is_refused(tiny, pictures, tmp_path):
+    with pytest.raises(UsageError, match="two frameworks and a model, or two models and a framework"):
+        duel(tiny, "linear", "linear", pictures, out=tmp_path / "s")
+
+
+@pytest.mark.parametrize(("second", "limit", "code"), [(0.013, "5%", 1), (0.01, "60%", 0)])
+def test_the_exit_code_of_a_duel_is_its_outcome(rival, pictures, own_cache, tmp_path, second, limit, code):
+    words = ["duel", rival("one", pace_s=0.01), rival("two", pace_s=second), "linear", str(pictures), "--blocks", "2"]
+    words += [
+        "--sample",
+        "0.5s",
+        "--threads",
+        "1",
+        "--loader-workers",
+        "0",
+        "--batch-size",
+        "1",
+        "--pipeline",
+        "memory",
+    ]
+    done = CliRunner().invoke(app, [*words, "--max-slowdown", limit, "--verify", "off", "--image-size", "32"])
+    assert done.exit_code == code, (done.output, done.exception)

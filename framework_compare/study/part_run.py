@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, Set
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
 from framework_compare.launch.limits import Limits
+from framework_compare.paths import own_name, private_folder
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK, PICTURES
@@ -86,9 +87,9 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
 
 
 def _place(plan: PartPlan) -> Path:
-    """On the node's own disk; of two nodes that share it each has its own."""
-    base = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
-    return Path(base) / f"framework-compare-{plan.study}-{_node(plan)}-{plan.number}"
+    """On the node's own disk, where only this user can put anything; of two nodes that share it each has its own."""
+    base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
+    return private_folder(base / own_name()) / f"{plan.study}-{_node(plan)}-{plan.number}"
 
 
 def _remove_done(folder: Path, plan: PartPlan) -> None:

@@ -31,13 +31,16 @@ from framework_compare.study.picture_lists import arrays_path, pictures_path
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind
 from framework_compare.study.study import Study
+from framework_compare.study.trust import check, programs
 
 Say = Callable[[str], None]
 SUMS = ".checksums"
 
 
-def run_part(folder: Path, number: int, watcher: Watcher) -> None:
+def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -> None:
     """Run what is left of a part and put its results into the study; nothing where they are there already.
+
+    trust: execute what the study names, although this user never asked for it.
 
     StudyError on a machine of another kind than the other parts'. A KeyboardInterrupt leaves what is measured on this
     node, where the same part continues with it.
@@ -48,13 +51,14 @@ def run_part(folder: Path, number: int, watcher: Watcher) -> None:
         return
     nodes.check(plan.nodes)
     register_models(folder)
+    options = dataclasses.replace(
+        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
+    )
+    check(folder, programs(plan.cells, options.python), trust)
     machine = _describe(plan)
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
-    options = dataclasses.replace(
-        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
-    )
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
         Study(store, options, watcher).run()
     _publish(place, result_path(folder, number))

@@ -195,7 +195,7 @@ def test_another_function_does_not_pass_the_level_import() -> None:
 
 
 def test_one_number_for_an_image_is_refused() -> None:
-    traced = Traced({16: graph(1)}, {}, exact=None)
+    traced = Traced({16: graph(1)}, np.empty(0, np.float32))
     with pytest.raises(
         UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
     ):

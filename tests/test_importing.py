@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from math import nan
 from pathlib import Path
@@ -154,6 +155,21 @@ def test_a_damaged_model_of_a_study_is_named(tmp_path: Path) -> None:
     (tmp_path / "models" / "x" / "graph.json").write_text("{")
     with pytest.raises(StudyError, match="cannot be read"):
         register_models(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "../../net-01234567", "net-01234567"])
+def test_a_model_of_a_study_cannot_take_the_name_of_another_or_of_a_path(name: str, tmp_path: Path) -> None:
+    model = imported()
+    place = tmp_path / "models" / "x"
+    place.mkdir(parents=True)
+    model.write(str(place))
+    document = json.loads((place / "graph.json").read_text())
+    document["graphs"]["16"]["name"] = name
+    for named in (model.name, name if not name.startswith("net") else "alexnet"):
+        (place / "graph.json").write_text(json.dumps({**document, "name": named}))
+        with pytest.raises(StudyError, match=f"it is called .*'{name}'"):
+            register_models(tmp_path)
+    assert registry.MODELS["alexnet"] == "framework_compare.models.alexnet:build"
 
 
 def test_axes_fold_and_unfold() -> None:

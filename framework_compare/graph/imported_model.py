@@ -167,6 +167,10 @@ class ImportedModel:
             level = None if document["level"] is None else ImportLevel(**document["level"])
             if flat.shape != (weights_size(next(iter(graphs.values()))),):
                 raise ValueError(f"{WEIGHTS} has {flat.shape} numbers")
+            # a part of names of files, and not that of a registered model
+            names = {document["name"], *(graph.name for graph in graphs.values())}
+            if len(names) > 1 or not re.fullmatch(r"[a-z0-9_]+-[0-9a-f]{8}", document["name"]):
+                raise ValueError(f"it is called {', '.join(sorted(map(repr, names)))}")
             notes = tuple(document["notes"])
             written = dict(document.get("written", {}))
             return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes, written)

@@ -70,7 +70,7 @@ def test_a_strangers_study_names_the_interpreter_that_it_would_execute(study, an
     another_user()
     python, trace = touching
     for call in (resume, api.verify_study):
-        with pytest.raises(StudyError, match=f"would execute the interpreter '{python}'.* add --trust"):
+        with pytest.raises(StudyError, match=f"would execute the interpreter '{python}'.* --trust"):
             call(folder)
     refused = run("resume", folder, check=2).stderr
     assert str(python) in refused and len(refused.splitlines()) == 1 and not trace.exists()
@@ -132,15 +132,18 @@ def strangers_model(folder: Path, file: Path) -> Cell:
     return Cell("torch-as-written", model.name, "small", "cpu", TrainConfig(image_size=32, num_classes=3))
 
 
-def test_a_strangers_study_names_the_model_file_that_it_would_execute(own_cache, tmp_path):
+def test_a_strangers_study_names_the_model_file_that_it_would_execute(tiny, pictures, own_cache, tmp_path):
     file = tmp_path / "net.py"
     file.write_text(f"open({str(tmp_path / 'was-executed')!r}, 'w')\n")
     cell = strangers_model(tmp_path / "models-of-it", file)
     with Store.create(tmp_path / "study", settings={}, machine=host.describe(), cells=[cell], repeats=1):
         pass
     (tmp_path / "models-of-it/models").rename(tmp_path / "study/models")
-    with pytest.raises(StudyError, match=f"would execute 'build' of the file '{file}'"):
+    refused = pytest.raises(StudyError, match=f"would execute 'build' of the file '{file}'")
+    with refused:
         resume(tmp_path / "study")
+    with refused:  # whose models this process knows now
+        compare(tiny, "linear", dataset=pictures, **QUICK, out=tmp_path / "study", extend=True)
     assert not (tmp_path / "was-executed").exists()
 
 

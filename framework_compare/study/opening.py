@@ -91,6 +91,7 @@ def open_or_extend(
         check_machine(store)
         check_same_datasets(store, describe(plan, options)["datasets"])
         there, settings = {cell for _, cell in store.cells()}, store.settings()
+        trust.check(folder, trust.programs(there, {}), False)  # what it has not finished is run, too
         settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}
         settings.pop(REQUEST, None)  # no request alone makes this study any more
         store.replace_settings(settings)

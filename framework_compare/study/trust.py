@@ -40,7 +40,7 @@ def check(study: Path, named: Iterable[str], trust: bool) -> None:
     if strange and not trust:
         raise StudyError(
             f"the study in {study} would execute {', '.join(strange)}, which you have not asked for yourself; look at"
-            " what they are, then add --trust (trust=True)"
+            " it, then give `resume`, `part` or `verify` --trust (trust=True)"
         )
     note(strange)
 

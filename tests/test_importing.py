@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
 from math import nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from framework_compare.graph import Graph, GraphBuilder, weights_size
 from framework_compare.graph.head import with_head
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped, shape_of
-from framework_compare.importing import import_level, inspection
+from framework_compare.importing import import_level, inspection, judging
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Traced
@@ -208,6 +209,22 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     other = dataclasses.replace(ours, nodes=(ours.nodes[0], norm, *ours.nodes[2:]))
     assert not import_level.judge(other, exact, "itself").passed
     assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (-9, "", "ended with code -9; use a machine with more memory"),
+        (1, "Traceback\nMemoryError", "MemoryError; use a"),
+    ],
+)
+def test_a_judge_that_ends_early_says_why(
+    code: int, said: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = lambda *_, **__: subprocess.CompletedProcess([], code, "", said)  # noqa: E731
+    monkeypatch.setattr(judging, "subprocess", SimpleNamespace(run=ended))
+    with pytest.raises(UsageError, match=f"could not be compared with its source: .*{words}"):
+        judging.judged(tmp_path, "itself")
 
 
 def test_one_number_for_an_image_is_refused() -> None:

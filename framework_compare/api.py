@@ -51,6 +51,7 @@ from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
 from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
+from framework_compare.study.trust import check, programs
 
 
 @overload
@@ -123,7 +124,7 @@ def compare(
     limit: use this many images, drawn by class and seed.
     on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
-    index: framework -> URL of an extra package index for its environment; "none": without PyTorch's CPU builds.
+    index: framework -> URL of the package index of its own packages; "none": without that of PyTorch's CPU builds.
     timeout_s: wall seconds after which a run is ended as `timed-out`.
     phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
     silence_timeout_s: the same for a worker that sends no event and prints nothing.
@@ -270,13 +271,15 @@ def resume(
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
     verify: Optional[str] = None,
+    trust: bool = False,
     executor: Optional[Executor] = None,
     watcher: Optional[Watcher] = None,
 ) -> Comparison:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
     retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
-    for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
+    for what is run now; each run's record says which limits it had. executor: as `compare` takes it. trust: execute
+    interpreters and model files that the study names, although this user never asked for them.
     Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
     """
     watcher = watcher or default_watcher()
@@ -291,6 +294,7 @@ def resume(
             nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
             check_machine(store)
         options = as_planned(store.settings(), store.path, given, index)
+        check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)
         _run(store, options, watcher, strategies.of_settings(store.settings(), store.path), executor, retry)
@@ -330,15 +334,17 @@ def verify_study(
     *,
     index: Optional[Mapping[str, str]] = None,
     fresh: bool = False,
+    trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
 ) -> Attachment:
     """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
 
     Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
-    others are not. Verdicts that the study has are not sought again, unless `fresh`.
+    others are not. Verdicts that the study has are not sought again, unless `fresh`. trust: as `resume` has it.
     """
     folder = names.find(check_folder("study", study))
     register_models(folder)
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)
+        check(folder, programs([], options.python), check_flag("trust", trust))
     return attachment.attach(folder, options, fresh, say)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from pathlib import Path
 
 import platformdirs
+
+from framework_compare.errors import UsageError
 
 CACHE_VARIABLE = "FRAMEWORK_COMPARE_CACHE"
 
@@ -17,6 +21,40 @@ def cache_dir() -> Path:
     if chosen:
         return Path(chosen).expanduser().absolute()
     return platformdirs.user_cache_path("framework_compare", appauthor=False)
+
+
+def private_folder(path: Path) -> Path:
+    """A folder that only this user can enter, made if it is not there; UsageError where it is another's or open."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}; set TMPDIR to a folder of your own") from None
+    if not _is_private(path):
+        raise UsageError(
+            f"{path} is not a folder that only you can enter, so others may have put something there; remove it, or set"
+            " TMPDIR to a folder of your own"
+        )
+    return path
+
+
+def runtime_dir() -> Path:
+    """The user's runtime folder, or a private one in /tmp where there is none: one per host for all of their processes."""
+    given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return Path(given) if _is_private(Path(given)) else private_folder(Path("/tmp") / own_name())
+
+
+def own_name() -> str:
+    """What a folder of this user's in a place for all users is called."""
+    return f"framework-compare-{os.getuid()}"
+
+
+def _is_private(path: Path) -> bool:
+    try:
+        found = path.lstat()  # of a link its own, so that nobody can lead elsewhere
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def file_name(text: str) -> str:

@@ -37,6 +37,7 @@ class Framework:
     foreign: Optional[ForeignWheels] = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
+    companions: Tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
 
     def requirements_on(self, device: str) -> str:
@@ -63,6 +64,7 @@ FRAMEWORKS: Dict[str, Framework] = {
         whole_batches_from=1,
         process_per_device=True,
         cpu_index="https://download.pytorch.org/whl/cpu",
+        companions=("torchvision",),
     ),
     "tensorflow": Framework(
         "tensorflow",

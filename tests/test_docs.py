@@ -11,7 +11,7 @@ import typer
 from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "records").glob("*.md"))]  # tables, of any length
 WORDS = 1200  # at most in a page; fewer in these
 FEWER = {"README.md": 450, "map.md": 600}

@@ -24,20 +24,28 @@ from framework_compare.registry import Framework
 ANY_PYTHON = ((3, 10), (3, 99))
 
 
-def write_wheel(folder: Path, tag: str = "py3-none-any", version: str = "1.0") -> Path:
+def write_wheel(folder: Path, tag: str = "py3-none-any", version: str = "1.0", name: str = "tinyfw") -> Path:
     """tinyfw, a framework of one line."""
-    meta = f"tinyfw-{version}.dist-info/"
+    meta = f"{name}-{version}.dist-info/"
     files = {
-        "tinyfw/__init__.py": f"__version__ = '{version}'\n",
-        meta + "METADATA": f"Metadata-Version: 2.1\nName: tinyfw\nVersion: {version}\n",
+        f"{name}/__init__.py": f"__version__ = '{version}'\n",
+        meta + "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         meta + "WHEEL": f"Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
     record = "".join(f"{name},,\n" for name in [*files, meta + "RECORD"])
-    path = folder / f"tinyfw-{version}-{tag}.whl"
+    path = folder / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, meta + "RECORD": record}.items():
-            wheel.writestr(name, text)
+        for file, text in {**files, meta + "RECORD": record}.items():
+            wheel.writestr(file, text)
     return path
+
+
+def add_to_index(index: Path, wheel: Path) -> None:
+    """A package of one file."""
+    page = index / wheel.name.partition("-")[0]
+    page.mkdir(parents=True)
+    wheel.rename(page / wheel.name)
+    (page / "index.html").write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
 
 
 @pytest.fixture(scope="session")
@@ -327,13 +335,13 @@ def test_uv_is_told_the_python_the_requirements_and_the_index(framework, tmp_pat
     framework()
     uv = tmp_path / "bin/uv"
     uv.parent.mkdir()
-    uv.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/told\n')
+    uv.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
     environment = managed.ensure("tiny", installer="uv", index="https://me:secret@host.invalid/cpu")
-    told = (tmp_path / "told").read_text()
-    assert f"--python {environment.python}" in told and f"-r {tmp_path / 'tiny.txt'}" in told
-    assert "--extra-index-url https://me:secret@host.invalid/cpu" in told
+    own, every = (tmp_path / "told").read_text().splitlines()
+    assert f"--python {environment.python}" in own and f"-r {tmp_path / 'tiny.txt'}" in every
+    assert "--no-deps" in own and "--index-url https://me:secret@host.invalid/cpu" in own and "index" not in every
     kept = (environment.folder / venvs.MARKER).read_text() + venvs.log_of(environment.folder).read_text()
     assert "https://host.invalid/cpu" in kept and "secret" not in kept
 
@@ -348,11 +356,8 @@ def cpu_builds(framework, monkeypatch, tmp_path):
     def register(reachable: bool = True) -> str:
         urls = {}
         for name, version in (("pip", "1.0"), ("cpu", "1.0+cpu")):
-            page = tmp_path / f"index-{name}/tinyfw"
-            page.mkdir(parents=True)
-            wheel = write_wheel(page, version=version)
-            (page / "index.html").write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
-            urls[name] = page.parent.as_uri()
+            add_to_index(tmp_path / f"index-{name}", write_wheel(tmp_path, version=version))
+            urls[name] = (tmp_path / f"index-{name}").as_uri()
         if not reachable:
             shutil.rmtree(tmp_path / "index-cpu")
         for key in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
@@ -408,7 +413,7 @@ def test_a_host_that_does_not_answer_is_asked_once(cpu_builds, monkeypatch):
     made = managed.ensure("tiny", report=said.append)
     assert made.version == "1.0"
     assert sum("Connection refused" in message for message in said) == 1
-    assert "--extra-index-url" not in venvs.log_of(made.folder).read_text()
+    assert "install --no-input --disable-pip-version-check --no-deps" not in venvs.log_of(made.folder).read_text()
 
 
 def test_uv_asks_the_index_of_cpu_builds_before_it_installs_from_it(cpu_builds, tmp_path, monkeypatch):
@@ -420,9 +425,69 @@ def test_uv_asks_the_index_of_cpu_builds_before_it_installs_from_it(cpu_builds, 
     monkeypatch.setenv("PATH", f"{uv.parent}{os.pathsep}{os.environ['PATH']}")
     managed.ensure("tiny", installer="uv")
     index = registry.FRAMEWORKS["tiny"].cpu_index
-    asked, installed = (tmp_path / "told").read_text().splitlines()
+    asked, own, every = (tmp_path / "told").read_text().splitlines()
     assert "--dry-run" in asked and f"--index-url {index} tinyfw" in asked
-    assert f"--extra-index-url {index}" in installed
+    assert f"--index-url {index}" in own and index not in every
+
+
+def test_no_package_is_looked_for_in_two_indexes(cpu_builds, tmp_path, framework):
+    """The framework's own index has a newer build of a package that is not its own, which the first index does not mean."""
+    cpu_builds()
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0\ntinydep==1.0\n")
+    for index, version in (("pip", "1.0"), ("cpu", "1.0+cpu")):
+        add_to_index(tmp_path / f"index-{index}", write_wheel(tmp_path, version=version, name="tinydep"))
+    made = managed.ensure("tiny")
+    assert (made.version, made.packages["tinydep"]) == ("1.0+cpu", "1.0")
+
+
+def test_a_build_for_gpus_is_installed_where_no_index_has_one_for_cpus(cpu_builds, tmp_path, monkeypatch):
+    cpu_builds(reachable=False)
+    (tmp_path / "tiny.txt").write_text("tinyfw==1.0+cpu\n")
+    (tmp_path / "large.txt").write_text("tinyfw===1.0\n")
+    entry = dataclasses.replace(registry.FRAMEWORKS["tiny"], cuda_requirements=str(tmp_path / "large.txt"))
+    monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
+    said: list[str] = []
+    assert managed.ensure("tiny", report=said.append).version == "1.0"
+    assert "tiny: no index has its build for CPUs; installing the one for GPUs, several GB" in said
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("tinyfw==1.0 --hash=sha256:{other} \\\n    --hash=sha256:{own}\n", ""),
+        ("tinyfw==1.0 \\\n    --hash=sha256:{other}\n", "another file than the one that is pinned"),
+        ("tinyfw==1.0 --hash=sha256:{own}\ntinydep==1.0\n", "require-hashes mode"),
+    ],
+    ids=["one-of-two", "another-file", "one-without"],
+)
+def test_files_of_hashed_requirements_are_checked(lines, reason, framework, tmp_path, monkeypatch):
+    wheel = write_wheel(tmp_path)
+    write_wheel(tmp_path, name="tinydep")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    name = framework(lines.format(own=sha256(wheel), other="0" * 64))
+    assert venvs.pins_of(registry.framework(name))[0] == "tinyfw==1.0"
+    if not reason:
+        assert managed.ensure(name).version == "1.0"
+        return
+    with pytest.raises(EnvironmentUnavailable, match=reason):
+        managed.ensure(name)
+    assert leftovers(tmp_path) == []
+
+
+def test_nothing_of_hashed_requirements_is_built_here(framework, tmp_path, monkeypatch):
+    """A source distribution would run its setup.py."""
+    (tmp_path / "tinyfw-1.0").mkdir()
+    (tmp_path / "tinyfw-1.0/setup.py").write_text(f"open({str(tmp_path / 'was-executed')!r}, 'w')\n")
+    (tmp_path / "tinyfw-1.0/PKG-INFO").write_text("Metadata-Version: 2.1\nName: tinyfw\nVersion: 1.0\n")
+    source = Path(shutil.make_archive(str(tmp_path / "tinyfw-1.0"), "gztar", tmp_path, "tinyfw-1.0"))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(EnvironmentUnavailable, match="No matching distribution found for tinyfw"):
+        managed.ensure(framework(f"tinyfw==1.0 --hash=sha256:{sha256(source)}\n"))
+    assert not (tmp_path / "was-executed").exists()
 
 
 def test_torch_has_an_index_of_cpu_builds_for_its_cpu_environment_only():

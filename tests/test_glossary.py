@@ -23,7 +23,7 @@ from framework_compare.results.parity import LEVELS, PASSED, Level, Parity
 from framework_compare.store.study_file import Store
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 SECOND = 1_000_000_000
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+import subprocess
 from math import nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from framework_compare.graph import Graph, GraphBuilder, weights_size
 from framework_compare.graph.head import with_head
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.graph.views import Atom, NotExpressible, plain, reshaped, shape_of
-from framework_compare.importing import import_level, inspection
+from framework_compare.importing import import_level, inspection, judging
 from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Traced
@@ -156,6 +158,21 @@ def test_a_damaged_model_of_a_study_is_named(tmp_path: Path) -> None:
         register_models(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["alexnet", "../../net-01234567", "net-01234567"])
+def test_a_model_of_a_study_cannot_take_the_name_of_another_or_of_a_path(name: str, tmp_path: Path) -> None:
+    model = imported()
+    place = tmp_path / "models" / "x"
+    place.mkdir(parents=True)
+    model.write(str(place))
+    document = json.loads((place / "graph.json").read_text())
+    document["graphs"]["16"]["name"] = name
+    for named in (model.name, name if not name.startswith("net") else "alexnet"):
+        (place / "graph.json").write_text(json.dumps({**document, "name": named}))
+        with pytest.raises(StudyError, match=f"it is called .*'{name}'"):
+            register_models(tmp_path)
+    assert registry.MODELS["alexnet"] == "framework_compare.models.alexnet:build"
+
+
 def test_axes_fold_and_unfold() -> None:
     image = plain(2, (6, 4, 4))
     tokens = reshaped(image, (2, 6, 16))
@@ -194,8 +211,24 @@ def test_another_function_does_not_pass_the_level_import() -> None:
     assert not import_level.judge(ours, {**exact, "gradient:fc.bias": -exact["gradient:fc.bias"]}, "itself").passed
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (-9, "", "ended with code -9; use a machine with more memory"),
+        (1, "Traceback\nMemoryError", "MemoryError; use a"),
+    ],
+)
+def test_a_judge_that_ends_early_says_why(
+    code: int, said: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = lambda *_, **__: subprocess.CompletedProcess([], code, "", said)  # noqa: E731
+    monkeypatch.setattr(judging, "subprocess", SimpleNamespace(run=ended))
+    with pytest.raises(UsageError, match=f"could not be compared with its source: .*{words}"):
+        judging.judged(tmp_path, "itself")
+
+
 def test_one_number_for_an_image_is_refused() -> None:
-    traced = Traced({16: graph(1)}, {}, exact=None)
+    traced = Traced({16: graph(1)}, np.empty(0, np.float32))
     with pytest.raises(
         UsageError, match="test_importing.py:build: it gives 1 number for an image; allowed: a logit for each"
     ):

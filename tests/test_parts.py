@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.launch import one_timing
 from framework_compare.launch.statuses import Evidence, judge
+from framework_compare.paths import own_name, private_folder, runtime_dir
 from framework_compare.records import Run
 from framework_compare.results import pairing
 from framework_compare.samplers import host
@@ -172,7 +174,7 @@ def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp
     with monkeypatch.context() as patch:
         patch.setattr(part_run, "_publish", lambda place, result: None)
         run_part(folder, 1, Watcher())
-    (left,) = (tmp_path / "n1").glob("*/study.sqlite")
+    (left,) = (tmp_path / "n1").glob("*/*/study.sqlite")
     os.truncate(left, 20_000)
     lines = Lines()
     run_part(folder, 1, lines)
@@ -205,10 +207,35 @@ def test_a_part_that_was_stopped_begins_anew_on_another_node(planned, node, tmp_
     assert again.ended == 2
     absorb(folder)
     assert rows(folder, "SELECT count(DISTINCT node_id) FROM run WHERE repeat = 1") == [(1,)]
-    assert len(list((tmp_path / "n1").iterdir())) == 1
+    assert len(list((tmp_path / "n1").glob("*/*"))) == 1
     node("n1")
     run_part(folder, 2, Watcher())
-    assert list((tmp_path / "n1").iterdir()) == [], "the next part removes what attempts have left"
+    assert list((tmp_path / "n1").glob("*/*")) == [], "the next part removes what attempts have left"
+
+
+@pytest.mark.parametrize("planted", ["open to others", "a link", "another user's"])
+def test_a_part_takes_nothing_that_another_user_may_have_planted_on_its_node(planted, planned, tmp_path, monkeypatch):
+    folder, place = planned(), tmp_path / "n1" / own_name()
+    if planted == "a link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        place.symlink_to(tmp_path / "theirs")
+    elif planted == "open to others":
+        place.mkdir()
+        place.chmod(0o777)
+    else:
+        place.mkdir(mode=0o700)
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+        place.rename(tmp_path / "n1" / own_name())
+    with pytest.raises(UsageError, match="not a folder that only you can enter.*TMPDIR"):
+        run_part(folder, 1, Watcher())
+    assert not parts.result_path(folder, 1).exists()
+
+
+def test_what_a_part_leaves_on_its_node_only_its_user_can_enter(planned, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run_part(planned(), 1, Stopping(after=1))
+    (place,) = (tmp_path / "n1").iterdir()
+    assert place.stat().st_mode & 0o777 == 0o700
 
 
 class Counting(Lines):
@@ -429,6 +456,30 @@ def test_one_timing_at_a_time_on_a_node():
         other.wait()
 
 
+def test_another_user_cannot_block_timings(monkeypatch):
+    """Names that all users share hold up nobody; one of another user's timing is a warning."""
+    taken = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    names = [f"framework_compare-{one_timing.node()}", f"framework-compare:12345:{one_timing.node()[:40]}:abcd"]
+    lines = []
+    for name, holder in zip(names, taken):
+        holder.bind(f"\0{name}")
+    with one_timing.one_timing(lines.append):
+        assert lines == [one_timing.OTHERS]
+    taken[1].close()
+    with one_timing.one_timing(lines.append):
+        assert lines == [one_timing.OTHERS]
+    taken[0].close()
+
+
+def test_the_lock_is_in_a_folder_that_only_its_user_can_enter(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
+    with one_timing.one_timing():
+        (lock,) = (tmp_path / "run").iterdir()
+        assert one_timing.node() in lock.name and lock.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "run").chmod(0o755)
+    assert runtime_dir() != tmp_path / "run"
+
+
 def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
     folder, lines = planned(), Lines()
     with one_timing.one_timing():
@@ -442,7 +493,7 @@ def test_cells_are_timed_one_at_a_time_whoever_starts_them(planned, tmp_path):
 
 
 def rows_of_part(tmp_path):
-    places = list((tmp_path / "n1").glob(f"framework-compare-*/{FILE}"))
+    places = list((tmp_path / "n1").glob(f"*/*/{FILE}"))
     return rows(places[0].parent, "SELECT status FROM run ORDER BY run_id") if places else []
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from framework_compare.batches.shares import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, Unsupported, UsageError
 from framework_compare.events import EventWriter
 from framework_compare.launch import supervisor
+from framework_compare.launch.supervised_worker import SupervisedWorker
 from framework_compare.launch.transcript import Transcript
 from framework_compare.parity import verify as ladder
 from framework_compare.plan import planning
@@ -49,6 +52,43 @@ def test_a_device_may_be_several():
 def test_what_names_no_several_devices_is_refused(device):
     with pytest.raises((UsageError, UnknownNameError), match="device"):
         planning.check_device(device)
+
+
+def test_no_other_program_gets_the_port_at_which_ranks_meet(tmp_path):
+    """Neither before rank 0 listens at it, which it can, nor afterwards."""
+    code = (
+        "import os, pathlib, socket, time\n"
+        "port, first = os.environ['MASTER_PORT'], os.environ['RANK'] == '0'\n"
+        "first and pathlib.Path('started').write_text(port + '.')\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "listening = first and socket.create_server(('127.0.0.1', int(port)))\n"
+        "first and pathlib.Path('listens').write_text('.')\n"
+        "time.sleep(60)"
+    )
+    places = {"log": tmp_path / "log.txt", "folder": tmp_path}
+    with SupervisedWorker([sys.executable, "-c", code], environment={}, ranks=2, **places):
+        port = int(written(tmp_path / "started"))
+        assert is_taken(port)
+        (tmp_path / "go").touch()
+        assert written(tmp_path / "listens") == "" and is_taken(port)
+    assert not is_taken(port)
+
+
+def written(path):
+    """What a worker has written up to a full stop."""
+    give_up = time.monotonic() + 30
+    while not (path.exists() and path.read_text().endswith(".")) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return path.read_text()[:-1]
+
+
+def is_taken(port):
+    with socket.socket() as other:
+        try:
+            other.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 def test_counts_of_devices_begin_at_the_one_that_is_named():

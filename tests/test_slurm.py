@@ -14,6 +14,7 @@ import pytest
 from slurm_cluster import install_plugin, start_command, wait_for
 
 from framework_compare.comparison import Comparison
+from framework_compare.paths import own_name
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.executors import PART
@@ -101,7 +102,7 @@ def processes(folder):
             texts.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
-    return [text for text in texts if str(folder) in text or f"framework-compare-{study_name(folder)}" in text]
+    return [text for text in texts if str(folder) in text or f"/{own_name()}/{study_name(folder)}-" in text]
 
 
 def study_name(folder):

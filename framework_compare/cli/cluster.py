@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from framework_compare.cli import console
+from framework_compare.cli.options import takes
 from framework_compare.cli.report import STUDY
 
 
+@takes("trust")
 def part(
+    trust: bool,
     study: Annotated[str, STUDY],
     number: Annotated[int, typer.Argument(help="The part's number, from 1; STUDY/parts has one file for each.")],
 ) -> None:
@@ -24,7 +27,7 @@ def part(
 
     folder, watcher = names.find(study).absolute(), console.watcher()
     with console.kept_on_interrupt(folder, watcher):
-        part_run.run_part(folder, number, watcher)
+        part_run.run_part(folder, number, watcher, trust)
 
 
 def absorb(study: Annotated[str, STUDY]) -> None:

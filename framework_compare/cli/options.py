@@ -112,7 +112,8 @@ _DATASET = "A folder with one folder of images per class, or a name that `list` 
 _WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
-_INDEX = "FRAMEWORK=URL: an extra package index; torch=none: without that of PyTorch's CPU builds. Repeatable."
+_INDEX = "FRAMEWORK=URL: the package index of its own packages; torch=none: without that of PyTorch's CPU builds. Repeatable."
+_TRUST = "Execute the interpreters and model files that the study names, although you never asked for them."
 _PHASES = "Time limit of each phase but epochs, in seconds, or PHASE=SECONDS,... by name."
 _SIZES = "Batch sizes to try, rising, comma-separated; `doubling` uses only the first and the last."
 _DEVICES = "How many devices of that kind, a replica on each: 2, or 1,2,4 for cells on one, two and four."
@@ -148,6 +149,7 @@ OPTIONS: Dict[str, Option] = {
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
     "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
+    "trust": Option(bool, _TRUST, False, flag="--trust"),
     "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
     "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
     "silence_timeout_s": Option(
@@ -222,7 +224,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
         *("precision_target", "dry_run"),
     ),
     "Limits": LIMITS,
-    "Environments": ENVIRONMENTS,
+    "Environments": (*ENVIRONMENTS, "trust"),
     CLUSTER: ("on", "slurm"),
     "Output": ("out", "style", "strict", "quiet", "json"),
 }

@@ -18,7 +18,7 @@ from framework_compare.study.blocks import REPEATS
 FORMATS = "Format of the files: csv, json, parquet (needs pyarrow) or pytest-benchmark."
 
 
-@takes("retry", "index", *LIMITS, "verify", "strict", "on", "slurm", verify=None)
+@takes("retry", "index", "trust", *LIMITS, "verify", "strict", "on", "slurm", verify=None)
 def resume(
     strict: bool,
     study: Annotated[str, STUDY] = "latest",

@@ -16,7 +16,7 @@ STYLES = ("terminal", "markdown", "latex")
 
 
 @takes(
-    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK), "threads", *ENVIRONMENTS),
+    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK), "threads", *ENVIRONMENTS, "trust"),
     frameworks=FRAMEWORKS,
     models=MODELS,
 )
@@ -24,6 +24,7 @@ def verify(
     python: Dict[str, str],
     index: Dict[str, str],
     installer: str,
+    trust: bool,
     study: Annotated[
         Optional[str],
         typer.Argument(help="A study that has run (folder, name, latest): check its cells, keep the verdicts with it."),
@@ -45,7 +46,7 @@ def verify(
         from framework_compare.study import names
 
         _check_unasked({"python": python, "installer": installer, "keep": keep, **request})
-        _verify_study(names.find(study), index, fresh, style)
+        _verify_study(names.find(study), index, fresh, trust, style)
         return
     from framework_compare.importing.imports import resolve
     from framework_compare.importing.tracing import Tracer
@@ -78,16 +79,16 @@ def _check_unasked(request: Dict[str, Any]) -> None:
         if value != default:
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index"
+                f"--{flag} is given beside a study, whose cells decide it; allowed: --fresh, --style, --index, --trust"
             )
 
 
-def _verify_study(study: Path, index: Dict[str, str], fresh: bool, style: str) -> None:
+def _verify_study(study: Path, index: Dict[str, str], fresh: bool, trust: bool, style: str) -> None:
     from framework_compare import api
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import all_hold
 
-    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, say=_say)
+    verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
     else:

@@ -27,6 +27,7 @@ _NETWORK = re.compile(
     r"connection broken by|Could not fetch URL|Max retries exceeded|Read timed out|error sending request|dns error|"
     r"tcp connect error|Failed to fetch|name resolution"
 )
+_NOT_FOUND = re.compile(r"No matching distribution|Could not find a version|No solution found|There is no version of")
 _CAUSE = re.compile(r"\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|[Cc]onnection refused|CERTIFICATE_VERIFY_FAILED")
 # pip says so at -vv of one index and goes on to the next; uv ends with it.
 _UNREACHED = re.compile(
@@ -39,8 +40,10 @@ _SKIPPED = re.compile(r".*(Could not fetch URL|Skipping page) \S+ ?|.* is ignore
 class Order:
     """What to install where; `say` gets a message for each slow download.
 
-    index: one more package index (a URL), or NO_INDEX. default_index: the one to add where `index` is None, if it answers
-    when asked for `package`. own_index: the one that has what others have not, for the user to name.
+    own: the requirements of the framework itself. index: the package index (a URL) that those alone are installed from,
+    or NO_INDEX: all are from the indexes of the installer's settings. default_index: the one to use where `index` is None,
+    if it answers when asked for `package`. own_index: the one that has what others have not, for the user to name.
+    larger: requirements of a larger build, for when no index has the one of `requirements`.
     """
 
     framework: str
@@ -53,6 +56,8 @@ class Order:
     own_index: str = ""
     default_index: str = ""
     package: str = ""
+    own: tuple[str, ...] = ()
+    larger: Path | None = None
     say: Callable[[str], None] = lambda message: None
     foreign: ForeignWheels | None = None
     site_packages: Path = Path()  # where foreign wheels go
@@ -73,22 +78,44 @@ def check_name(installer: str) -> None:
 
 
 def install(order: Order) -> str | None:
-    """Make the environment and install the requirements; return the URL of the extra index that was used.
+    """Make the environment and install the requirements; return the URL of the framework's own index, if one was used.
 
     Output goes to `order.log`, the last run's only. Raises Unavailable; what was written by then stays, for the caller
     to remove.
     """
-    commands = _pip_commands if order.installer == "pip" else _uv_commands
-    make_environment = commands(order)[0]
+    make_environment = _commands(order)[0]
     with order.log.open("w", encoding="utf-8") as log:
         try:
             _run(make_environment, log, order)
             order = _with_index(order, log)
-            for command in commands(order)[1:]:
-                _run(command, log, order)
+            try:
+                _fill(order, log)
+            except _Failed as failure:
+                if order.larger is None or not _NOT_FOUND.search(" ".join(failure.lines)):
+                    raise
+                order.say(
+                    f"{order.framework}: no index has its build for CPUs; installing the one for GPUs, several GB"
+                )
+                order = dataclasses.replace(order, requirements=order.larger, index=None)
+                _fill(order, log)
         except _Failed as failure:
             raise _explain(order, failure.lines) from None
     return order.index
+
+
+def _fill(order: Order, log: TextIO) -> None:
+    if order.index:
+        _own_file(order).write_text("\n".join(order.own), encoding="utf-8")
+    for command in _commands(order)[1:]:
+        _run(command, log, order)
+
+
+def _commands(order: Order) -> list[list[str]]:
+    return _pip_commands(order) if order.installer == "pip" else _uv_commands(order)
+
+
+def _own_file(order: Order) -> Path:
+    return order.folder / "own-requirements.txt"
 
 
 def _with_index(order: Order, log: TextIO) -> Order:
@@ -137,15 +164,27 @@ def public_url(url: str | None) -> str | None:
 def _pip_commands(order: Order) -> list[list[str]]:
     python = str(order.folder / "bin/python")
     install = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    commands = [
-        [str(order.interpreter), "-I", "-m", "venv", str(order.folder)],
-        [*install, "-r", str(order.requirements), *_index_options(order)],
-    ]
+    commands = [[str(order.interpreter), "-I", "-m", "venv", str(order.folder)], *_installs(install, order)]
     if order.foreign:
         wheels = order.foreign
         tags = ["--python-version", wheels.python, "--abi", wheels.abi, "--platform", wheels.platform]
         commands.append([*install, *_foreign_options(order, wheels), "--implementation", "cp", *tags])
     return commands
+
+
+def _installs(install: list[str], order: Order) -> list[list[str]]:
+    """The framework's own packages from its index; then all, of which those are there already."""
+    every = [*install, "-r", str(order.requirements), *_checked(order.requirements)]
+    if not order.index or not order.own:
+        return [every]
+    own = ["--no-deps", "-r", str(_own_file(order)), *_checked(order.requirements), *_index_options(order)]
+    return [[*install, *own], every]
+
+
+def _checked(requirements: Path) -> list[str]:
+    """Of requirements with checksums each file must have one of its own, and none is built here."""
+    hashed = "--hash=" in requirements.read_text(encoding="utf-8")
+    return ["--require-hashes", "--only-binary", ":all:"] if hashed else []
 
 
 def _foreign_options(order: Order, wheels: ForeignWheels) -> list[str]:
@@ -168,24 +207,18 @@ def _uv(order: Order) -> str:
 def _uv_commands(order: Order) -> list[list[str]]:
     uv = _uv(order)
     python = str(order.folder / "bin/python")
-    options = _index_options(order)
-    if options:
-        # uv stops at the first index that knows a name; PyTorch's also has old versions of numpy and others
-        options += ["--index-strategy", "unsafe-best-match"]
     install = [uv, "pip", "install", "--python", python, "--compile-bytecode"]
-    commands = [
-        [str(order.interpreter), "-I", "-m", "venv", "--without-pip", str(order.folder)],
-        [*install, "-r", str(order.requirements), *options],
-    ]
+    make = [str(order.interpreter), "-I", "-m", "venv", "--without-pip", str(order.folder)]
+    commands = [make, *_installs(install, order)]
     if order.foreign:
         system, _, machine = order.foreign.platform.partition("_")
         tags = ["--python-version", order.foreign.python, "--python-platform", f"{machine}-{system}"]
-        commands.append([*install, *_foreign_options(order, order.foreign), *options[2:], *tags])
+        commands.append([*install, *_foreign_options(order, order.foreign), *tags])
     return commands
 
 
 def _index_options(order: Order) -> list[str]:
-    return ["--extra-index-url", order.index] if order.index else []
+    return ["--index-url", order.index] if order.index else []
 
 
 def _run(command: list[str], log: TextIO, order: Order) -> list[str]:
@@ -245,7 +278,7 @@ def diagnose(order: Order, lines: list[str]) -> tuple[str, str]:
         found = f" {sums[1][:12]}..., it has {sums[2][:12]}..." if sums else ""
         why = f"the index serves another file than the one that is pinned by its sha256{found}"
         return why, f"name an index that has PyPI's own file, in {settings}; that sum is not to be changed"
-    not_found = re.search(r"No matching distribution|Could not find a version|No solution found", reason)
+    not_found = _NOT_FOUND.search(reason)
     broken = [line for line in lines if _NETWORK.search(line)]
     if broken and (not_found or _NETWORK.search(reason)):
         cause = _CAUSE.search(" ".join(broken))

@@ -56,7 +56,7 @@ def ensure(
     """The environment of a framework for a device, made or repaired first if need be (minutes and gigabytes, once).
 
     `python` names an interpreter of the user's own (or its environment's folder), which is checked and used as
-    it is. `index` is the URL of one more package index; an environment made without it is made again. The default is
+    it is. `index` is the URL of the framework's own package index; an environment made without it is made again. The default is
     `Framework.cpu_index` on a CPU, "none" leaves that out. `report` gets a sentence about everything slow.
     Raises EnvironmentUnavailable; UsageError for a framework or installer that does not exist.
     """

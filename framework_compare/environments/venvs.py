@@ -42,6 +42,8 @@ class Plan:
     device: str = "cpu"  # the kind of device its pins are for
     default_index: str = ""  # the package index that it is to be made from beside those of the installer's settings
     foreign: ForeignWheels | None = None  # its requirements as an absolute path
+    own: frozenset[str] = frozenset()  # normalised names of the packages that its own index has
+    larger: Path | None = None  # requirements of the build for GPUs, for a CPU where no index has one for that
 
 
 def remedy_without_build(spec: Framework) -> str:
@@ -74,7 +76,9 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     folder = root / f"{spec.name}-{checksum[:12]}"
     default = spec.cpu_index if kind == "cpu" else ""
-    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, default, _foreign(spec))
+    own = frozenset(map(normal_name, (_name(pins[0]), *spec.companions)))
+    larger = requirements_path(spec, "cuda") if default and spec.cuda_requirements else None
+    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, default, _foreign(spec), own, larger)
 
 
 def _foreign(spec: Framework) -> ForeignWheels | None:
@@ -106,9 +110,15 @@ def _beside_adapter(spec: Framework, name: str) -> Path:
 
 
 def read_pins(path: Path) -> tuple[str, ...]:
-    """The requirements of a file, one a line, in its order, without comments."""
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return tuple(line for line in lines if line)
+    """The requirements of a file, one a line, in its order, without comments and checksums."""
+    return tuple(re.sub(r"\s+--hash=\S+", "", line) for line in _read_lines(path))
+
+
+def _read_lines(path: Path) -> list[str]:
+    """The same with checksums."""
+    whole = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in whole.splitlines())
+    return [line for line in lines if line]
 
 
 def fault(planned: Plan, *, index: str | None = None) -> str:
@@ -154,6 +164,8 @@ def make(
         own_index=build.index if build else "",
         default_index=planned.default_index,
         package=_name(planned.pins[0]),  # by convention the framework itself
+        own=tuple(line for line in _read_lines(planned.requirements) if normal_name(_name(line)) in planned.own),
+        larger=planned.larger,
         say=say,
         foreign=planned.foreign,
         site_packages=planned.folder / "lib/python{}.{}/site-packages".format(*planned.interpreter.minor),

@@ -10,14 +10,15 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.head import head_of, with_head
 from framework_compare.graph.network import Graph
-from framework_compare.graph.weights import initial_weights, weight_views, weights_size
+from framework_compare.graph.node import Node
+from framework_compare.graph.weights import initial_values, pieces_of, weights_size
 
 GRAPH, WEIGHTS = "graph.json", "weights.npy"
 VERSION = 1  # of graph.json
@@ -76,7 +77,11 @@ class ImportedModel:
                 )
         bare = [dataclasses.replace(graphs[size], name="").to_dict() for size in sizes]
         digest = hashlib.sha256(json.dumps(bare, sort_keys=True).encode())
-        digest.update(b"seeded" if seeded else np.ascontiguousarray(flat).tobytes())
+        if seeded:
+            digest.update(b"seeded")
+        else:
+            for piece in pieces_of(flat):
+                digest.update(np.ascontiguousarray(piece).data)
         plain = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "model"
         name = f"{plain}-{digest.hexdigest()[:8]}"
         named = {size: dataclasses.replace(graphs[size], name=name) for size in sizes}
@@ -91,19 +96,34 @@ class ImportedModel:
         return with_head(self.graphs[size], num_classes or self.graphs[size].num_classes)
 
     def fill(self, graph: Graph, seed: int, out: np.ndarray) -> None:
-        """Fill `out` with the weights that a graph of this model starts from; a head of other classes is seeded."""
-        views = initial_weights(graph, seed, out)
+        """Fill `out` with `pieces`."""
+        start = 0
+        for piece in self.pieces(graph, seed):
+            out[start : start + piece.size] = piece
+            start += piece.size
+
+    def pieces(self, graph: Graph, seed: int) -> Iterator[np.ndarray]:
+        """The weights that a graph of this model starts from, flat, in order, a few megabytes at a time.
+
+        A head of other classes is seeded.
+        """
         source = self(image_size=graph.image_size)
-        arrays, changed = (
-            weight_views(source, self.flat),
-            head_of(source) if self.replaced_head(graph.num_classes) else None,
-        )
-        for node in source.nodes:
-            constant = node.op == "Parameter" and not node.attrs.get("trained", True)
-            if node == changed or (self.seeded and not constant):
-                continue
-            for parameter in source.parameters_of(node):
-                views[parameter.name][...] = arrays[parameter.name]
+        changed = head_of(source) if self.replaced_head(graph.num_classes) else None
+        places, start = {}, 0
+        for parameter in source.parameters():
+            places[parameter.name] = start
+            start += parameter.size
+        kept = {
+            parameter.name
+            for node in source.nodes
+            for parameter in source.parameters_of(node)
+            if node != changed and (not self.seeded or _is_constant(node))
+        }
+        for parameter in graph.parameters():
+            if parameter.name in kept:
+                yield from pieces_of(self.flat, places[parameter.name], parameter.size)
+            else:
+                yield from initial_values(graph, parameter, seed)
 
     def replaced_head(self, num_classes: int) -> str:
         """What is to be said where the data have other classes than the source; "" where they have not."""
@@ -128,7 +148,10 @@ class ImportedModel:
             "notes": list(self.notes),
             "written": dict(self.written),
         }
-        np.save(os.path.join(folder, WEIGHTS), self.flat)
+        with open(os.path.join(folder, WEIGHTS), "wb") as weights:
+            header = {"descr": "<f4", "fortran_order": False, "shape": self.flat.shape}
+            np.lib.format.write_array_header_1_0(weights, header)
+            weights.writelines(piece.data for piece in pieces_of(self.flat))
         with open(os.path.join(folder, GRAPH), "w", encoding="utf-8") as file:
             json.dump(document, file)
 
@@ -140,10 +163,14 @@ class ImportedModel:
             with open(path, encoding="utf-8") as file:
                 document: Dict[str, Any] = json.load(file)
             graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
-            flat = np.load(os.path.join(folder, WEIGHTS), allow_pickle=False)
+            flat = np.load(os.path.join(folder, WEIGHTS), mmap_mode="r", allow_pickle=False)
             level = None if document["level"] is None else ImportLevel(**document["level"])
             if flat.shape != (weights_size(next(iter(graphs.values()))),):
                 raise ValueError(f"{WEIGHTS} has {flat.shape} numbers")
+            # a part of names of files, and not that of a registered model
+            names = {document["name"], *(graph.name for graph in graphs.values())}
+            if len(names) > 1 or not re.fullmatch(r"[a-z0-9_]+-[0-9a-f]{8}", document["name"]):
+                raise ValueError(f"it is called {', '.join(sorted(map(repr, names)))}")
             notes = tuple(document["notes"])
             written = dict(document.get("written", {}))
             return cls(document["name"], document["source"], graphs, flat, document["seeded"], level, notes, written)
@@ -151,3 +178,7 @@ class ImportedModel:
             raise UsageError(
                 f"the imported model in {folder} cannot be read: {type(error).__name__}: {error}"
             ) from None
+
+
+def _is_constant(node: Node) -> bool:
+    return node.op == "Parameter" and not node.attrs.get("trained", True)

@@ -34,8 +34,9 @@ class TraceAnswer(NamedTuple):
 
     @classmethod
     def read(cls, folder: str) -> "TraceAnswer":
+        """What `write` wrote; an array is read each time it is asked for."""
         with open(os.path.join(folder, ANSWER), encoding="utf-8") as file:
             document: Dict[str, Any] = json.load(file)
         graphs = {int(size): Graph.from_dict(graph) for size, graph in document["graphs"].items()}
-        arrays, exact = (dict(np.load(os.path.join(folder, name), allow_pickle=False)) for name in (ARRAYS, EXACT))
+        arrays, exact = (np.load(os.path.join(folder, name), allow_pickle=False) for name in (ARRAYS, EXACT))
         return cls(graphs, arrays, exact, document["notes"], document["version"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Callable, Dict, Iterator, Tuple
+import mmap
+from typing import Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
@@ -96,10 +97,24 @@ def initial_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
     start as Keras has them: Glorot uniform, orthogonal, forget bias 1.
     """
     for parameter in graph.parameters():
-        digest = hashlib.sha256(f"{graph.name}/{parameter.name}/{seed}".encode()).digest()
-        generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-        for piece in INITIALISERS[parameter.init](parameter, generator):
-            yield np.ascontiguousarray(piece, np.float32).reshape(-1)
+        yield from initial_values(graph, parameter, seed)
+
+
+def initial_values(graph: Graph, parameter: Parameter, seed: int) -> Iterator[np.ndarray]:
+    """The part of `initial_pieces` that is of one parameter."""
+    digest = hashlib.sha256(f"{graph.name}/{parameter.name}/{seed}".encode()).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+    for piece in INITIALISERS[parameter.init](parameter, generator):
+        yield np.ascontiguousarray(piece, np.float32).reshape(-1)
+
+
+def pieces_of(flat: np.ndarray, start: int = 0, size: Optional[int] = None) -> Iterator[np.ndarray]:
+    """A part of a flat array, a few megabytes at a time; what a mapped file holds does not stay in memory."""
+    end = flat.size if size is None else start + size
+    for first in range(start, end, PIECE):
+        yield flat[first : min(first + PIECE, end)]
+        if isinstance(flat.base, mmap.mmap):
+            flat.base.madvise(mmap.MADV_DONTNEED)
 
 
 def initial_weights(graph: Graph, seed: int, out: np.ndarray) -> Dict[str, np.ndarray]:

@@ -12,10 +12,8 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
-from framework_compare.importing import import_level
 from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
-from framework_compare.parity.network.surgery import flat_weights
 from framework_compare.plan.settings import DEFAULTS
 
 Models = Any  # one of sources.FORMS, or a list of them
@@ -83,11 +81,10 @@ def _made(stem: str, text: str, traced: Traced, weights: str) -> ImportedModel:
         raise UsageError(
             f"{text}: it gives {graph.num_classes} number for an image; allowed: a logit for each of at least 2 classes"
         )
-    level = None if traced.exact is None else import_level.judge(graph, traced.exact, traced.judge)
+    level = traced.level
     if level is not None and not level.passed:
         raise UsageError(
             f"{text}: the imported model is not the same function as yours: {level.where} differs by {level.error:.1e};"
             " unless its forward remembers earlier calls, or asks whether it is training, please report it with the file"
         )
-    flat, seeded = flat_weights(graph, dict(traced.arrays)), weights == SEEDED
-    return ImportedModel.of(stem, text, traced.graphs, flat, seeded, level, tuple(traced.notes))
+    return ImportedModel.of(stem, text, traced.graphs, traced.flat, weights == SEEDED, level, tuple(traced.notes))

@@ -14,7 +14,9 @@ from framework_compare import registry
 from framework_compare.environments import support
 from framework_compare.errors import FrameworkCompareError, UsageError
 from framework_compare.graph import Graph
+from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importing.judging import judged
 from framework_compare.importing.sources import KERAS, KERAS_FILE, ONNX, Source
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
@@ -30,13 +32,12 @@ FRAMEWORK, TENSORFLOW = "torch", "tensorflow"
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """What was read off a model: graphs by image size, arrays by name, and what it computes itself in float64."""
+    """What was read off a model: graphs by image size, flat weights in their order, how it compares with its source."""
 
     graphs: Mapping[int, Graph]
-    arrays: Mapping[str, np.ndarray]
-    exact: Optional[Mapping[str, np.ndarray]] = None
+    flat: np.ndarray
+    level: Optional[ImportLevel] = None
     notes: Sequence[str] = ()
-    judge: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Tracer:
 def read_answer(folder: Path, judge: str) -> Traced:
     """What a worker wrote into its folder; judge: what it computed the exact answers with."""
     answer = TraceAnswer.read(str(folder))
-    return Traced(answer.graphs, answer.arrays, answer.exact, answer.notes, judge)
+    level, flat = judged(folder, judge)
+    return Traced(answer.graphs, flat, level, answer.notes)
 
 
 def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
@@ -102,7 +104,9 @@ def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
         traced = tracing.trace_module(module, sizes)
     except FrameworkCompareError as error:
         raise UsageError(f"{type(module).__name__}: {error}") from error
-    return Traced(traced.graphs, traced.arrays, traced.exact, traced.notes, f"{FRAMEWORK} {traced.version}")
+    with scratch() as place:
+        traced.write(str(place))
+        return read_answer(place, f"{FRAMEWORK} {traced.version}")
 
 
 def trace_keras(model: Any, sizes: Sequence[int], tracer: Tracer) -> Traced:

@@ -104,14 +104,12 @@ def run_worker(spec: WorkerSpec, on_event: OnEvent = lambda event: None) -> Run:
 def prepare_folder(spec: WorkerSpec) -> Path:
     job = spec.folder / "job.json"
     with schema.study_errors(spec.folder):
-        spec.folder.mkdir(parents=True, exist_ok=True)
-        for path in (job, spec.log, spec.events, spec.steps):
-            make_way(path)
+        make_way(spec.folder)  # Python imports from the folder it runs in, and a study may be of somebody else
+        spec.folder.mkdir(parents=True)
         document = (
             dataclasses.replace(spec.job, steps=str(spec.steps)) if spec.job.kind in ("train", "search") else spec.job
         )
         job.write_text(json.dumps(document.to_dict()), encoding="utf-8")
-        spec.steps.unlink(missing_ok=True)
         spec.log.write_bytes(b"")
         spec.events.write_bytes(b"")
     return job

@@ -1,15 +1,22 @@
-"""One timing at a time on a node, whoever starts it: two that share a processor or a GPU slow each other."""
+"""One timing at a time on a node: two that share a processor or a GPU slow each other."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import fcntl
 import os
+import re
 import socket
 import time
+from pathlib import Path
 from typing import Callable, Iterator
 
+from framework_compare.paths import file_name, runtime_dir
+
 WAIT_S = 0.2
+SOCKETS = Path("/proc/net/unix")
+WAITING = "another comparison is being timed on this node; waiting until its run has ended"
+OTHERS = "another user is timing a comparison on this node; both will be slower than on a quiet machine"
 
 
 def node() -> str:
@@ -19,26 +26,50 @@ def node() -> str:
 
 @contextlib.contextmanager
 def one_timing(say: Callable[[str], None] = lambda message: None) -> Iterator[None]:
-    """Wait until no other process on this node is within, of any user and any study; said once.
+    """Wait until no other process of this user on this node is within, of any study; warn of those of other users.
 
-    An abstract socket stands for the node: the kernel frees its name when the process ends, however it does. It is
-    seen within one network namespace, so a container of its own network does not see those outside.
+    The lock is in a folder that no other user can enter, so nobody else can hold it. The kernel releases it when the
+    process ends, however it does. A container with a runtime folder of its own does not see those outside.
     """
-    with socket.socket(socket.AF_UNIX) as name:
-        waited = False
-        while not _bound(name):
+    lock = os.open(runtime_dir() / f"framework-compare-{file_name(node())}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        _acquire(lock, say)
+        with _announced():
+            if _others_announced():
+                say(OTHERS)
+            yield
+    finally:
+        os.close(lock)
+
+
+def _acquire(lock: int, say: Callable[[str], None]) -> None:
+    waited = False
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             if not waited:
-                say("another comparison is being timed on this node; waiting until its run has ended")
+                say(WAITING)
             waited = True
             time.sleep(WAIT_S)
+
+
+@contextlib.contextmanager
+def _announced() -> Iterator[None]:
+    """A name that all users of this network namespace can read and nobody waits for; gone with this process."""
+    with socket.socket(socket.AF_UNIX) as name:
+        name.bind(f"\0framework-compare:{os.getuid()}:{_short_node()}:{os.urandom(4).hex()}")
         yield
 
 
-def _bound(name: socket.socket) -> bool:
-    try:
-        name.bind(f"\0framework_compare-{node()}")
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        return False
-    return True
+def _others_announced() -> bool:
+    with contextlib.suppress(OSError):
+        users = re.findall(
+            rf" @framework-compare:(\d+):{re.escape(_short_node())}:", SOCKETS.read_text(errors="replace")
+        )
+        return bool(set(users) - {str(os.getuid())})
+    return False
+
+
+def _short_node() -> str:
+    return file_name(node())[:40]  # the name of a socket holds 107 characters

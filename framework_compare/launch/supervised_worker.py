@@ -21,6 +21,7 @@ from framework_compare.launch.supervisor import LOST
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 START_S = 60.0
 END_S = 15.0
+LOOPBACK = "127.0.0.1"
 
 
 class SupervisionError(FrameworkCompareError):
@@ -61,7 +62,8 @@ class SupervisedWorker:
         control, self._control = os.pipe()
         given = (status, control, events)
         # The supervisor adds a worker's last argument, the number of the descriptor that it writes events to.
-        meeting = _meeting(ranks, others)
+        self._port = _held_port(others) if ranks > 1 or others else None  # no other program gets it before rank 0
+        meeting = _meeting(self._port, ranks, others)
         arguments = [*map(str, given), str(log), group, str(temporary or ""), meeting, str(place or ""), *command]
         try:
             with open(log, "ab") as errors:
@@ -78,6 +80,7 @@ class SupervisedWorker:
                 )
         except BaseException:
             _close(self.events, self.status, self._control)
+            self._leave_port()
             raise
         finally:
             _close(*given)
@@ -130,6 +133,7 @@ class SupervisedWorker:
                 pass
         finally:
             self._end_supervisor()
+            self._leave_port()
             os.close(self.status)
             if self.returncode is None and self.pid:
                 _wait_until_dead(self.pid)
@@ -155,6 +159,10 @@ class SupervisedWorker:
         self.returncode = os.waitstatus_to_exitcode(code) if code >= 0 else None
         self.max_rss_bytes = max_rss_kib * 1024 or None
 
+    def _leave_port(self) -> None:
+        if self._port:
+            self._port.close()
+
     def _end_supervisor(self) -> None:
         """It exits by itself; one that does not is killed, with what it can no longer end."""
         try:
@@ -168,15 +176,20 @@ class SupervisedWorker:
             self._supervisor.wait()
 
 
-def _meeting(ranks: int, others: Sequence[str]) -> str:
+def _held_port(others: Sequence[str]) -> socket.socket:
+    """A free port that nobody else is given; rank 0 can listen at it, as it reuses addresses and we do not listen."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("" if others else LOOPBACK, 0))
+    return held
+
+
+def _meeting(port: Optional[socket.socket], ranks: int, others: Sequence[str]) -> str:
     """What the supervisor is told of several ranks: their number, where they meet, which are here, and the other nodes."""
-    if ranks == 1 and not others:
+    if port is None:
         return ""
-    host = nodes.address(one_timing.node()) if others else "127.0.0.1"
-    with socket.socket() as free:
-        free.bind(("" if others else host, 0))
-        port = free.getsockname()[1]
-    return " ".join([f"{ranks * (1 + len(others))} {host}:{port} 0 {ranks}", *others])
+    host = nodes.address(one_timing.node()) if others else LOOPBACK
+    return " ".join([f"{ranks * (1 + len(others))} {host}:{port.getsockname()[1]} 0 {ranks}", *others])
 
 
 def _wait_until_dead(pid: int) -> None:

@@ -27,7 +27,7 @@ class RunOptions:
     """Options that do not affect the measurements."""
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> interpreter of the user's own
-    index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> extra package index
+    index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> index of its own packages
     installer: str = "pip"
     limits: Limits = Limits()
     hz: float = 10.0

@@ -26,7 +26,10 @@ JOBS = "jobs.json"  # Slurm's ids of the jobs of parts
 # Options of sbatch that say which part a job is and where it writes; `nodes` is what a part's cells need.
 OURS = {"array", "error", "nodes", "open_mode", "output", "stderr_to_stdout", "use_srun", "wrap"}
 LISTS = ("setup", "teardown")  # shell commands of submitit's, a list
-PART = "import sys; from framework_compare.cli.entry import main; sys.exit(main())"
+# A module in the folder that it runs in, the study's, is not one of ours.
+PART = (
+    "import sys; sys.path[:] = filter(None, sys.path); from framework_compare.cli.entry import main; sys.exit(main())"
+)
 
 
 class Executor(Protocol):

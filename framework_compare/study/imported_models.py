@@ -9,7 +9,7 @@ import numpy as np
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UsageError
-from framework_compare.graph import Graph, initial_pieces, weights_size
+from framework_compare.graph import Graph, initial_pieces
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.records import Cell
 from framework_compare.store import schema
@@ -50,6 +50,4 @@ def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
     model = registry.MODELS.get(graph.name)
     if not isinstance(model, ImportedModel):
         return initial_pieces(graph, seed)
-    flat = np.empty(weights_size(graph), np.float32)
-    model.fill(graph, seed, flat)
-    return iter([flat])
+    return model.pieces(graph, seed)

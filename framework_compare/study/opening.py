@@ -19,7 +19,7 @@ from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import blocks
+from framework_compare.study import blocks, trust
 from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions
 from framework_compare.study.imported_models import write_models
@@ -56,7 +56,7 @@ def open_or_create(
             repeats=repeats,
             # one block is as planned, unless others come
             orders=blocks.orders(len(cells), max(repeats, 1 + strategy.adds_blocks), seed)[:repeats],
-            prepare=lambda made: _write_data(made, plan),
+            prepare=lambda made: _write_data(made, plan, options),
         )
     store = Store.open(folder, readonly=False)
     try:
@@ -64,7 +64,7 @@ def open_or_create(
         if here:
             absorb(store)
             check_machine(store)
-        _write_data(store.folder, plan)
+        _write_data(store.folder, plan, options)
     except BaseException:
         store.close()
         raise
@@ -91,10 +91,11 @@ def open_or_extend(
         check_machine(store)
         check_same_datasets(store, describe(plan, options)["datasets"])
         there, settings = {cell for _, cell in store.cells()}, store.settings()
+        trust.check(folder, trust.programs(there, {}), False)  # what it has not finished is run, too
         settings["datasets"] = {**describe(plan, options)["datasets"], **(settings.get("datasets") or {})}
         settings.pop(REQUEST, None)  # no request alone makes this study any more
         store.replace_settings(settings)
-        _write_data(store.folder, plan)
+        _write_data(store.folder, plan, options)
         cells = [cell for cell in plan.cells if cell not in there]
         store.add(cells, blocks.orders(len(cells), repeats or blocks.REPEATS, blocks.new_seed()))
     except BaseException:
@@ -103,8 +104,9 @@ def open_or_extend(
     return store
 
 
-def _write_data(folder: Path, plan: Plan) -> None:
-    """What a later resume needs and finds nowhere else: lists of images, arrays, imported models."""
+def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
+    """What a later resume needs and finds nowhere else: lists of images, arrays, imported models, what may be executed."""
+    trust.note(trust.programs(plan.cells, options.python))
     write_pictures(folder, plan)
     write_models(folder, (cell.model for cell in plan.cells))
 

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, Set
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
 from framework_compare.launch.limits import Limits
+from framework_compare.paths import own_name, private_folder
 from framework_compare.samplers import host
 from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK, PICTURES
@@ -30,13 +31,16 @@ from framework_compare.study.picture_lists import arrays_path, pictures_path
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind
 from framework_compare.study.study import Study
+from framework_compare.study.trust import check, programs
 
 Say = Callable[[str], None]
 SUMS = ".checksums"
 
 
-def run_part(folder: Path, number: int, watcher: Watcher) -> None:
+def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -> None:
     """Run what is left of a part and put its results into the study; nothing where they are there already.
+
+    trust: execute what the study names, although this user never asked for it.
 
     StudyError on a machine of another kind than the other parts'. A KeyboardInterrupt leaves what is measured on this
     node, where the same part continues with it.
@@ -47,13 +51,14 @@ def run_part(folder: Path, number: int, watcher: Watcher) -> None:
         return
     nodes.check(plan.nodes)
     register_models(folder)
+    options = dataclasses.replace(
+        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
+    )
+    check(folder, programs(plan.cells, options.python), trust)
     machine = _describe(plan)
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
-    options = dataclasses.replace(
-        as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
-    )
     with _open(place, folder, plan, machine, watcher.say) as store, watcher:
         Study(store, options, watcher).run()
     _publish(place, result_path(folder, number))
@@ -86,9 +91,9 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
 
 
 def _place(plan: PartPlan) -> Path:
-    """On the node's own disk; of two nodes that share it each has its own."""
-    base = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()
-    return Path(base) / f"framework-compare-{plan.study}-{_node(plan)}-{plan.number}"
+    """On the node's own disk, where only this user can put anything; of two nodes that share it each has its own."""
+    base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
+    return private_folder(base / own_name()) / f"{plan.study}-{_node(plan)}-{plan.number}"
 
 
 def _remove_done(folder: Path, plan: PartPlan) -> None:

@@ -242,6 +242,38 @@ def test_an_interpreter_of_the_users_own_traces(tmp_path: Path) -> None:
     assert model.level is not None and model.level.passed
 
 
+LARGE = """
+from torch import nn
+def build():
+    layers = [nn.Linear(768, 5000), nn.ReLU(), nn.Linear(5000, 5000), nn.ReLU(), nn.Linear(5000, 1536), nn.ReLU()]
+    return nn.Sequential(nn.Flatten(), *layers, nn.Linear(1536, 2))
+"""
+IMPORTED = """
+import sys
+from pathlib import Path
+from framework_compare.importing.imports import resolve
+from framework_compare.study.imported_models import register_models, weight_pieces, write_models
+_, (model,) = resolve(sys.argv[1] + ":build", 16)
+assert model.level.passed
+write_models(Path.cwd(), [model.name])
+register_models(Path.cwd())
+count = sum(piece.size for piece in weight_pieces(model(3), 0))
+(peak,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(count, int(peak) // 1024)
+"""
+
+
+def test_a_large_model_takes_little_of_the_comparing_process(tmp_path: Path) -> None:
+    """36 million parameters are 146 MB, and 292 MB in float64: neither is in its memory, nor are files mapped there."""
+    managed.ensure("torch")
+    (tmp_path / "large.py").write_text(LARGE)
+    command = [sys.executable, "-c", IMPORTED, str(tmp_path / "large.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    count, peak_mib = map(int, done.stdout.split())
+    assert count > 36e6 and peak_mib < 100
+
+
 ZOO = ["resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5"]
 
 

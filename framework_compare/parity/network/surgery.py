@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def places_in(shape: Tuple[int, ...], seed: int) -> List[Tuple[int, ...]]:
     return list(dict.fromkeys(ends + drawn))[:count]
 
 
-def flat_weights(graph: Graph, arrays: Dict[str, np.ndarray]) -> np.ndarray:
+def flat_weights(graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Arrays by name as the one flat float32 array that `graph.weight_views` cuts."""
     out = np.empty(weights_size(graph), np.float32)
     start = 0

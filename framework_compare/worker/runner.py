@@ -131,7 +131,7 @@ class Runner:
                 self._profile(source.held[0])
 
     def _epochs(self, source: Source) -> None:
-        infers, stopping = self.config.mode == "inference", EarlyStopping(self.config.patience)
+        infers, stopping, took_ns = self.config.mode == "inference", EarlyStopping(self.config.patience), 0
         for number in range(1, self.config.epochs + 1):
             event = self.run_epoch(source.epoch(number), number)
             if event is None:
@@ -149,6 +149,10 @@ class Runner:
                 if stopping.ends(number, values["loss"]):
                     self.events.send("stopped", epoch=number)
                     return
+            took_ns += event["end_ns"] - event["start_ns"]
+            if 0 < self.job.sample_s * 1e9 <= took_ns and not self.job.turns:
+                self.events.send("stopped", epoch=number)
+                return
 
     def _profile(self, batch: Batch) -> None:
         from framework_compare.worker import profiling

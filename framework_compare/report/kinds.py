@@ -20,9 +20,9 @@ from framework_compare.report.parts import (
     estimated,
     how_read,
     imported,
-    in_units,
     names_of,
     row_names,
+    unit_of,
     untold,
     varies,
     warming,
@@ -58,7 +58,7 @@ _NOTHING = {
     "profile": "No cell of this study was profiled; run it with profile=True (--profile).",
 }
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
-    ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
+    ("", (("{unit}s/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
     ("CPU %", (("mean", ("cpu_percent_mean",)), ("p95", ("cpu_percent_p95",)))),
     ("RSS GiB", (("peak", ("peak_rss_bytes",)),)),
     ("threads", (("min-max", ("threads_min", "threads_max")),)),
@@ -81,7 +81,7 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
 
 def resource_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell: the resources that its measured epochs used."""
-    notes = Notes()
+    notes, unit = Notes(), unit_of(cells)
     headings = row_names(cells)
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
@@ -91,7 +91,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",
         headings,
-        tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
+        tuple(Group(title, tuple(heading.format(unit=unit) for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
         (*of_gpu, *_parent(cells)),
@@ -243,8 +243,8 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     for cells in groups.values():
         more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
         among = headlines.among(cells, judgements)
-        table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
-        table = in_units(shared_notes.once(table, cells), cells)
+        table = made.make(cells, caption(cells, varied, unit_of(cells)), *more, *((among,) if made.judged else ()))
+        table = shared_notes.once(table, cells)
         said = registry.labels(cell.framework for cell in cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(

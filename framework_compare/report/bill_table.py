@@ -32,8 +32,9 @@ def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
             figures.append(_shown(cell.bill_co2_g))
         first = notes.first(cell, figures[0])
         rows.append(Row(names_of(cell, headings), (first, *map(Figure, figures[1:]))))
+    settings = caption(cells, (), unit_of(cells))
     return Table(
-        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {caption(cells, (), unit_of(cells))}",
+        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {settings}",
         headings,
         groups,
         tuple(rows),

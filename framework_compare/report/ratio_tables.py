@@ -73,7 +73,11 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
         f"{unit.capitalize()}s/s on several devices; times faster than on one, and per device. Weak: as many {unit}s per device "
         f"and step; strong: as many {unit}s per step of all. {_SURE} {caption}",
         headings,
-        (Group("", (f"{unit}s/s",)), Group("weak", ("times faster", "% per device")), Group("strong", ("% per device",))),
+        (
+            Group("", (f"{unit}s/s",)),
+            Group("weak", ("times faster", "% per device")),
+            Group("strong", ("% per device",)),
+        ),
         tuple(rows),
         tuple(notes.texts),
     )

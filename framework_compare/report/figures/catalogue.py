@@ -79,7 +79,8 @@ FIGURES: Dict[str, Figure] = {
         "Overview",
         times.overview,
         "Epoch time over that of the fastest framework of the same column (1.00x), with its 95 % interval over paired "
-        f"runs. Bold: shown to be the fastest. ~: no difference shown. !: disturbed in all epochs. {_FAILED}",
+        "runs. Bold: shown to be faster than each other that does not fail parity. ~: no difference shown. !: disturbed in all "
+        f"epochs. {_FAILED}",
         "no cell has an epoch time",
     ),
     "epoch-time": Figure(

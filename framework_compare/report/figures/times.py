@@ -113,8 +113,14 @@ def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
     text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
     interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"
     full = f"{cell.about}{cell.epoch_s_median:.3g} s, {text} {interval}"
-    fastest = cell.best == 1 and subject.shown_fastest(cell)
-    return {**row, "ratio": float(cell.best), "text": text, "interval": interval, "full": full, "fastest": fastest}
+    return {
+        **row,
+        "ratio": float(cell.best),
+        "text": text,
+        "interval": interval,
+        "full": full,
+        "fastest": bool(cell.fastest),
+    }
 
 
 def _geometric_means(subject: Subject) -> List[Dict[str, Any]]:

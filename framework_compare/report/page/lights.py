@@ -6,7 +6,7 @@ from typing import Any, List, NamedTuple
 
 from framework_compare.report.parts import unproved
 from framework_compare.results.intervals import MIN_RUNS
-from framework_compare.results.parity import fails
+from framework_compare.results.parity import FAILED
 
 GOOD, WARN, BAD = "good", "warn", "bad"
 
@@ -55,8 +55,9 @@ def _quiet(cells: Any) -> Light:
 
 
 def _equal(cells: Any) -> Light:
-    verdicts = list(cells.loc[cells["status"] == "ok", "parity"])
-    failing, unknown = sum(map(fails, verdicts)), sum(bool(unproved(one)) or one is None for one in verdicts)
+    worked = cells[cells["status"] == "ok"]
+    verdicts, failing = list(worked["parity"]), (worked["parity_status"] == FAILED).sum()
+    unknown = sum(bool(unproved(one)) or one is None for one in verdicts)
     if failing:
         return Light(
             BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"

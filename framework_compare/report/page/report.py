@@ -98,7 +98,7 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
     subject = Subject(study)
     sections, absent, left = _sections(subject)
     labels = registry.labels(cells["framework"])
-    verdicts = [headlines.titled(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
+    verdicts = study.verdicts() if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
     return {
         "title": clean(Path(study.folder).name),
@@ -107,7 +107,7 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
-        "judged": verdicts[:MAX_VERDICTS],
+        "judged": [headlines.titled(one) for one in verdicts[:MAX_VERDICTS]],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
         "frameworks": list(zip(subject.who, subject.marks()[0])),
         "sections": sections,

@@ -112,6 +112,25 @@ def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
     assert all(row["least"] <= row["gib"] * 1.001 and row["gib"] <= row["most"] * 1.001 for row in rows)
 
 
+def titles(spec):
+    """Every title of an axis."""
+    return set(re.findall(r'"title": "([^"]+)"', json.dumps(spec)))
+
+
+@pytest.mark.parametrize(("missing", "name", "gib"), [(False, "PSS", [1, 2]), (True, "RSS", [4, 3])])
+def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, missing, name, gib):
+    """RSS and PSS order the two frameworks in opposite ways; one without PSS makes it RSS for both."""
+    made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
+    frame = made.frame.assign(pss_peak_bytes=[2**30, 2**31], peak_rss_bytes=[2**32, 3 * 2**30])
+    frame.loc[frame.index[: int(missing)], "pss_peak_bytes"] = float("nan")
+    made.__dict__["frame"] = frame
+    (part,) = files.draw(Subject(made), "memory").values()
+    assert {row["who"]: row["gib"] for row in values(part.spec)} == dict(zip(("PyTorch", "JAX"), gib))
+    assert f"peak memory ({name}), GiB" in titles(part.spec)
+    table = made.table("resources", "markdown")
+    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the headline" in table
+
+
 def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monkeypatch):
     rows = comparison.profiled
     calls = {"operator 0": "cudaStreamSynchronize", "operator 1": "cudaLaunchKernel", "operator 2": "cudaMemcpyAsync"}

@@ -34,7 +34,7 @@ from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.report.time_table import time_table
-from framework_compare.results import precision, profiles, ratios, roofline, searches, speed_verdicts
+from framework_compare.results import memory, precision, profiles, ratios, roofline, searches, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
@@ -60,7 +60,7 @@ _NOTHING = {
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
     ("", (("{unit}s/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
     ("CPU %", (("mean", ("cpu_percent_mean",)), ("p95", ("cpu_percent_p95",)))),
-    ("RSS GiB", (("peak", ("peak_rss_bytes",)),)),
+    ("peak GiB", (("PSS", (memory.PSS,)), ("RSS", (memory.RSS,)))),
     ("threads", (("min-max", ("threads_min", "threads_max")),)),
     (
         "GPU",
@@ -94,7 +94,7 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
         tuple(Group(title, tuple(heading.format(unit=unit) for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
-        (*of_gpu, *_parent(cells)),
+        (*of_gpu, *([memory.APART] if any(cell.pss_peak_bytes > 0 for cell in cells) else []), *_parent(cells)),
     )
 
 

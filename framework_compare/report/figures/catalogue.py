@@ -105,10 +105,11 @@ FIGURES: Dict[str, Figure] = {
         "F3",
         "Throughput and memory",
         memory.throughput_memory,
-        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Upright "
-        "line: 95 % interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs "
-        "took CPU time. No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are "
-        f"several, are joined and named. {_ARROW}",
+        "Images per second over the peak of memory: PSS of the processes on a CPU, their own GPU memory on a GPU. PSS divides "
+        "shared memory among its processes; RSS, in the table of resources, counts it once per process. Upright line: 95 % "
+        "interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs took CPU time. "
+        "No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are several, are joined "
+        f"and named. {_ARROW}",
         "no cell has readings of its memory",
     ),
     "resources": Figure(

@@ -19,7 +19,7 @@ from framework_compare.report.figures.times import (
     shape,
     warned,
 )
-from framework_compare.results import pairing, ratios
+from framework_compare.results import memory, pairing, ratios
 from framework_compare.results import published as published_figures
 from framework_compare.results.gains import one_at_a_time
 from framework_compare.results.profiles import CELL_KEYS
@@ -106,8 +106,8 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
-    own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
-    rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
+    peaks, memory_name = memory.peaks(cells)
+    rows = cells.assign(gib=peaks / GIB, model=subject.without("batch_size"))
     rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
     rows = cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
@@ -118,7 +118,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
     parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
     limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
-    for field, title in (("images_per_s", "images/s"), ("gib", "peak memory, GiB")):
+    for field, title in (("images_per_s", "images/s"), ("gib", f"peak {memory_name}, GiB")):
         legend = alt.Legend() if field == "gib" else None
         y, tint = alt.Y(f"{field}:Q", title=title), colour(subject, legend)
         drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})").encode(y=y)

@@ -42,8 +42,15 @@ MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
 MAX_VERDICTS = 100
 CELL_METRICS = (
-    *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "peak_rss_bytes"),
-    *("cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes", "gpu_j_per_image"),
+    *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "pss_peak_bytes"),
+    *(
+        "peak_rss_bytes",
+        "cpu_percent_mean",
+        "threads_max",
+        "gpu_percent_mean",
+        "gpu_process_memory_peak_bytes",
+        "gpu_j_per_image",
+    ),
     *("first_step_s", "loss_last", "wall_s"),
 )
 

@@ -1,4 +1,4 @@
-"""Figures of training and of settings: loss (F7), batch sizes (F8), functions (F9), gains (F10), published ratios (F13)."""
+"""Figures of training and of settings: loss (F8), batch sizes (F12), functions (F11), gains (F10), published ratios (F13)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ PUBLISHED = {"cpu": "lerat_table1_cpu.csv", "cuda": "lerat_table2_gpu.csv"}
 
 
 def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F7: the loss after each epoch, and every quality that the study has; the band is from run to run."""
+    """F8: the loss after each epoch, and every quality that the study has; the band is from run to run."""
     return _learning(subject, width, columns, timed=False)
 
 
 def learning_over_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F7 over the seconds of training, mean over runs."""
+    """F8 over the seconds of training, mean over runs."""
     return _learning(subject, width, columns, timed=True)
 
 
@@ -102,7 +102,7 @@ def _ticks(epochs: Any) -> List[int]:
 
 
 def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F8: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
+    """F12: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
@@ -154,7 +154,7 @@ def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
 
 
 def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F9: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
+    """F11: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
     from framework_compare.report.profile_table import TITLES
 
     profile = subject.study.profiled

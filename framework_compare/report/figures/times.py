@@ -1,4 +1,4 @@
-"""Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F12)."""
+"""Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F7)."""
 
 from __future__ import annotations
 
@@ -166,9 +166,10 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
     cells = _clipped(subject, speed)
     dots = _dots(subject, cells, speed)
-    reach = dots.groupby(["who", "what"])["x"].max().rename("reach")  # labels stand behind the single epochs
-    cells = cells.join(reach, on=["who", "what"])
-    cells["end"] = cells[["end", "reach"]].max(axis=1)
+    reach = dots.groupby("what")["x"].max().rename("reach")
+    cells = cells.join(reach, on="what")
+    # Labels are a column behind all marks of their panel: beside one epoch they would read as its label.
+    cells["end"] = cells[["end", "reach"]].max(axis=1).groupby(cells["what"]).transform("max")
     cells["room"] = cells["end"] * 1.25  # for the label
     # Where the axis begins, and the status of a failed cell.
     least = cells.groupby("what")["x"].transform("min").fillna(cells["x"].min())
@@ -266,7 +267,7 @@ def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
 
 
 def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F12: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
+    """F7: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
     epochs = subject.whole_epochs()
     if epochs.empty:
         return {}
@@ -274,9 +275,10 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     median = epochs.groupby("cell")["epoch_s"].transform("median")
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
-    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
-        subset="minute"
-    )
+    rows = rows.assign(warming=epochs["steady"].eq(0))
+    rows = rows[
+        ["who", "what", "minute", "relative", "marked", "warming", "disturbed_share", "repeat", "epoch"]
+    ].dropna(subset="minute")
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X(
             "minute:Q",
@@ -290,6 +292,7 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
         color=tint,
         fill=alt.condition("datum.marked", alt.value("white"), tint),
+        opacity=alt.condition("datum.warming", alt.value(0.3), alt.value(1)),
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
     )

@@ -32,11 +32,6 @@ from framework_compare.store.study_file import REQUEST
 if TYPE_CHECKING:
     import pandas as pd
 
-# In the order of the page.
-ORDER = (
-    *("overview", "epoch-time", "memory", "phases", "waiting", "learning", "resources", "batch-sizes"),
-    *("gains", "energy", "functions", "published", "machine"),
-)
 MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
 MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
@@ -110,7 +105,7 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
     return {
         "title": clean(Path(study.folder).name),
         "facts": provenance.facts(study),
-        "lights": lights(cells),
+        "lights": lights(cells, subject.whole_epochs()),
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
@@ -143,9 +138,9 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
     if left:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
-        return [], [FIGURES[name] for name in ORDER], left
-    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in ORDER]
-    absent = sorted((one.figure for one in sections if not one.views), key=lambda figure: int(figure.number[1:]))
+        return [], list(FIGURES.values()), left
+    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in FIGURES]
+    absent = [one.figure for one in sections if not one.views]
     return [one for one in sections if one.views], absent, left
 
 

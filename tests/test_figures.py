@@ -429,18 +429,6 @@ def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_p
     assert f"datum.{ends[1]}_cut" in json.dumps(part.spec)
 
 
-def test_labels_of_epoch_times_stand_behind_the_single_epochs(comparison):
-    (part,) = files.draw(Subject(comparison), "epoch-time").values()
-    rows = values(part.spec)
-    for cell in (row for row in rows if row.get("kind") == "cell" and row["x"] is not None):
-        dots = [
-            row["x"]
-            for row in rows
-            if row.get("kind") == "epoch" and (row["who"], row["what"]) == (cell["who"], cell["what"])
-        ]
-        assert dots and cell["end"] >= max(dots) * 0.9999
-
-
 def test_one_framework_and_one_model_are_named_by_a_text(comparison):
     plot = comparison.plot("epoch-time", frameworks="torch", models="alexnet")
     assert plot.parts
@@ -477,12 +465,10 @@ def test_stacked_figures_take_their_colours_from_the_parts(comparison, name):
         assert used <= {*PARTS, "#222222", "#444444", look.WARNING}
 
 
-def test_labels_of_epoch_times_are_a_column_behind_every_mark(comparison):
+def test_labels_of_epoch_times_stand_outside_of_the_panel(comparison):
     (part,) = files.draw(Subject(comparison), "epoch-time").values()
-    for what in ("AlexNet", "VGG-16"):
-        rows = [row for row in values(part.spec) if row["what"] == what]
-        (end,) = {row["end"] for row in rows if row["kind"] == "cell"}
-        assert all(end >= (row[name] or 0) for row in rows for name in ("x", "high") if name in row)
+    (labels,) = (one for one in part.spec["spec"]["layer"] if one["encoding"].get("text", {}).get("field") == "label")
+    assert labels["encoding"]["x"] == {"value": part.spec["spec"]["width"]} and labels["mark"]["align"] == "left"
 
 
 def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tmp_path):

@@ -11,6 +11,7 @@ _PUBLIC = {
     "compare": "framework_compare.api",
     "Comparison": "framework_compare.comparison",
     "ladder": "framework_compare.api",
+    "measure_peaks": "framework_compare.peaks",
     "reproduce": "framework_compare.reproduction",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",

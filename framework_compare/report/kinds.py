@@ -131,7 +131,8 @@ class Kind:
     A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
     and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
     table of its own. judged: `make` gets the verdicts on the frameworks. there: whether the cells of a study have what
-    the kind is about; reasons: sentences on why they have not. measures: whether its frame is measured when it is read.
+    the kind is about; reasons: sentences on why they have not. slow: whether its frame takes
+    long to make, so that `there` alone says whether a study has the kind.
     """
 
     make: Callable[..., Table]
@@ -143,7 +144,7 @@ class Kind:
     judged: bool = False
     there: Callable[[Sequence[Record]], bool] = lambda cells: True
     reasons: Callable[[Sequence[Record]], List[str]] = lambda cells: []
-    measures: bool = False
+    slow: bool = False
 
 
 def _several(*names: str) -> Callable[[Sequence[Record]], bool]:
@@ -191,7 +192,7 @@ KINDS: Dict[str, Kind] = {
         (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
         frame="roofline",
         there=lambda cells: any(cell.status == "ok" and not is_search(cell.model) for cell in cells),
-        measures=True,
+        slow=True,
     ),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
@@ -283,7 +284,7 @@ def present(study: Any) -> List[str]:
     return [
         kind
         for kind, made in KINDS.items()
-        if (made.there(cells) if made.measures else build(getattr(study, made.frame), kind))
+        if (made.there(cells) if made.slow else build(getattr(study, made.frame), kind))
     ]
 
 

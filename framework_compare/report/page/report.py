@@ -178,7 +178,7 @@ class Shown(NamedTuple):
     latex: str
 
 
-# The kinds that a report shows, where the study has them; profiles and the roofline have figures, or measure.
+# The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
 SHOWN = ("time", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
 
 

@@ -89,3 +89,13 @@ def test_a_failure_is_known_by_its_status_and_not_by_its_words(tmp_path):
     comparison = raced(tmp_path, entries, in_study._shown)
     assert list(comparison.frame["parity_status"]) == ["passed", "passed", "failed"]
     assert "Not compared, as they fail parity: MXNet (AlexNet)." in str(comparison.table(width=200))
+
+
+def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians_are(tmp_path):
+    comparison = raced(tmp_path, {"torch": (FAST, PROVED), "jax": (SLOW, PROVED)})
+    comparison.frame.loc[comparison.frame["framework"] == "torch", "epoch_s_median"] = 2.5
+    assert marked_in_table(comparison) == bold_in_overview(comparison) == ["PyTorch"]
+    assert comparison.table().parts[0].verdicts[0].startswith("AlexNet: PyTorch is ")
+    (part,) = files.draw(Subject(comparison), "overview").values()
+    rows = [row for rows in part.spec["datasets"].values() for row in rows]
+    assert {row["who"]: row["text"] for row in rows} == {"PyTorch": "1.00x", "JAX": "1.99x"}

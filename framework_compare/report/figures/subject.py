@@ -98,13 +98,16 @@ class Subject:
         """`cells` with columns more. fastest: whether it is the winner. verdict: the one on the cell and the winner of its
         `what`, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
         its ratio, of paired runs."""
+        import pandas as pd
+
         won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), self.study.verdicts())}
         fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
         cells = self.cells.assign(fastest=fastest)
         ahead = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
         leaders = {**ahead, **cells[cells["fastest"]].set_index("what")["framework"].to_dict()}
         found = [self._paired(cell, leaders) for cell in cells.itertuples()]
-        best = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
+        ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
+        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["what"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
     def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:

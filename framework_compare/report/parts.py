@@ -136,7 +136,7 @@ def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, .
     return any(not math.isnan(getattr(cell, name)) for _, names in columns for name in names for cell in cells)
 
 
-def caption(cells: Sequence[Record], varied: Sequence[str], unit: str) -> str:
+def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image") -> str:
     """What all the cells share: device, settings that are not at their default or `varied` within the study, samples.
 
     unit: what the figures above the caption call a sample.
@@ -163,7 +163,7 @@ def _by_choice(cells: Sequence[Record], name: str) -> bool:
 
 def _default(cell: Record, name: str) -> Any:
     """The value that a cell has where nobody asks for one."""
-    workload = registry.WORKLOADS.get(getattr(cell, "model", ""))
+    workload = registry.WORKLOADS.get(cell.model)
     if workload is not None and name in BY_ARRAYS:
         return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are said where they are not as many

@@ -185,6 +185,5 @@ def caption(subject: Subject, name: str, view: str = "") -> str:
 
     cells = list(subject.cells.itertuples())
     labels = registry.labels(cell.framework for cell in cells)
-    shared = settings(cells, (), "image")
     reading = FIGURES[name].seen_as(view).caption
-    return " ".join((f"{FIGURES[name].title}. {reading} Settings: {shared}", *labels))
+    return " ".join((f"{FIGURES[name].title}. {reading} Settings: {settings(cells, ())}", *labels))

@@ -12,6 +12,7 @@ _PUBLIC = {
     "duel": "framework_compare.duels",
     "Comparison": "framework_compare.comparison",
     "ladder": "framework_compare.api",
+    "measure_peaks": "framework_compare.peaks",
     "reproduce": "framework_compare.reproduction",
     "resume": "framework_compare.api",
     "TrainConfig": "framework_compare.protocol",

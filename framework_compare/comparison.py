@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
 
-from framework_compare.environments.peaks import peak_of
+from framework_compare.environments import peaks
 from framework_compare.errors import StudyError
 from framework_compare.results import (
     bills,
@@ -177,13 +177,13 @@ class Comparison:
     def roofline(self) -> "pd.DataFrame":
         """`frame` with FLOP/s and bytes/s of each cell, the machine's peaks, and the share of the roofline.
 
-        Peaks are measured now, some seconds for each number of threads, where this machine's are not known yet.
+        Peaks are those that `framework_compare.measure_peaks` has measured on this machine; nothing is measured now.
         """
         machine = self.machine
 
         @functools.lru_cache(maxsize=None)
         def peak(device: str, precision: str, threads: int) -> Optional[Peak]:
-            return peak_of(machine, device, precision, threads)
+            return peaks.known(peaks.Request(machine, device, precision, threads))
 
         return roofline.roofline_frame(
             self.frame, self.settings, lambda cell: peak(cell.device, cell.precision, int(cell.threads))

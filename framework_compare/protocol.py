@@ -118,7 +118,9 @@ class Job:
     tasks: Tuple[Mapping[str, Any], ...] = ()
     profile: bool = False
     written: Optional[Mapping[str, str]] = None  # a source, as "trace" takes it, whose model is trained as written
-    sample_s: float = 0.0  # training ends after as many seconds: within the first epoch, else with an epoch; 0: it does not
+    sample_s: float = (
+        0.0  # training ends after as many seconds: within the first epoch, else with an epoch; 0: it does not
+    )
     turns: bool = False  # it trains only in the turns that the parent grants, and waits between them
 
     def for_trainer(self, trainer: str) -> "Job":

@@ -1,6 +1,7 @@
 """The README and docs/: links lead somewhere, pages are short, command lines parse, CI runs the README's test command."""
 
 import configparser
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -8,12 +9,14 @@ from pathlib import Path
 import pytest
 import typer
 
+from framework_compare import compare, registry, resume
 from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs" / "records").glob("*.md"))]  # tables, of any length
 WORDS = 1200  # at most in a page; fewer in these
+LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 FEWER = {"README.md": 450, "map.md": 600}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -131,3 +134,17 @@ def test_the_citation_file_has_what_its_format_requires():
 def test_the_licence_is_there():
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_limits_name_the_frameworks_that_train_a_cell_on_several_hosts():
+    (row,) = re.findall(r"^\| several hosts per cell \| in ([^,]*),", (ROOT / "docs" / "limits.md").read_text(), re.M)
+    sources = {name: (ROOT / "adapters" / name / "trainer.py").read_text() for name in registry.FRAMEWORKS}
+    assert set(row.split(" and ")) == {name for name, text in sources.items() if "several_nodes=True" in text}
+
+
+def test_the_page_on_studies_names_what_a_resume_may_change():
+    text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
+    named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
+    assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", *LIMITS}
+    more = set(re.findall(r"`(\w+)`", re.search(r"does the same, and may change (.*?), too\.", text)[1]))
+    assert more <= set(inspect.signature(compare).parameters) - set(inspect.signature(resume).parameters)

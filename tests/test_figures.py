@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import re
 
 import altair
 import pandas
 import pytest
-from drawn_study import study
+from drawn_study import run, study
 from PIL import Image
 from typer.testing import CliRunner
 
 from framework_compare.cli.report import VIEWS
 from framework_compare.cli.root import app
+from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell
 from framework_compare.report.figures import files, look
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
 from framework_compare.results.energy import joules_per_run
+from framework_compare.store.study_file import Store
 
 LESS = {"batch-sizes", "gains"}  # they need several settings
 
@@ -110,6 +115,25 @@ def test_batch_sizes_are_joined_and_peaks_of_memory_have_their_range(varied):
         (who, n) for who in ("PyTorch", "JAX") for n in (8, 16)
     }
     assert all(row["least"] <= row["gib"] * 1.001 and row["gib"] <= row["most"] * 1.001 for row in rows)
+
+
+def titles(spec):
+    """Every title of an axis."""
+    return set(re.findall(r'"title": "([^"]+)"', json.dumps(spec)))
+
+
+@pytest.mark.parametrize(("missing", "name", "gib"), [(False, "PSS", [1, 2]), (True, "RSS", [4, 3])])
+def test_memory_is_one_figure_by_one_name_in_all_panels(tmp_path, monkeypatch, missing, name, gib):
+    """RSS and PSS order the two frameworks in opposite ways; one without PSS makes it RSS for both."""
+    made = study(tmp_path / "study", ("torch", "jax"), ("alexnet",))
+    frame = made.frame.assign(pss_peak_bytes=[2**30, 2**31], peak_rss_bytes=[2**32, 3 * 2**30])
+    frame.loc[frame.index[: int(missing)], "pss_peak_bytes"] = float("nan")
+    made.__dict__["frame"] = frame
+    (part,) = files.draw(Subject(made), "memory").values()
+    assert {row["who"]: row["gib"] for row in values(part.spec)} == dict(zip(("PyTorch", "JAX"), gib))
+    assert f"peak memory ({name}), GiB" in titles(part.spec)
+    table = made.table("resources", "markdown")
+    assert "peak GiB / PSS | peak GiB / RSS" in table and "PSS is the headline" in table
 
 
 def test_functions_of_cuda_are_shown_without_waiting_calls_too(comparison, monkeypatch):
@@ -405,20 +429,59 @@ def test_a_wide_interval_ends_in_an_arrow_and_does_not_set_the_axis_of_all(tmp_p
     assert f"datum.{ends[1]}_cut" in json.dumps(part.spec)
 
 
-def test_labels_of_epoch_times_stand_behind_the_single_epochs(comparison):
-    (part,) = files.draw(Subject(comparison), "epoch-time").values()
-    rows = values(part.spec)
-    for cell in (row for row in rows if row.get("kind") == "cell" and row["x"] is not None):
-        dots = [
-            row["x"]
-            for row in rows
-            if row.get("kind") == "epoch" and (row["who"], row["what"]) == (cell["who"], cell["what"])
-        ]
-        assert dots and cell["end"] >= max(dots) * 0.9999
-
-
 def test_one_framework_and_one_model_are_named_by_a_text(comparison):
     plot = comparison.plot("epoch-time", frameworks="torch", models="alexnet")
     assert plot.parts
     with pytest.raises(UsageError, match="the width is 84; allowed: a number and a unit"):
         plot.save("figure.pdf", width=84)
+
+
+def test_numbers_of_figures_are_their_order_on_the_page():
+    assert [figure.number for figure in FIGURES.values()] == [f"F{n}" for n in range(1, len(FIGURES) + 1)]
+
+
+def lab(colour):
+    """CIE L*a*b* of a colour, under D65."""
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
+    y, z = 0.2126 * red + 0.7152 * green + 0.0722 * blue, (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.08883
+    x, y, z = (one ** (1 / 3) if one > 0.008856 else 7.787 * one + 16 / 116 for one in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+PARTS = (*look.STACK, look.EPOCHS, look.COMPUTING, look.WAITING, look.COPYING, look.GPU, look.HOST)
+
+
+@pytest.mark.parametrize("colour", dict.fromkeys(PARTS))
+def test_no_part_of_a_bar_has_a_colour_like_that_of_a_framework(colour):
+    assert min(math.dist(lab(colour), lab(one)) for one in look.COLOURS) > 20  # 2.3 is just noticeable
+
+
+@pytest.mark.parametrize("name", ["phases", "waiting", "energy", "functions"])
+def test_stacked_figures_take_their_colours_from_the_parts(comparison, name):
+    for part in files.draw(Subject(comparison), name).values():
+        used = set(re.findall("#[0-9A-F]{6}", json.dumps(part.spec["spec"]).upper()))
+        assert used <= {*PARTS, "#222222", "#444444", look.WARNING}
+
+
+def test_labels_of_epoch_times_stand_outside_of_the_panel(comparison):
+    (part,) = files.draw(Subject(comparison), "epoch-time").values()
+    (labels,) = (one for one in part.spec["spec"]["layer"] if one["encoding"].get("text", {}).get("field") == "label")
+    assert labels["encoding"]["x"] == {"value": part.spec["spec"]["width"]} and labels["mark"]["align"] == "left"
+
+
+def test_phases_reach_from_the_start_to_the_epochs_with_the_time_between_them(tmp_path):
+    whole = run(1)
+    late = [dataclasses.replace(one, start_ns=one.start_ns + 100_000_000) for one in whole.phases[1:2]]
+    phases = (whole.phases[0], *late, *whole.phases[2:])
+    cells = [Cell("torch", "alexnet", "d", "cpu", TrainConfig())]
+    with Store.create(tmp_path / "s", settings={}, machine={}, cells=cells, repeats=1) as store:
+        store.record(1, dataclasses.replace(whole, phases=phases))
+    made = Comparison.load(tmp_path / "s")
+    for view, left_out in (("without the epochs", ()), ("", ("epochs",))):
+        (part,) = files.draw(Subject(made), "phases", view=view).values()
+        seconds = {row["phase"]: row["seconds"] for row in values(part.spec)}
+        assert seconds["between phases"] == pytest.approx(0.1)
+        before = sum(value for phase, value in seconds.items() if phase not in left_out)
+        assert before == pytest.approx(made.frame["startup_s"][0])

@@ -19,7 +19,7 @@ PACKAGE = "framework_compare"
 FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("pytest_plugin",),
     ("cli",),
-    ("duels", "overhead", "reproduction"),
+    ("duels", "overhead", "peaks", "reproduction"),
     ("api", "stability_sweep"),
     ("comparison", "forecast"),
     ("report", "study", "conformance", "importing"),

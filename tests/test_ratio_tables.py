@@ -288,7 +288,7 @@ def test_a_batch_larger_than_the_pictures_is_not_the_largest_that_worked(tmp_pat
 def test_scaling_on_a_cpu_shows_resident_memory(tmp_path):
     outcomes = [("torch", {}, ok(1)), ("torch", {"batch_size": 1}, ok(1)), ("paddle", {}, Run("crashed"))]
     text = study(tmp_path, outcomes).table("scaling", "markdown")
-    assert ["PyTorch", "AlexNet", "16", "100", "2.00"] in rows(text)
+    assert ["PyTorch", "AlexNet", "16", "100", "-", "2.00"] in rows(text)
     assert "PaddlePaddle AlexNet: no batch size worked; 16 ended crashed." in text
 
 

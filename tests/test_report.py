@@ -73,13 +73,13 @@ def test_the_page_asks_for_nothing(page):
 
 def test_every_figure_with_data_is_a_picture_with_a_text(page):
     sections = {one["id"] for one in page.all("section") if one.get("class") == "figure"}
-    assert sections == {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F9", "F11", "F12", "F13"}
+    assert sections == {"F1", "F2", "F3", "F4", "F5", "F6", "F8", "F11", "F9", "F7", "F13"}
     for picture in page.all("img"):
         assert picture["src"].startswith("data:image/svg+xml,") and len(picture["alt"]) > 40
 
 
 def test_what_the_study_has_not_is_named(page):
-    assert "F8 Batch sizes: all cells have the same batch size." in page.text
+    assert "F12 Batch sizes: all cells have the same batch size." in page.text
     assert "F10 Gains: no two cells differ only in device, precision or execution, and it is no ladder." in page.text
 
 
@@ -134,15 +134,29 @@ def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):
 
 
 def test_the_lights_say_what_is_amiss(comparison, tmp_path):
-    states = {one.title: (one.state, one.sentence) for one in lights(comparison.frame)}
+    states = {one.title: (one.state, one.sentence) for one in lights(comparison.frame, comparison.epochs)}
     assert states["Cells"] == ("warn", "5 of 6 cells worked")
     assert states["Runs"][0] == "good"
     assert states["Quiet machine"] == ("warn", "2 of 45 epochs were disturbed")
     single = study(tmp_path / "single", repeats=1)
-    assert {one.title: one.state for one in lights(single.frame)}["Runs"] == "bad"
+    assert {one.title: one.state for one in lights(single.frame, single.epochs)}["Runs"] == "bad"
     taken = comparison.frame.assign(epochs_disturbed=comparison.frame["epochs_measured"], interval_runs=float("nan"))
-    runs = {one.title: one for one in lights(taken)}["Runs"]
+    runs = {one.title: one for one in lights(taken, comparison.epochs)}["Runs"]
     assert (runs.state, runs.sentence) == ("bad", "at least 0 runs that count per cell; verdicts need 2")
+
+
+def test_an_epoch_far_from_its_median_is_no_quiet_machine(comparison):
+    quiet = comparison.frame.assign(epochs_disturbed=0.0)
+    epochs = comparison.epochs.assign(disturbed=0.0)
+    epochs["epoch_s"] = epochs.groupby("cell")["epoch_s"].transform("median")
+    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
+    assert (found.state, found.sentence) == ("good", "no epoch was disturbed by other programs")
+    epochs.loc[epochs.index[0], "epoch_s"] *= 1.9
+    found = {one.title: one for one in lights(quiet, epochs)}["Quiet machine"]
+    assert found.state == "warn" and "but 1 of 45 epochs took more than 1.25 times" in found.sentence
+    warming = epochs.assign(steady=1.0)
+    warming.loc[epochs.index[0], "steady"] = 0.0
+    assert {one.title: one.state for one in lights(quiet, warming)}["Quiet machine"] == "good"
 
 
 def test_hostile_names_stay_text(tmp_path):

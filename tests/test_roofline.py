@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from framework_compare import Comparison
-from framework_compare.environments import managed
-from framework_compare.environments import peaks as any_peaks
+from framework_compare.cli.root import app
+from framework_compare.environments import managed, peaks
+from framework_compare.environments.peaks import Request
+from framework_compare.errors import UsageError
+from framework_compare.graph.optimizer import OPTIMIZERS
 from framework_compare.models import vgg16
+from framework_compare.parity.network import oracle
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.results import roofline
-from framework_compare.samplers import host, peaks
+from framework_compare.results.roofline import STATES
+from framework_compare.samplers import host
+from framework_compare.samplers import peaks as sampled
+from framework_compare.samplers.disturbance import TICK_NS, Cores
 from framework_compare.samplers.peaks import Peak
 from framework_compare.store.study_file import Store
 
@@ -39,26 +50,29 @@ def test_parameters_are_read_once_per_batch():
 @pytest.fixture
 def study(tmp_path):
     """Two cells of VGG-16, one in bf16, of 10 images/s, on this machine."""
-    cells = [Cell("torch", "vgg16", "d", "cpu", TrainConfig(precision=name)) for name in ("fp32", "bf16")]
+    return studied(tmp_path / "s", [TrainConfig(precision=name) for name in ("fp32", "bf16")])
+
+
+def studied(folder, configs):
+    cells = [Cell("torch", "vgg16", "d", "cpu", config) for config in configs]
     epochs = (Epoch(1, SECOND, 2 * SECOND, 0.1, 10, 1, 1.0, 1.0, 1.0, 1.0),)
     settings = {"datasets": {"d": {"pictures": 10, "skipped": 0}}}
-    with Store.create(tmp_path / "s", settings=settings, machine=host.describe(), cells=cells, repeats=1) as store:
+    with Store.create(folder, settings=settings, machine=host.describe(), cells=cells, repeats=1) as store:
         for run_id, *_ in store.plan():
             store.record(run_id, Run("ok", epochs=epochs))
-    return Comparison.load(tmp_path / "s")
+    return Comparison.load(folder)
 
 
-def keep(cache, flop_per_s, bytes_per_s):
+def keep(flop_per_s, bytes_per_s, others=0.0):
     """Have these be the peaks of this machine."""
-    import numpy as np
-
-    name = f"{peaks.file_name(str(host.cpu_model()))}-1-numpy-{np.__version__}.json"
-    (cache / "peaks").mkdir(parents=True)
-    (cache / "peaks" / name).write_text(json.dumps({"flop_per_s": flop_per_s, "bytes_per_s": bytes_per_s}))
+    path, _ = peaks._source(Request(host.describe(), "cpu", "fp32", 1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(Peak(flop_per_s, bytes_per_s, others, "2026-11-25 08:00")._asdict()))
+    return path
 
 
 def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache, monkeypatch):
-    keep(own_cache, 1e13, 1e30)
+    keep(1e13, 1e30)
     graph = vgg16.build(num_classes=3, image_size=224)
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)  # an own cache has no environment of PyTorch
     first, second = study.roofline.itertuples()
@@ -66,17 +80,17 @@ def test_a_cell_stands_beside_the_peaks_of_its_machine(study, own_cache, monkeyp
     assert first.roofline_share == pytest.approx(first.flop_per_s / 1e13), "as if memory were free"
     assert second.flop_per_s == first.flop_per_s and second.peak_flop_per_s != second.peak_flop_per_s
     tables = str(study.table("roofline"))
-    assert "10000" in tables and "No peak: it is measured on the machine that ran the study" in tables
+    assert "10000" in tables and "No peak is known here: `framework-compare peaks STUDY` measures it" in tables
 
 
 def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
-    keep(own_cache, 1e30, 1e12)
+    keep(1e30, 1e12)
     first = next(study.roofline.itertuples())
     assert first.roofline_share == pytest.approx(first.bytes_per_s / 1e12)
 
 
 def test_more_than_the_roofline_is_explained(study, own_cache):
-    keep(own_cache, 1e9, 1e9)
+    keep(1e9, 1e9)
     assert "More than 100 %" in str(study.table("roofline"))
 
 
@@ -87,37 +101,133 @@ def test_layers_of_narrow_numbers_move_half_the_bytes():
     assert wide[-1] == narrow[-1], "updates stay in float32"
 
 
-def test_other_precisions_are_asked_of_pytorch_s_environment(own_cache, monkeypatch, tmp_path):
+@pytest.mark.parametrize("optimizer", STATES)
+def test_an_update_moves_the_states_of_its_optimizer(optimizer):
+    """As many as the float64 oracle keeps of a parameter."""
+    kept = {}
+    options = {**OPTIMIZERS[optimizer], "momentum": 0.9, "rate": 0.1}
+    oracle.OPTIMIZERS[optimizer](np.zeros(7), np.ones(7), kept, 1, options)
+    assert roofline.states(optimizer, 0.9) == sum(np.shape(one) == (7,) for one in kept.values())
+    graph = vgg16.build(num_classes=3, image_size=32)
+    states = roofline.states(optimizer, 0.9)
+    *_, update = roofline.work(graph, 4, "train", optimizer_states=states)
+    assert update.bytes == 4 * (3 + 2 * states) * graph.parameter_count() / 4
+
+
+def test_sgd_without_momentum_keeps_nothing():
+    assert roofline.states("sgd", 0.0) == 0
+
+
+def test_cells_differ_by_their_optimizer_alone(tmp_path, own_cache):
+    configs = [TrainConfig(optimizer=name, momentum=0.0) for name in ("sgd", "adam")]
+    sgd, adam = studied(tmp_path / "s", configs).roofline.itertuples()
+    parameters = vgg16.build(num_classes=3, image_size=224).parameter_count()
+    assert adam.bytes_per_image - sgd.bytes_per_image == pytest.approx(4 * 4 * parameters / 10)
+
+
+READS = (
+    lambda study: study.roofline,
+    lambda study: study.table("roofline"),
+    lambda study: study.kinds,
+    lambda study: study.report(study.folder / "report.html"),
+    lambda study: study.to_json(),
+    lambda study: study.export(study.folder / "exported"),
+)
+
+
+@pytest.mark.parametrize("read", READS)
+def test_reading_never_measures(study, own_cache, monkeypatch, read):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(managed, "find", lambda *_, **__: None)
+    read(study)
+    assert not (own_cache / "peaks").exists()
+
+
+def test_a_busy_machine_is_said_below_the_table(study, own_cache):
+    keep(1e12, 1e12, others=0.05)
+    assert "may be too low" not in study.table("roofline", width=300)
+    keep(1e12, 1e12, others=0.45)
+    again = Comparison.load(study.folder)
+    assert "Peaks may be too low: others took 45% of a core while they were measured." in again.table(
+        "roofline", width=300
+    )
+    assert list(again.roofline["peak_disturbed_share"].dropna()) == [0.45]
+
+
+def test_the_command_measures_and_says_what_it_cannot(study, own_cache, monkeypatch):
+    monkeypatch.setattr(managed, "find", lambda *_, **__: None)
+    done = CliRunner().invoke(app, ["peaks", str(study.folder)])
+    assert done.exit_code == 1 and "need PyTorch, which is not installed" in " ".join(done.stdout.split())
+    first, second = Comparison.load(study.folder).roofline.itertuples()
+    assert first.peak_flop_per_s > 0 and first.peak_bytes_per_s > 0 and first.peak_disturbed_share >= 0
+    assert second.peak_flop_per_s != second.peak_flop_per_s
+
+
+def test_a_peak_is_marked_with_what_others_took_meanwhile(own_cache, monkeypatch):
+    counted = iter([(0, 0), (1_000_000_000, 450_000_000)])
+    monkeypatch.setattr(sampled, "_others", lambda: next(counted))
+    peak = sampled.measure(own_cache / "peak.json", ("echo", '{"flop_per_s": 7, "bytes_per_s": 8}'), 1)
+    assert (peak.flop_per_s, peak.bytes_per_s, peak.others) == (7, 8, 0.45)
+    assert sampled.read(own_cache / "peak.json") == peak
+
+
+def test_others_are_neither_this_process_nor_the_measurement(monkeypatch):
+    """Of two cores for a second: 0.5 s idle, 0.8 s the measurement's, 0.1 s ours, 0.2 s of the rest the hypervisor's."""
+    idle, stolen = (int(share * 1e9 / TICK_NS) for share in (0.5, 0.2))
+    counter = SimpleNamespace(count=2, close=lambda: None)
+    monkeypatch.setattr(sampled, "CoreCounter", lambda: counter)
+    seen = []
+    for t_ns, cores, child_s, own_ns in (
+        (0, Cores(0, 0, 0, 0), 0.0, 0),
+        (1_000_000_000, Cores(0, 0, idle, stolen), 0.8, 100_000_000),
+    ):
+        counter.read = lambda cores=cores: cores
+        used = SimpleNamespace(ru_utime=child_s, ru_stime=0.0)
+        monkeypatch.setattr(sampled.resource, "getrusage", lambda _, used=used: used)
+        monkeypatch.setattr(sampled.time, "monotonic_ns", lambda t_ns=t_ns: t_ns)
+        monkeypatch.setattr(sampled.time, "process_time_ns", lambda own_ns=own_ns: own_ns)
+        seen.append(sampled._others())
+    monkeypatch.undo()
+    assert sampled._share(*seen) == pytest.approx(2 - 0.5 - 0.8 - 0.1)
+
+
+def test_other_precisions_are_measured_by_pytorch_s_environment(own_cache, monkeypatch, tmp_path):
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho \'{"flop_per_s": 7, "bytes_per_s": 8}\'\n')
     program.chmod(0o755)
     there = managed.Environment("torch", program, "2.0", True, "3.12", {})
     monkeypatch.setattr(managed, "find", lambda *_, **__: there)
-    assert any_peaks.peak_of(host.describe(), "cpu", "bf16", 1) == Peak(7, 8)
+    bf16 = Request(host.describe(), "cpu", "bf16", 1)
+    assert peaks.known(bf16) is None and peaks.measure(bf16)[:2] == (7, 8)
     program.unlink()
-    assert any_peaks.peak_of(host.describe(), "cpu", "bf16", 1) == Peak(7, 8), "kept"
-    assert any_peaks.peak_of(host.describe(), "cpu", "fp16", 1) is None, "what cannot be measured has no peak"
-    for device, precision in (("cpu:0,1", "fp32"), ("cuda:0,1", "bf16"), ("cpu", "int8")):
-        assert any_peaks.peak_of(host.describe(), device, precision, 1) is None
-    assert any_peaks.peak_of({**host.describe(), "cpu": "another"}, "cpu", "bf16", 1) is None
+    assert peaks.known(bf16)[:2] == (7, 8), "kept"
+    assert peaks.measure(bf16._replace(precision="fp16")) is None, "what cannot be measured has no peak"
 
 
-def test_no_peak_is_that_of_another_machine(own_cache):
-    assert peaks.peak_of({**host.describe(), "cpu": "another"}, "cpu", "fp32", 1) is None
-    assert peaks.peak_of(host.describe(), "cuda", "fp32", 1) is None
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"device": "cpu:0,1"}, "peaks of cpu:0,1 in fp32 are not measured; allowed: cpu or cuda"),
+        ({"precision": "int8"}, "peaks of cpu in int8 are not measured"),
+        (
+            {"machine": {"cpu": "another", "available_cores": 3}},
+            "the study ran on another, 3 cores, which is not this machine",
+        ),
+    ],
+)
+def test_what_has_no_peak_here_says_why(own_cache, changes, reason):
+    request = Request(host.describe(), "cpu", "fp32", 1)._replace(**changes)
+    assert peaks.known(request) is None
+    with pytest.raises(UsageError, match=reason):
+        peaks.measure(request)
 
 
-def test_a_peak_is_measured_once_in_a_process_of_its_own(own_cache, monkeypatch):
-    first = peaks.peak_of(host.describe(), "cpu", "fp32", 1)
-    assert first is not None and first.flop_per_s > 1e9 and first.bytes_per_s > 1e8
-    monkeypatch.setattr(peaks, "_measure", lambda *_: pytest.fail("measured again"))
-    assert peaks.peak_of(host.describe(), "cpu", "fp32", 1) == first
+DAMAGED = ["", "{", "[]", '{"flop_per_s": 0, "bytes_per_s": 1, "measured_at": "now"}', '{"flop_per_s": "x"}']
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"flop_per_s": 0, "bytes_per_s": 1}', '{"flop_per_s": "x"}'])
-def test_a_damaged_peak_is_measured_again(text, own_cache, monkeypatch):
-    keep(own_cache, 1, 1)
-    (path,) = (own_cache / "peaks").iterdir()
+@pytest.mark.parametrize("text", [*DAMAGED, '{"flop_per_s": 1e9, "bytes_per_s": 1e9}'])
+def test_a_damaged_peak_and_one_without_its_time_are_not_known(text, own_cache):
+    path = keep(1, 1)
+    assert peaks.known(Request(host.describe(), "cpu", "fp32", 1)) is not None
     path.write_text(text)
-    monkeypatch.setattr(peaks, "_measure", lambda *_: Peak(3.0, 4.0))
-    assert peaks.peak_of(host.describe(), "cpu", "fp32", 1) == Peak(3.0, 4.0)
+    assert peaks.known(Request(host.describe(), "cpu", "fp32", 1)) is None

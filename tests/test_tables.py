@@ -228,8 +228,8 @@ def test_resources_have_a_row_a_cell(tmp_path):
         ("paddle", "alexnet"): Run("out-of-memory", "8 GiB", peak_rss_bytes=2**33),
     }
     lines = study(tmp_path, outcomes).table("resources", "markdown").splitlines()
-    assert "| PyTorch | AlexNet | 50.0 | 10.0 | 103 | 105 | 1.00 | 11 |" in lines
-    assert "| PaddlePaddle | AlexNet | out-of-memory (1) | - | - | - | 8.00 | - |" in lines
+    assert "| PyTorch | AlexNet | 50.0 | 10.0 | 103 | 105 | - | 1.00 | 11 |" in lines
+    assert "| PaddlePaddle | AlexNet | out-of-memory (1) | - | - | - | - | 8.00 | - |" in lines
     assert not any("GPU" in line for line in lines)
 
 

@@ -70,6 +70,18 @@ def test_a_workload_is_trained_on_generated_data_and_says_so(run):
     assert "rows/s" in str(study.table("resources")) and "images" not in str(study.table("resources"))
 
 
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_the_unit_of_a_table_renames_no_data_set(run, tmp_path, mode):
+    path = tmp_path / "my-images.csv"
+    write_rows(path, 60)
+    study = run(dataset=path, mode=mode)
+    for kind in study.kinds:
+        text = study.table(kind, width=200)
+        assert "my-images: 48 rows" in text and "image" not in text.replace("my-images", ""), text
+    assert "my-images: 48 rows." in study.cost(per_hour=1).to_text(width=200)
+    assert "my-images: 48 rows; images/s are rows/s." in study.plot("F2").caption
+
+
 def test_quality_after_each_epoch_is_of_the_weights_then(run):
     """With a rate of zero the network stays as it was made: then its quality is known."""
     epochs = run(learning_rate=0.0).epochs

@@ -30,6 +30,7 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
     "stability": ("largest-batch --frameworks torch --models vgg16",),
     "resume": ("resume latest", "resume STUDY --retry failed,timed-out --timeout 3600"),
     "overhead": ("overhead --framework torch --rates 0,10 --repeats 8",),
+    "peaks": ("peaks latest",),
     "reproduce": ("reproduce lerat2021 --out FOLDER", "reproduce abidate2025 --part diabetes --frameworks torch"),
     "show": (
         "show",

@@ -22,8 +22,8 @@ VIEWS = {
     "F2": ("images per second", "seconds per epoch, logarithmic"),
     "F4": ("since the first epoch",),
     "F5": ("without the epochs",),
-    "F7": ("by seconds of training",),
-    "F11": ("images per joule",),
+    "F8": ("by seconds of training",),
+    "F9": ("images per joule",),
 }
 
 

@@ -21,6 +21,7 @@ from framework_compare.cli import (
     environments,
     examples,
     fairness,
+    peaks,
     report,
     studies,
     words,
@@ -410,6 +411,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
         "ladder": ladder,
         "largest-batch": studies.largest_batch,
         "overhead": studies.overhead,
+        "peaks": peaks.peaks,
         "reproduce": studies.reproduce,
     },
     "Read and publish": {

@@ -1,42 +1,77 @@
-"""What this machine can do in a precision or on a device that numpy does not know: measured by PyTorch's environment."""
+"""What this machine can do, known from an earlier measurement or measured now: by numpy, or by PyTorch's environment."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from framework_compare import registry
 from framework_compare.environments import managed
+from framework_compare.errors import UsageError
 from framework_compare.paths import cache_dir, file_name
 from framework_compare.samplers import host, peaks
 from framework_compare.samplers.peaks import Peak
 
 FRAMEWORK = "torch"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+SAME_MACHINE = ("cpu", "available_cores")
 
 
-def peak_of(machine: Mapping[str, Any], device: str, precision: str, threads: int) -> Optional[Peak]:
-    """The peak for cells of a study's machine, measured where nobody has yet; None where nothing here can measure it.
+class Request(NamedTuple):
+    """Whose peak: of a study's machine, on a device, in a precision, with so many threads."""
 
-    float32 on a CPU is numpy's; all else is PyTorch's, whose environment for the device must be there. A precision that
-    takes too long (float16 without instructions for it) has none.
+    machine: Mapping[str, Any]
+    device: str
+    precision: str
+    threads: int
+
+
+def known(request: Request) -> Optional[Peak]:
+    """The peak that was measured on this machine; None where none was, or for another machine's study."""
+    try:
+        return peaks.read(_source(request)[0])
+    except UsageError:
+        return None
+
+
+def measure(request: Request) -> Optional[Peak]:
+    """The peak as it is now, which is kept in the cache; None where measuring fails or takes too long.
+
+    UsageError where it cannot be measured here: for another machine's study, or a device or precision without a way to.
     """
-    if device == "cpu" and precision == "fp32":
-        return peaks.peak_of(machine, device, precision, threads)
-    here = host.describe()
-    kind = registry.device_kind(device)
-    same = peaks.SAME_MACHINE if kind == "cpu" else (*peaks.SAME_MACHINE, "gpus")
-    if precision not in PRECISIONS or kind not in ("cpu", "cuda") or device not in (kind, f"{kind}:0"):
-        return None
-    if any(_named(machine.get(name)) != _named(here[name]) for name in same):
-        return None
+    path, command = _source(request)
+    return peaks.measure(path, command, request.threads)
+
+
+def _source(request: Request) -> Tuple[Path, Tuple[str, ...]]:
+    """The file that keeps a peak, and the command that measures it: numpy's for float32 on a CPU, else PyTorch's."""
+    here, kind = host.describe(), registry.device_kind(request.device)
+    same = SAME_MACHINE if kind == "cpu" else (*SAME_MACHINE, "gpus")
+    if any(_named(request.machine.get(name)) != _named(here[name]) for name in same):
+        raise UsageError(
+            f"the study ran on {request.machine.get('cpu')}, {request.machine.get('available_cores')} cores, which is not this"
+            " machine; measure its peaks there"
+        )
+    if request.device == "cpu" and request.precision == "fp32":
+        return _file(here["cpu"], request.threads, peaks.TOOL), peaks.command(request.threads)
+    if request.precision not in PRECISIONS or request.device not in (kind, f"{kind}:0") or kind not in ("cpu", "cuda"):
+        raise UsageError(
+            f"peaks of {request.device} in {request.precision} are not measured; allowed: cpu or cuda, and"
+            f" {', '.join(PRECISIONS)}"
+        )
     there = managed.find(FRAMEWORK, device=kind)
     if there is None:
-        return None
+        raise UsageError(
+            f"peaks of {request.device} in {request.precision} need PyTorch, which is not installed; run"
+            f" `framework-compare env create {FRAMEWORK} --device {kind}`"
+        )
     where = here["cpu"] if kind == "cpu" else "-".join(_named(here["gpus"]))
-    name = f"{file_name(str(where))}-{threads}-{kind}-{precision}-{FRAMEWORK}-{there.version}.json"
-    command = [str(there.python), "-I", str(_program()), kind, precision, str(threads)]
-    return peaks.kept(cache_dir() / "peaks" / name, command, threads)
+    path = _file(where, request.threads, f"{kind}-{request.precision}-{FRAMEWORK}-{there.version}")
+    return path, (str(there.python), "-I", str(_program()), kind, request.precision, str(request.threads))
+
+
+def _file(where: Any, threads: int, tool: str) -> Path:
+    return cache_dir() / "peaks" / f"{file_name(str(where))}-{threads}-{tool}.json"
 
 
 def _program() -> Path:

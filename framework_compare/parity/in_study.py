@@ -89,4 +89,4 @@ def _shown(verdict: Optional[Parity]) -> Dict[str, Any]:
         return verdicts.unknown("warn")
     worst = verdict.worst
     error, where = (worst.error, worst.where) if worst else (None, None)
-    return {"parity": verdict.column(), "parity_error": error, "parity_where": where}
+    return {"parity": verdict.column(), "parity_status": verdict.status, "parity_error": error, "parity_where": where}

@@ -8,7 +8,7 @@ from typing import List, Sequence, Tuple
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.report import cost_tables
 from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, caption, names_of, plural, row_names, warned, with_interval
+from framework_compare.report.parts import Notes, caption, names_of, plural, row_names, unit_of, warned, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record
@@ -32,8 +32,9 @@ def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
             figures.append(_shown(cell.bill_co2_g))
         first = notes.first(cell, figures[0])
         rows.append(Row(names_of(cell, headings), (first, *map(Figure, figures[1:]))))
+    settings = caption(cells, (), unit_of(cells))
     return Table(
-        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {caption(cells, ())}",
+        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {settings}",
         headings,
         groups,
         tuple(rows),

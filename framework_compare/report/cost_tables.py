@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from framework_compare.registry import device_kind
 from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of
+from framework_compare.report.parts import Notes, Record, any_known, how_read, names_of, row_names, texts_of, unit_of
 from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.results import memory
 from framework_compare.results.columns import batch_sizes
 from framework_compare.results.metrics import METRICS
 
@@ -18,6 +19,7 @@ SCALING = (
     "epoch_s_median",
     "gpu_process_memory_peak_bytes",
     "gpu_memory_peak_bytes",
+    "pss_peak_bytes",
     "peak_rss_bytes",
 )
 ENERGY = (
@@ -34,18 +36,18 @@ ENERGY = (
     "images_per_s",
 )
 _ENERGY_GROUPS: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = (
-    ("", (("images/s", "images_per_s"),)),
+    ("", (("{unit}s/s", "images_per_s"),)),
     (
         "GPU",
         (
-            ("J/image", "gpu_j_per_image"),
+            ("J/{unit}", "gpu_j_per_image"),
             ("mean W", "gpu_power_w_mean"),
             ("mean %", "gpu_percent_mean"),
             ("throttled %", "gpu_throttled_share"),
             ("clocks held by", "gpu_throttle_reasons"),
         ),
     ),
-    ("host", (("J/image", "host_j_per_image"),)),
+    ("host", (("J/{unit}", "host_j_per_image"),)),
 )
 
 
@@ -57,15 +59,16 @@ def scaling_table(cells: Sequence[Record], caption: str) -> Table:
     headings = row_names(cells)
     order = {key: place for place, key in enumerate(dict.fromkeys(map(_sweep, cells)))}
     cells = sorted(cells, key=lambda cell: (order[_sweep(cell)], cell.batch_size))
-    notes = Notes()
-    where = "RSS" if device_kind(cells[0].device) == "cpu" else "GPU memory"
+    notes, unit = Notes(), unit_of(cells)
+    on_gpu = device_kind(cells[0].device) != "cpu"
+    columns = ("GPU memory",) if on_gpu else ("PSS", "RSS")
     return Table(
-        f"Images/s and peak {where} at each batch size. {caption}",
+        f"{unit.capitalize()}s/s and peak {' and '.join(columns)} at each batch size. {caption}",
         (*headings, "batch_size"),
-        (Group("", ("images/s", f"peak {where}, GiB")),),
+        (Group("", (f"{unit}s/s", *(f"peak {one}, GiB" for one in columns))),),
         tuple(Row((*names_of(cell, headings), _size(cell)), _scaling(cell, notes)) for cell in cells),
         tuple(notes.texts),
-        tuple(_largest(cells)),
+        (*_largest(cells), *(() if on_gpu else (memory.APART,))),
     )
 
 
@@ -86,16 +89,14 @@ def _size(cell: Record) -> str:
     return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
 
 
-def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, Figure]:
-    if device_kind(cell.device) == "cpu":
-        name = "peak_rss_bytes"
-    else:
-        own = "gpu_process_memory_peak_bytes"
-        name = "gpu_memory_peak_bytes" if math.isnan(getattr(cell, own)) else own
-    memory = Figure(METRICS[name].show(getattr(cell, name)))
+def _scaling(cell: Record, notes: Notes) -> Tuple[Figure, ...]:
+    names: Tuple[str, ...] = (memory.PSS, memory.RSS)
+    if device_kind(cell.device) != "cpu":
+        names = (memory.WHOLE if math.isnan(getattr(cell, memory.OWN)) else memory.OWN,)
+    peaks = [Figure(METRICS[name].show(getattr(cell, name))) for name in names]
     if cell.status != "ok":
-        return notes.figure(cell), memory
-    return Figure(METRICS["images_per_s"].show(cell.images_per_s), notes.parity(cell)), memory
+        return (notes.figure(cell), *peaks)
+    return (Figure(METRICS["images_per_s"].show(cell.images_per_s), notes.parity(cell)), *peaks)
 
 
 def _largest(cells: Sequence[Record]) -> List[str]:
@@ -118,16 +119,16 @@ def _largest(cells: Sequence[Record]) -> List[str]:
 def energy_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell: speed, and the known readings of the GPU's and the host's energy."""
     headings = row_names(cells, "device", "batch_size", "precision", "execution")
-    notes = Notes()
+    notes, unit = Notes(), unit_of(cells)
     with_figures = [
         (title, tuple(column for column in columns if not title or any_known(cells, ((column[0], (column[1],)),))))
         for title, columns in _ENERGY_GROUPS
     ]
     groups = [group for group in with_figures if group[1]]
     return Table(
-        f"Energy per image during the measured epochs. {caption}",
+        f"Energy per {unit} during the measured epochs. {caption}",
         headings,
-        tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
+        tuple(Group(title, tuple(heading.format(unit=unit) for heading, _ in columns)) for title, columns in groups),
         tuple(Row(names_of(cell, headings), _energy(cell, groups, notes)) for cell in cells),
         tuple(notes.texts),
         (*_sources(cells), *how_read(cells)),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.report.figures.look import title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
+from framework_compare.results.winners import key, winners
 
 MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
@@ -36,12 +37,13 @@ def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) ->
 
 def titled(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
-    reason = verdict.reason
-    for name in (verdict.faster, verdict.slower, *verdict.models):
-        reason = re.sub(rf"\b{re.escape(name)}\b", lambda _, name=name: title(name), reason)  # type: ignore[misc]
-    names: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
-    changed = dataclasses.replace(verdict, reason=reason, **names)
-    return dataclasses.replace(changed, sentence=speed_verdicts.sentence(changed))
+    changed: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    for field in ("reason", "disturbed"):
+        changed[field] = getattr(verdict, field)
+        for name in (verdict.faster, verdict.slower, *verdict.models):
+            changed[field] = re.sub(rf"\b{re.escape(name)}\b", title(name), changed[field])
+    named = dataclasses.replace(verdict, **changed)
+    return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 
 
 def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
@@ -53,13 +55,14 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     """One line per model and condition, then a line per geometric mean; none where nothing competes."""
     if not verdicts:
         return [_ONE_RUN] if _compete(cells) else []
-    verdicts = [titled(one) for one in verdicts]
+    fastest = {one.key: one.framework for one in winners(cells, verdicts)}
     varied = _varied([one.condition for one in verdicts])
     groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
     for one in verdicts:
-        groups.setdefault((one.model == GEOMETRIC_MEAN, one.model, one.models, str(one.condition)), []).append(one)
-    of_models = [_line(group, varied) for key, group in groups.items() if not key[0]]
-    over_all = [_line(group, varied) for key, group in groups.items() if key[0]][:MAX_LINES]
+        groups.setdefault((one.models, *key(one)), []).append(one)
+    lines = {names: _line(group, varied, fastest.get(key(group[0]))) for names, group in groups.items()}
+    of_models = [line for names, line in lines.items() if names[1] != GEOMETRIC_MEAN]
+    over_all = [line for names, line in lines.items() if names[1] == GEOMETRIC_MEAN][:MAX_LINES]
     room = max(MAX_LINES - len(over_all), MIN_LINES)  # the answer over all models is not what is cut
     if len(of_models) > room:
         left = len(of_models) - room
@@ -69,9 +72,7 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
 
 def _nobody(verdicts: Sequence[Verdict]) -> List[str]:
     """Where others disturbed so much that nothing can be said, that alone, and what to do."""
-    if not any(one.reason.startswith(speed_verdicts.THROUGHOUT) for one in verdicts) or not all(
-        one.reason for one in verdicts
-    ):
+    if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
         return []
     return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
 
@@ -86,19 +87,19 @@ def _varied(conditions: Sequence[Mapping[str, Any]]) -> List[str]:
     return [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
 
 
-def _line(group: Sequence[Verdict], varied: Sequence[str]) -> str:
-    """What is shown of the leader beside each other, then the ranks where these say more."""
+def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: Optional[str]) -> str:
+    """What is shown of the fastest, or of the one most often ahead, beside each other; then ranks where they say more."""
+    group = [titled(one) for one in group]
     first = group[0]
     names = list(dict.fromkeys(name for one in group for name in (one.faster, one.slower)))
-    leader = max(names, key=lambda name: sum(one.faster == name for one in group))
+    leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
     parts = [f"{leader} is {_list(differences)}"] if differences else []
     alike: Dict[str, List[Verdict]] = {}
     for one in own:
         if not one.shown:
-            throughout = one.reason.startswith(speed_verdicts.THROUGHOUT)
-            alike.setdefault(speed_verdicts.THROUGHOUT if throughout else one.reason, []).append(one)
+            alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
     if len(names) > 2 and any(one.shown for one in group):
         parts.append(f"ranks {_ranks(names, group)}")
@@ -119,11 +120,9 @@ def _undecided(leader: str, several: Sequence[Verdict]) -> str:
 
 def _reason(several: Sequence[Verdict]) -> str:
     """The reason that several share, but for the cells that others disturbed, which are listed."""
-    head = speed_verdicts.THROUGHOUT
-    if not several[0].reason.startswith(head):
+    if not several[0].disturbed:
         return several[0].reason
-    names = dict.fromkeys(one.reason[len(head) :] for one in several)
-    return head + ", ".join(names)
+    return speed_verdicts.THROUGHOUT + ", ".join(dict.fromkeys(one.disturbed for one in several))
 
 
 def _list(differences: Sequence[Verdict]) -> str:

@@ -14,6 +14,7 @@ from framework_compare.report.renderers import DIGITS
 from framework_compare.results import ratios
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.results.winners import Winner, winners
 from framework_compare.store.study_file import REQUEST
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -28,7 +29,8 @@ def document(study: Study) -> Dict[str, Any]:
     """Cells with every column of the frame in SI units, verdicts, machine and packages; what is missing is null."""
     runs = study.runs
     started = sorted(text for text in runs["started_at"] if text)
-    best = ratios.to_best(list(study.frame.itertuples()))
+    records, verdicts = list(study.frame.itertuples()), study.verdicts()
+    best = ratios.to_best(records)
     cells = rounded(study.frame.copy().assign(ratio_to_best=[best.get(place) for place in study.frame.index]), DIGITS)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -45,7 +47,8 @@ def document(study: Study) -> Dict[str, Any]:
             for name, one in METRICS.items()
         },
         "cells": [dict(row) for row in cells],
-        "verdicts": [_verdict(one) for one in study.verdicts()],
+        "verdicts": [_verdict(one) for one in verdicts],
+        "winners": [_winner(one) for one in winners(records, verdicts)],
     }
 
 
@@ -61,6 +64,11 @@ def _verdict(verdict: Verdict) -> Dict[str, Any]:
         name: _values(value) if isinstance(value, (dict, list, tuple)) else plain(value, DIGITS)
         for name, value in fields.items()
     }
+
+
+def _winner(winner: Winner) -> Dict[str, Any]:
+    named = {"model": winner.model, "condition": winner.condition, "framework": winner.framework}
+    return _values({**named, "excluded": winner.excluded, "reason": winner.why()})
 
 
 def _values(value: Any) -> Any:

@@ -20,9 +20,9 @@ from framework_compare.report.parts import (
     estimated,
     how_read,
     imported,
-    in_units,
     names_of,
     row_names,
+    unit_of,
     untold,
     varies,
     warned,
@@ -33,7 +33,7 @@ from framework_compare.report.startup_table import STARTUP, startup_table
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.report.time_table import time_table
-from framework_compare.results import precision, profiles, ratios, roofline, searches, speed_verdicts
+from framework_compare.results import memory, precision, profiles, ratios, roofline, searches, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record
 from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
@@ -57,9 +57,9 @@ _NOTHING = {
     "profile": "No cell of this study was profiled; run it with profile=True (--profile).",
 }
 RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
-    ("", (("images/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
+    ("", (("{unit}s/s", ("images_per_s",)), ("wait %", ("data_wait_share",)))),
     ("CPU %", (("mean", ("cpu_percent_mean",)), ("p95", ("cpu_percent_p95",)))),
-    ("RSS GiB", (("peak", ("peak_rss_bytes",)),)),
+    ("peak GiB", (("PSS", (memory.PSS,)), ("RSS", (memory.RSS,)))),
     ("threads", (("min-max", ("threads_min", "threads_max")),)),
     (
         "GPU",
@@ -80,7 +80,7 @@ RESOURCES: Tuple[Tuple[str, Tuple[Tuple[str, Tuple[str, ...]], ...]], ...] = (
 
 def resource_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell: the resources that its measured epochs used."""
-    notes = Notes()
+    notes, unit = Notes(), unit_of(cells)
     headings = row_names(cells)
     groups = [group for group in map(lambda one: _known(cells, one), RESOURCES) if group[1]]
     rows = [Row(names_of(cell, headings), tuple(_resources(cell, groups, notes))) for cell in cells]
@@ -90,10 +90,10 @@ def resource_table(cells: Sequence[Record], caption: str) -> Table:
         "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data. "
         f"{caption}",
         headings,
-        tuple(Group(title, tuple(heading for heading, _ in columns)) for title, columns in groups),
+        tuple(Group(title, tuple(heading.format(unit=unit) for heading, _ in columns)) for title, columns in groups),
         tuple(rows),
         tuple(notes.texts),
-        (*of_gpu, *_parent(cells)),
+        (*of_gpu, *([memory.APART] if any(cell.pss_peak_bytes > 0 for cell in cells) else []), *_parent(cells)),
     )
 
 
@@ -130,7 +130,8 @@ class Kind:
     A table may hold cells that differ in the settings of `across`. `ratios` compares each cell with a baseline; `make`
     and the CSV then get these ratios. `frame` names the Comparison's frame; each value of the columns `apart` has a
     table of its own. judged: `make` gets the verdicts on the frameworks. there: whether the cells of a study have what
-    the kind is about; reasons: sentences on why they have not. measures: whether its frame is measured when it is read.
+    the kind is about; reasons: sentences on why they have not. slow: whether its frame takes
+    long to make, so that `there` alone says whether a study has the kind.
     """
 
     make: Callable[..., Table]
@@ -142,7 +143,7 @@ class Kind:
     judged: bool = False
     there: Callable[[Sequence[Record]], bool] = lambda cells: True
     reasons: Callable[[Sequence[Record]], List[str]] = lambda cells: []
-    measures: bool = False
+    slow: bool = False
 
 
 def _several(*names: str) -> Callable[[Sequence[Record]], bool]:
@@ -190,7 +191,7 @@ KINDS: Dict[str, Kind] = {
         (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
         frame="roofline",
         there=lambda cells: any(cell.status == "ok" and not is_search(cell.model) for cell in cells),
-        measures=True,
+        slow=True,
     ),
     "profile": Kind(profile_table, profiles.FIGURES, frame="profiled", apart=("kind",)),
 }
@@ -242,8 +243,8 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
     for cells in groups.values():
         more: Tuple[Any, ...] = (made.ratios(cells, seconds),) if made.ratios else ()
         among = headlines.among(cells, judgements)
-        table = made.make(cells, caption(cells, varied), *more, *((among,) if made.judged else ()))
-        table = in_units(shared_notes.once(table, cells), cells)
+        table = made.make(cells, caption(cells, varied, unit_of(cells)), *more, *((among,) if made.judged else ()))
+        table = shared_notes.once(table, cells)
         said = registry.labels(cell.framework for cell in cells)
         above = headlines.lines(cells, among) if made.frame == "frame" else ()
         tables.append(
@@ -281,7 +282,7 @@ def present(study: Any) -> List[str]:
     return [
         kind
         for kind, made in KINDS.items()
-        if (made.there(cells) if made.measures else build(getattr(study, made.frame), kind))
+        if (made.there(cells) if made.slow else build(getattr(study, made.frame), kind))
     ]
 
 

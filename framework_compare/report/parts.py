@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
@@ -138,8 +136,11 @@ def any_known(cells: Sequence[Record], columns: Sequence[Tuple[str, Tuple[str, .
     return any(not math.isnan(getattr(cell, name)) for _, names in columns for name in names for cell in cells)
 
 
-def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
-    """What all the cells share: device, settings that are not at their default or `varied` within the study, images."""
+def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image") -> str:
+    """What all the cells share: device, settings that are not at their default or `varied` within the study, samples.
+
+    unit: what the figures above the caption call a sample.
+    """
     names = [name for name in SETTINGS if not varies(cells, column(name))]
     said = [name for name in names if name == "device" or column(name) in varied or _by_choice(cells, name)]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
@@ -149,8 +150,8 @@ def caption(cells: Sequence[Record], varied: Sequence[str]) -> str:
     datasets: Dict[str, Record] = {}
     for one in cells:
         datasets.setdefault(one.dataset, one)
-    pictures = map(_pictures, datasets.values())
-    return f"{', '.join([*values, *runs])}. {'; '.join(pictures)}."
+    samples = [_samples(one, unit) for one in datasets.values()]
+    return f"{', '.join([*values, *runs])}. {'; '.join(samples)}."
 
 
 def _by_choice(cells: Sequence[Record], name: str) -> bool:
@@ -162,7 +163,7 @@ def _by_choice(cells: Sequence[Record], name: str) -> bool:
 
 def _default(cell: Record, name: str) -> Any:
     """The value that a cell has where nobody asks for one."""
-    workload = registry.WORKLOADS.get(getattr(cell, "model", ""))
+    workload = registry.WORKLOADS.get(cell.model)
     if workload is not None and name in BY_ARRAYS:
         return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are said where they are not as many
@@ -318,36 +319,20 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_NOTE else text[: MAX_NOTE - 1] + "…"
 
 
-def in_units(table: Table, cells: Sequence[Record]) -> Table:
-    """The table with the name of what all its cells train on, as "sequences/s"; of several kinds the caption tells each."""
-    units = {registry.unit(getattr(cell, "model", "")) for cell in cells}
-    if len(units) != 1 or units == {"image"}:
-        return table
-    (unit,) = units
-
-    def named(text: str) -> str:
-        told = text.replace(_said_unit(unit), "")
-        return re.sub("Image(?=s?\\b)", unit.capitalize(), re.sub("image(?=s?\\b(?! size))", unit, told))
-
-    groups = tuple(
-        dataclasses.replace(group, headings=tuple(named(heading) for heading in group.headings))
-        for group in table.groups
-    )
-    return dataclasses.replace(table, caption=named(table.caption), groups=groups)
+def unit_of(cells: Sequence[Record]) -> str:
+    """What a table calls a sample: "row" where all its cells train on rows; "image" where they differ."""
+    units = {registry.unit(cell.model) for cell in cells}
+    return units.pop() if len(units) == 1 else "image"
 
 
-def _said_unit(unit: str) -> str:
-    return f"; images/s are {unit}s/s"
-
-
-def _pictures(cell: Record) -> str:
+def _samples(cell: Record, unit: str) -> str:
+    """A data set and the number of its samples; `unit` is what the figures call a sample."""
     if math.isnan(cell.pictures):
         return str(cell.dataset)
-    skipped = f", {cell.skipped_pictures:.0f} skipped" if cell.skipped_pictures > 0 else ""
-    unit = registry.unit(getattr(cell, "model", ""))
-    if unit != "image":
-        return f"{cell.dataset}: {plural(int(cell.pictures), unit)}{_said_unit(unit)}"
-    return f"{cell.dataset}: {plural(int(cell.pictures), 'image')}{skipped}"
+    own = registry.unit(cell.model)
+    skipped = f", {cell.skipped_pictures:.0f} skipped" if own == "image" and cell.skipped_pictures > 0 else ""
+    renamed = "" if own == unit else f"; {unit}s/s are {own}s/s"
+    return f"{cell.dataset}: {plural(int(cell.pictures), own)}{skipped}{renamed}"
 
 
 def plural(count: Any, noun: str) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
-from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, with_interval
+from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, unit_of, with_interval
 from framework_compare.report.tables import Figure, Group, Row, Table
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio, epoch_seconds
@@ -67,13 +67,17 @@ def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Tabl
     nodes = ("nodes",) if any(cell.nodes > 1 for cell in shown) else ()
     headings = (*row_names(shown, "threads"), "batch_size", "device", *nodes)
     shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
-    notes = Notes()
+    notes, unit = Notes(), unit_of(shown or cells)
     rows = [Row(names_of(cell, headings), _on_devices(cell, ratios, notes)) for cell in shown]
     return Table(
-        "Images/s on several devices; times faster than on one, and per device. Weak: as many images per device and step; "
-        f"strong: as many images per step of all. {_SURE} {caption}",
+        f"{unit.capitalize()}s/s on several devices; times faster than on one, and per device. Weak: as many {unit}s per device "
+        f"and step; strong: as many {unit}s per step of all. {_SURE} {caption}",
         headings,
-        (Group("", ("images/s",)), Group("weak", ("times faster", "% per device")), Group("strong", ("% per device",))),
+        (
+            Group("", (f"{unit}s/s",)),
+            Group("weak", ("times faster", "% per device")),
+            Group("strong", ("% per device",)),
+        ),
         tuple(rows),
         tuple(notes.texts),
     )
@@ -104,7 +108,7 @@ def precision_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Ta
         ]
         rows.append(Row(names, tuple(figures)))
     return Table(
-        f"Images/s relative to fp32 eager (= 1); {_SURE} {caption}",
+        f"{unit_of(cells).capitalize()}s/s relative to fp32 eager (= 1); {_SURE} {caption}",
         headings,
         tuple(Group(precision, executions) for precision, executions in steps.items()),
         tuple(rows),

@@ -10,6 +10,8 @@ from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import METRICS, digits
 
+BUSY = 0.1  # of a core
+
 
 def roofline_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per cell: GFLOP/s and GB/s beside the machine's, and the share of the roofline."""
@@ -57,12 +59,16 @@ def _remarks(cells: Sequence[Record]) -> List[str]:
     ]
     if any(cell.flop_per_s > 0 and math.isnan(cell.peak_flop_per_s) for cell in cells):
         lines.append(
-            "No peak: it is measured on the machine that ran the study and is asked for the table, by numpy for float32 on a "
-            "CPU, else by PyTorch's environment, where that is there and ends in two minutes."
+            "No peak is known here: `framework-compare peaks STUDY` measures it, on the machine that ran the study."
+        )
+    busy = max((cell.peak_disturbed_share for cell in cells if cell.peak_disturbed_share > BUSY), default=0.0)
+    if busy:
+        lines.append(
+            f"Peaks may be too low: others took {busy:.0%} of a core while they were measured. `framework-compare peaks STUDY` "
+            "measures them again."
         )
     if any(cell.roofline_share > 1 for cell in cells):
         lines.append(
-            "More than 100 %: the peak was measured while the machine was busy, or the framework fuses layers or has faster "
-            "kernels than what measured the peak."
+            "More than 100 %: the peak is too low, or the framework fuses layers or has faster kernels than what measured it."
         )
     return lines

@@ -7,7 +7,7 @@ from typing import Any, List, Sequence, Tuple
 
 from framework_compare.batches import quality
 from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, with_interval
+from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, unit_of, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results.gains import TOLERANCE, one_at_a_time
 from framework_compare.results.learned import PREFIX
@@ -122,6 +122,7 @@ def search_table(cells: Sequence[Record], caption: str) -> Table:
 def inference_table(cells: Sequence[Record], caption: str) -> Table:
     """One row per framework and model, groups by batch size: latency of a step that is waited for, and throughput."""
     answered = [cell for cell in cells if cell.mode == "inference"]
+    unit = unit_of(cells)
     sizes = sorted({cell.batch_size for cell in answered})
     headings, notes, rows = row_names(answered) if answered else ("framework",), Notes(), []
     by_row: Any = {}
@@ -130,10 +131,10 @@ def inference_table(cells: Sequence[Record], caption: str) -> Table:
     for names, by_size in by_row.items():
         rows.append(Row(names, tuple(figure for size in sizes for figure in _latency(by_size.get(size), notes))))
     return Table(
-        "Inference: latency of one step in milliseconds, median and 95th percentile, and images per second where steps"
+        f"Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second where steps"
         f" follow without waiting; outputs stay on the device. {caption}",
         headings,
-        tuple(Group(f"batch {size}", ("median ms", "p95 ms", "images/s")) for size in sizes),
+        tuple(Group(f"batch {size}", ("median ms", "p95 ms", f"{unit}s/s")) for size in sizes),
         tuple(rows),
         tuple(notes.texts),
     )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from framework_compare.report import headlines
 from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, epoch_text, unsure
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results import ratios, repeats
+from framework_compare.results import ratios
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
-from framework_compare.results.parity import fails
 from framework_compare.results.ratios import epoch_seconds
 from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.results.winners import Winner, winners
 
 RATIO = "x best"
 Column = Tuple[str, str]  # model, data set
@@ -29,29 +28,25 @@ def time_table(cells: Sequence[Record], caption: str, verdicts: Sequence[Verdict
     compared, best = len({cell.framework for cell in cells}) > 1, ratios.to_best(cells)
     means = _means(grid, columns, best)
     frameworks = sorted(means, key=lambda framework: means[framework].order)
-    winners = {
-        column: _fastest([grid.get((f, *column)) for f in frameworks], _of_column(verdicts, *column))
-        for column in columns
-    }
+    fastest = {(one.model, one.condition["dataset"]): one for one in winners(cells, verdicts)}
+    marked = [grid[(one.framework, *column)] for column, one in fastest.items() if one.framework]
     notes, rows = Notes(), []
     for framework in frameworks:
         figures: List[Figure] = []
         for column in columns:
             cell = grid.get((framework, *column))
-            figures.append(_time(cell, winners[column][0] == framework, notes))
+            figures.append(_time(cell, cell in marked, notes))
             if compared:
                 figures.append(_ratio(cell, best))
         mean = [means[framework].figure(len(columns), notes)] if compared and len(columns) > 1 else []
         rows.append(Row((title(framework),), (*figures, *mean)))
-    marked = [grid[(winner, *column)] for column, (winner, _) in winners.items() if winner]
-    said = {_heading(column, columns): winner for column, winner in winners.items()}
     return Table(
         f"Median epoch time in seconds ± longer arm of the 95 % interval over runs. {caption}",
         ("framework",),
         _groups(columns, compared),
         tuple(rows),
         tuple(notes.texts),
-        (*_remarks(said), *([_legend(len(columns))] if compared else []), *unsure(marked)),
+        (*_remarks(fastest, columns), *([_legend(len(columns))] if compared else []), *unsure(marked)),
     )
 
 
@@ -96,10 +91,6 @@ def _means(grid: Grid, columns: Sequence[Column], best: Dict[int, float]) -> Dic
     return {name: _Mean([best[cell.Index] for cell in own if cell.Index in best]) for name, own in cells.items()}
 
 
-def _of_column(verdicts: Sequence[Verdict], model: str, dataset: str) -> List[Verdict]:
-    return [one for one in verdicts if one.model == model and one.condition["dataset"] == dataset]
-
-
 def _heading(column: Column, columns: Sequence[Column]) -> str:
     model = title(column[0])
     return model if len({dataset for _, dataset in columns}) == 1 else f"{model} / {column[1]}"
@@ -117,39 +108,17 @@ def _ratio(cell: Optional[Record], best: Dict[int, float]) -> Figure:
     return Figure(NOTHING if cell is None or cell.Index not in best else digits(best[cell.Index]))
 
 
-def _fastest(cells: Sequence[Optional[Record]], verdicts: Sequence[Verdict]) -> Tuple[Optional[str], str]:
-    """The framework that is shown to be faster than all others, or None and why none is named."""
-    worked = [
-        cell for cell in cells if cell is not None and cell.status == "ok" and not math.isnan(epoch_seconds(cell))
-    ]
-    if len(worked) < 2:
-        return None, ""
-    disturbed = [
-        title(cell.framework)
-        for cell in worked
-        if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
-    ]
-    if disturbed:
-        return None, f"others took CPU time in every epoch of {', '.join(disturbed)}"
-    first, *others = sorted(worked, key=epoch_seconds)
-    if fails(first.parity):
-        return None, f"{title(first.framework)} is ahead and fails parity"
-    rivals = {cell.framework for cell in others if not fails(cell.parity)}
-    among = [one for one in verdicts if {one.faster, one.slower} <= {first.framework, *rivals}]
-    unclear = [headlines.titled(one) for one in among if one.p is None]
-    if unclear or not among:
-        few = not unclear or any(cell.runs_ok < 2 for cell in worked)
-        return None, "fewer than 2 runs" if few else unclear[0].reason
-    slower = {one.slower for one in among if one.shown and one.faster == first.framework}
-    return (first.framework, "") if rivals <= slower else (None, "no difference shown")
-
-
-def _remarks(winners: Dict[str, Tuple[Optional[str], str]]) -> List[str]:
+def _remarks(winners: Dict[Column, Winner], columns: Sequence[Column]) -> List[str]:
     lines = []
-    if any(name for name, _ in winners.values()):
+    if any(one.framework for one in winners.values()):
         lines.append("Marked: the fastest, shown to be faster than each other in the column.")
-    for why in dict.fromkeys(why for name, why in winners.values() if why):
-        headings = [heading for heading, winner in winners.items() if winner[1] == why]
-        where = ", ".join(headings) if len(headings) < len(winners) else "all models"
+    excluded = {_heading(column, columns): winners[column].excluded for column in columns if column in winners}
+    left_out = [f"{title(name)} ({heading})" for heading, names in excluded.items() for name in names]
+    if left_out:
+        lines.append(f"Not compared, as they fail parity: {', '.join(left_out)}.")
+    reasons = {_heading(column, columns): winners[column].why(title) for column in columns if column in winners}
+    for why in dict.fromkeys(filter(None, reasons.values())):
+        headings = [heading for heading, reason in reasons.items() if reason == why]
+        where = ", ".join(headings) if len(headings) < len(columns) else "all models"
         lines.append(f"No fastest framework is marked ({why}): {where}.")
     return lines

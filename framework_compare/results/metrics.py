@@ -156,7 +156,7 @@ METRICS: Dict[str, Metric] = {
     "peak_rss_bytes": Metric(
         "peak RSS", "GiB", "lower", lambda p: _max(np.append(p.field("peak_rss_bytes"), p.samples("rss_bytes"))), _GIB
     ),
-    "pss_peak_bytes": Metric("peak PSS", "GiB", "lower", lambda p: _max(p.phase_values("pss_bytes")), _GIB),
+    "pss_peak_bytes": Metric("peak memory (PSS)", "GiB", "lower", lambda p: _max(p.phase_values("pss_bytes")), _GIB),
     "cpu_percent_mean": Metric("mean CPU", "% of a core", "", lambda p: _weighted(p.measured("cpu_percent"))),
     "cpu_percent_p95": Metric(
         "95th percentile of CPU", "% of a core", "", lambda p: _p95_of_seconds(p.measured("cpu_percent"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 LEVELS: Dict[int, str] = {
@@ -109,11 +108,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def fails(verdict: Any) -> bool:
-    """Whether a level was checked and failed, by the frame's column `parity`."""
-    return isinstance(verdict, str) and re.search(r", not \d", verdict) is not None
 
 
 def all_hold(found: Sequence[Parity]) -> bool:

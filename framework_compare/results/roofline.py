@@ -29,13 +29,14 @@ COLUMNS = (
     "peak_flop_per_s",
     "bytes_per_s",
     "peak_bytes_per_s",
+    "peak_disturbed_share",
     "roofline_share",
 )
 FLOAT_BYTES = 4
 NARROW_BYTES = 2  # of what layers read and write in these precisions; updates stay in float32
 NARROW = ("bf16", "fp16")
-# Numbers read and written per parameter by an update of SGD with momentum: weight, gradient and velocity.
-UPDATE = 5
+# Of each parameter an update reads weight and gradient and writes the weight; it reads and writes these states.
+UPDATE, STATES = 3, {"sgd": 1, "adam": 2, "rmsprop": 1, "nadam": 2}
 # Ops that move nothing: what follows reads what stood before them.
 _VIEWS = ("Flatten",)
 PeakOf = Callable[[Record], Optional[Peak]]
@@ -66,7 +67,8 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
         graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
     except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}
-    passes = work(graph, _batch_size(cell), cell.mode, NARROW_BYTES if cell.precision in NARROW else FLOAT_BYTES)
+    number_bytes = NARROW_BYTES if cell.precision in NARROW else FLOAT_BYTES
+    passes = work(graph, _batch_size(cell), cell.mode, number_bytes, states(cell.optimizer, cell.momentum))
     flop, moved = sum(one.flop for one in passes), sum(one.bytes for one in passes)
     reached = {"flop_per_image": flop, "bytes_per_image": moved}
     reached.update(flop_per_s=flop * cell.images_per_s, bytes_per_s=moved * cell.images_per_s)
@@ -75,6 +77,8 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str,
         return reached
     least_s = sum(max(one.flop / peak.flop_per_s, one.bytes / peak.bytes_per_s) for one in passes)
     reached.update(peak_flop_per_s=peak.flop_per_s, peak_bytes_per_s=peak.bytes_per_s)
+    if peak.others is not None:
+        reached.update(peak_disturbed_share=peak.others)
     return {**reached, "roofline_share": least_s * cell.images_per_s}
 
 
@@ -87,12 +91,19 @@ def _batch_size(cell: Record) -> float:
     return float(cell.pictures / len(batch_sizes(cell)))
 
 
-def work(graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES) -> Tuple[Work, ...]:
+def states(optimizer: str, momentum: float) -> int:
+    """Numbers that an optimizer keeps for each parameter."""
+    return STATES[optimizer] if optimizer != "sgd" or momentum else 0
+
+
+def work(
+    graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES, optimizer_states: int = 0
+) -> Tuple[Work, ...]:
     """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
 
     A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
     inputs and the parameters, and writes their gradients. Parameters count once per batch. number_bytes: of a number
-    that a layer reads or writes; updates are of float32.
+    that a layer reads or writes; updates are of float32. optimizer_states: as `states` gives them.
     """
     sizes = {name: math.prod(shape) for name, shape in graph.shapes().items()}
     forward, backward = graph.macs_by_node(), graph.backward_macs_by_node()
@@ -106,7 +117,8 @@ def work(graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_B
         if mode == "train" and node.name in backward:
             passes.append(Work(2 * backward[node.name], number_bytes * (output + 2 * inputs + 2 * parameters)))
     if mode == "train":
-        passes.append(Work(0, FLOAT_BYTES * UPDATE * graph.parameter_count() / batch_size))
+        numbers = UPDATE + 2 * optimizer_states
+        passes.append(Work(0, FLOAT_BYTES * numbers * graph.parameter_count() / batch_size))
     return tuple(passes)
 
 

@@ -13,7 +13,7 @@ from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
-from framework_compare.results.parity import fails
+from framework_compare.results.parity import FAILED
 from framework_compare.results.ratios import epoch_seconds
 
 GEOMETRIC_MEAN = "geometric mean"
@@ -31,7 +31,8 @@ class Verdict:
     are its 95 % interval. Where there is no verdict, ratio is that of the median epoch times, without an interval.
     shown: whether the difference is; `faster` and `slower` are an order of figures only where it is not. corrected:
     whether `shown` allows for the number of `comparisons`; the interval never does.
-    p: of one comparison by itself. reason: why there is no verdict, "" where there is one.
+    p: of one comparison by itself. reason: why there is no verdict, "" where there is one; disturbed: the competitor
+    whose every epoch others disturbed, where that is why.
     """
 
     model: str
@@ -49,6 +50,14 @@ class Verdict:
     p: Optional[float] = None
     comparisons: int = 1
     reason: str = ""
+    disturbed: str = ""
+
+
+class Bar(NamedTuple):
+    """Why no verdict can stand, whatever the times are; "" if it can. disturbed: as in `Verdict`."""
+
+    reason: str = ""
+    disturbed: str = ""
 
 
 class _Pair(NamedTuple):
@@ -59,7 +68,7 @@ class _Pair(NamedTuple):
     condition: Dict[str, Any]
     names: Tuple[str, str]
     ratio: Interval
-    reason: str
+    bar: Bar
 
 
 def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> List[Verdict]:
@@ -97,10 +106,10 @@ def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
 
 
 def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
-    ratio, reason = blocks.ratio(b.Index, a.Index), bar(a, b)
-    if ratio is None or ratio.p is None or reason:
+    ratio, bar = blocks.ratio(b.Index, a.Index), bar_of(a, b)
+    if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
-    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, reason)
+    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar)
 
 
 def _figures(both: Sequence[Tuple[Record, Record]], runs: int) -> Interval:
@@ -113,14 +122,13 @@ def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
     return str(getattr(a, of)), str(getattr(b, of))
 
 
-def bar(*cells: Record) -> str:
-    """Why no verdict can stand on cells, whatever their times are; "" if it can."""
+def bar_of(*cells: Record) -> Bar:
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
-            return f"{THROUGHOUT}{cell.framework}"
-        if fails(cell.parity):
-            return f"{cell.framework} fails parity"
-    return ""
+            return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
+        if cell.parity_status == FAILED:
+            return Bar(f"{cell.framework} fails parity")
+    return Bar()
 
 
 def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
@@ -157,15 +165,16 @@ def _mean(
 ) -> _Pair:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
     a, b = both[0]
-    reason = next((f"{reason} with {two[0].model}" for two in both if (reason := bar(*two))), "")
-    if ratio is None or ratio.p is None or reason:
+    bars = [(bar_of(*two), two[0].model) for two in both]
+    bar = next((Bar(*(one and f"{one} with {model}" for one in bar)) for bar, model in bars if bar.reason), Bar())
+    if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures(both, 0 if ratio is None else ratio.runs)
-    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, reason)
+    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar)
 
 
-def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], reason: str = "") -> Verdict:
+def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], bar: Bar) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), reason)], correct=False)[0]
+    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
@@ -177,7 +186,7 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
 
 
 def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
-    places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.reason]
+    places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.bar.reason]
     p_values = [pairs[place].ratio.p or 0.0 for place in places]
     corrected = correct and len(places) > 1
     p_of = dict(zip(places, intervals.holm(p_values) if corrected else p_values))
@@ -189,7 +198,7 @@ def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int)
     if ratio.value < 1:
         faster, slower = slower, faster
         ratio = Interval(1 / ratio.value, _inverse(ratio.high), _inverse(ratio.low), ratio.p, ratio.runs)
-    reason = pair.reason
+    reason = pair.bar.reason
     if not reason and ratio.p is None:
         reason = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
     verdict = Verdict(
@@ -208,6 +217,7 @@ def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int)
         ratio.p,
         comparisons,
         reason,
+        pair.bar.disturbed,
     )
     return dataclasses.replace(verdict, sentence=sentence(verdict))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
@@ -10,12 +11,12 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
-from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
+from framework_compare.results.parity import FAILED, IMPORT, NOT_EQUAL, PASSED, UNVERIFIED
 from framework_compare.store import schema
 
 FILE = "parity.json"
 MODES = ("require", "warn", "off")
-COLUMNS = ("parity", "parity_error", "parity_where")
+COLUMNS = ("parity", "parity_status", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
 _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
 LATER = (
@@ -60,7 +61,8 @@ def row_of(cell: Cell) -> Dict[str, Any]:
 
 def unknown(mode: str) -> Dict[str, Any]:
     """What stands for a verdict that is not there: nothing where none was asked for."""
-    return {**dict.fromkeys(COLUMNS), "parity": None if mode == "off" else UNVERIFIED}
+    text = None if mode == "off" else UNVERIFIED
+    return {**dict.fromkeys(COLUMNS), "parity": text, "parity_status": text}
 
 
 def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> Dict[str, Any]:
@@ -86,11 +88,24 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
     except (OSError, ValueError, RecursionError):
         return {}
     verdicts = document.items() if isinstance(document, dict) else ()
-    return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
+    whole = ((name, _with_status(verdict)) for name, verdict in verdicts)
+    return {name: verdict for name, verdict in whole if _is_sound(verdict)}
+
+
+def _with_status(verdict: Any) -> Any:
+    """A verdict of a study that has its text alone, with the status that the text says."""
+    text = verdict.get("parity") if isinstance(verdict, dict) else None
+    if not isinstance(text, str) or "parity_status" in verdict:
+        return verdict
+    failed = re.search(r", not \d", text) is not None
+    status = FAILED if failed else PASSED if text[:1].isdigit() else text
+    return {**verdict, "parity_status": status}
 
 
 def _is_sound(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
-    kinds: Dict[str, Any] = {"parity": str, "parity_error": (int, float, type(None)), "parity_where": (str, type(None))}
+    words = (str, type(None))
+    kinds: Dict[str, Any] = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
+    kinds["parity_where"] = words
     return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -55,7 +55,7 @@ def outcome_line(cell: Cell, run: Run) -> str:
         return f"{described(cell)}: {run.status}: {' '.join(run.reason.split())[:300]}"
     images = sum(epoch.images for epoch in run.epochs)
     seconds = sum(epoch.seconds for epoch in run.epochs)
-    memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB" if run.peak_rss_bytes else ""
+    memory = f", {run.peak_rss_bytes / 2**30:.2f} GiB RSS" if run.peak_rss_bytes else ""
     speed = f"{images / seconds:.1f} {unit(cell.model)}s/s{memory}"
     first, last = run.epochs[0], run.epochs[-1]
     if first.estimate_s is not None:

@@ -79,7 +79,8 @@ FIGURES: Dict[str, Figure] = {
         "Overview",
         times.overview,
         "Epoch time over that of the fastest framework of the same column (1.00x), with its 95 % interval over paired "
-        f"runs. Bold: shown to be the fastest. ~: no difference shown. !: disturbed in all epochs. {_FAILED}",
+        "runs. Bold: shown to be faster than each other that does not fail parity. ~: no difference shown. !: disturbed in all "
+        f"epochs. {_FAILED}",
         "no cell has an epoch time",
     ),
     "epoch-time": Figure(
@@ -104,10 +105,11 @@ FIGURES: Dict[str, Figure] = {
         "F3",
         "Throughput and memory",
         memory.throughput_memory,
-        "Images per second over the peak of memory: that of the processes on a CPU, their own GPU memory on a GPU. Upright "
-        "line: 95 % interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs "
-        "took CPU time. No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are "
-        f"several, are joined and named. {_ARROW}",
+        "Images per second over the peak of memory: PSS of the processes on a CPU, their own GPU memory on a GPU. PSS divides "
+        "shared memory among its processes; RSS, in the table of resources, counts it once per process. Upright line: 95 % "
+        "interval over runs; level line: from the least peak of a run to the most. Red triangle: other programs took CPU time. "
+        "No framework is both faster and smaller than one on the dashed line. Batch sizes, where there are several, are joined "
+        f"and named. {_ARROW}",
         "no cell has readings of its memory",
     ),
     "resources": Figure(
@@ -148,8 +150,16 @@ FIGURES: Dict[str, Figure] = {
         f"computing is the time until work was handed over. {_ARROW}",
         "no cell has a throughput",
     ),
-    "learning": Figure(
+    "machine": Figure(
         "F7",
+        "Drift and disturbances",
+        times.machine,
+        "One mark per epoch, in the order of time: its seconds over the median of its cell. A drift shows heat or other "
+        "programs. Hollow: disturbed. Pale: warm-up. Bars: CPU time that others took, 100 % being one core.",
+        "no run has ended well",
+    ),
+    "learning": Figure(
+        "F8",
         "Loss and quality",
         learning.learning,
         f"Mean over runs after each epoch; {_BAND}",
@@ -162,34 +172,8 @@ FIGURES: Dict[str, Figure] = {
             )
         },
     ),
-    "batch-sizes": Figure(
-        "F8",
-        "Batch sizes",
-        learning.batch_sizes,
-        "Tiles: peak memory in GiB, or the status of a size that failed. Below them images per second and peak memory over "
-        "the batch size. Upright line: 95 % interval over runs. Dashed: the memory limit of the study's runs. Red triangle: "
-        f"other programs took CPU time. {_ARROW}",
-        "all cells have the same batch size",
-    ),
-    "functions": Figure(
-        "F9",
-        "Functions",
-        learning.functions,
-        "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval. Waiting calls are "
-        "those that hold up the host until the GPU is done (Synchronize).",
-        "no cell was profiled (--profile)",
-    ),
-    "gains": Figure(
-        "F10",
-        "Gains",
-        learning.gains,
-        "How many times faster than the baseline, or of a ladder than the rung changed, with the 95 % interval over paired "
-        "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's. "
-        f"{_ARROW}",
-        "no two cells differ only in device, precision or execution, and it is no ladder",
-    ),
     "energy": Figure(
-        "F11",
+        "F9",
         "Energy",
         energy.energy,
         "Joules per image of the measured epochs, by the machine's own counters. Black line: 95 % interval of the whole "
@@ -204,13 +188,31 @@ FIGURES: Dict[str, Figure] = {
             )
         },
     ),
-    "machine": Figure(
+    "gains": Figure(
+        "F10",
+        "Gains",
+        learning.gains,
+        "How many times faster than the baseline, or of a ladder than the rung changed, with the 95 % interval over paired "
+        "runs; so far: times faster than the ladder's base. Grey: no difference shown. Red: at a quality worse than the base's. "
+        f"{_ARROW}",
+        "no two cells differ only in device, precision or execution, and it is no ladder",
+    ),
+    "functions": Figure(
+        "F11",
+        "Functions",
+        learning.functions,
+        "Shares of time of a few steps under the framework's own profiler. It is one profile: no interval. Waiting calls are "
+        "those that hold up the host until the GPU is done (Synchronize).",
+        "no cell was profiled (--profile)",
+    ),
+    "batch-sizes": Figure(
         "F12",
-        "Drift and disturbances",
-        times.machine,
-        "One mark per epoch, in the order of time: its seconds over the median of its cell. A drift shows heat or other "
-        "programs. Hollow: disturbed. Bars: CPU time that others took, 100 % being one core.",
-        "no run has ended well",
+        "Batch sizes",
+        learning.batch_sizes,
+        "Tiles: peak memory in GiB, or the status of a size that failed. Below them images per second and peak memory over "
+        "the batch size. Upright line: 95 % interval over runs. Dashed: the memory limit of the study's runs. Red triangle: "
+        f"other programs took CPU time. {_ARROW}",
+        "all cells have the same batch size",
     ),
     "published": Figure(
         "F13",

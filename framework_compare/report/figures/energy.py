@@ -1,4 +1,4 @@
-"""Figures of energy per image and per epoch (F11)."""
+"""Figures of energy per image and per epoch (F9)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional
 
 import altair as alt
 
+from framework_compare.report.figures import look
 from framework_compare.report.figures.subject import Subject, known, plain, rounded, speeds
 from framework_compare.report.figures.times import (
     arrows,
@@ -20,12 +21,12 @@ from framework_compare.report.figures.times import (
 from framework_compare.results.energy import joules_per_run
 from framework_compare.results.intervals import geometric_mean
 
-JOULES = {"GPU": "#33608C", "host": "#F1C27D"}
+JOULES = {"GPU": look.GPU, "host": look.HOST}
 WH = 3600.0  # joules
 
 
 def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F11: joules per image, of the GPU and of the host's processors, with the interval of both together over runs."""
+    """F9: joules per image, of the GPU and of the host's processors, with the interval of both together over runs."""
     cells = _with_energy(subject)
     cells = cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")
     rows = [
@@ -62,7 +63,7 @@ def energy(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
 
 
 def frugality(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F11 as images per joule over images per second, with the intervals of both over runs."""
+    """F9 as images per joule over images per second, with the intervals of both over runs."""
     cells = speeds(_with_energy(subject))
     rows = cells.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
     rows = rows[["who", "what", "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]

@@ -1,4 +1,4 @@
-"""Figures of training and of settings: loss (F7), batch sizes (F8), functions (F9), gains (F10), published ratios (F13)."""
+"""Figures of training and of settings: loss (F8), batch sizes (F12), functions (F11), gains (F10), published ratios (F13)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from framework_compare.report.figures.times import (
     shape,
     warned,
 )
+from framework_compare.results import memory, ratios
 from framework_compare.results import published as published_figures
-from framework_compare.results import ratios
 from framework_compare.results.gains import one_at_a_time
 from framework_compare.results.profiles import CELL_KEYS
 from framework_compare.results.published import SETS
@@ -39,12 +39,12 @@ PUBLISHED = {"cpu": "lerat_table1_cpu.csv", "cuda": "lerat_table2_gpu.csv"}
 
 
 def learning(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F7: the loss after each epoch, and every quality that the study has; the band is from run to run."""
+    """F8: the loss after each epoch, and every quality that the study has; the band is from run to run."""
     return _learning(subject, width, columns, timed=False)
 
 
 def learning_over_time(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F7 over the seconds of training, mean over runs."""
+    """F8 over the seconds of training, mean over runs."""
     return _learning(subject, width, columns, timed=True)
 
 
@@ -102,12 +102,12 @@ def _ticks(epochs: Any) -> List[int]:
 
 
 def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F8: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
+    """F12: a tile per batch size with its peak of memory or its status; images per second and memory over the size."""
     cells = speeds(subject.cells)
     if cells["batch_size"].nunique() < 2:
         return {}
-    own = cells["gpu_process_memory_peak_bytes"].fillna(cells["pss_peak_bytes"]).fillna(cells["peak_rss_bytes"])
-    rows = cells.assign(gib=own / GIB, model=subject.without("batch_size"))
+    peaks, memory_name = memory.peaks(cells)
+    rows = cells.assign(gib=peaks / GIB, model=subject.without("batch_size"))
     rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
     rows = cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
@@ -118,7 +118,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     by_model = alt.Facet("model:N", sort=list(rows["model"].drop_duplicates()), title=None)
     parts = [_tiles(subject, every, width, columns).facet(facet=by_model, columns=columns)]
     limit = (subject.study.settings.get("limits") or {}).get("memory_bytes")
-    for field, title in (("images_per_s", "images/s"), ("gib", "peak memory, GiB")):
+    for field, title in (("images_per_s", "images/s"), ("gib", f"peak {memory_name}, GiB")):
         legend = alt.Legend() if field == "gib" else None
         y, tint = alt.Y(f"{field}:Q", title=title), colour(subject, legend)
         drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})").encode(y=y)
@@ -154,7 +154,7 @@ def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
 
 
 def functions(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F9: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
+    """F11: shares of time by function, of each kind that a profiler counted; one profile per run, so no interval."""
     from framework_compare.report.profile_table import TITLES
 
     profile = subject.study.profiled

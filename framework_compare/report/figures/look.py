@@ -23,9 +23,11 @@ DASHES = ((1, 0), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (4, 4), (10, 3), (3, 1))
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WARNING = "#B00020"
 GREY = "#6B6B6B"
-EPOCHS = "#E69F00"  # the phase that is measured, apart from all others in colour and in grey
-# From dark to light, so that neighbours in a stack differ in grey.
-STACK = ("#08306B", "#6BAED6", "#2171B5", "#C6DBEF", "#4A1486", "#BCBDDC", "#6A51A3", "#D9D9D9", "#969696", "#9E9AC8")
+# Of parts of a bar, none of them like a framework's colour. Dark and light in turn, so that neighbours differ in grey.
+STACK = ("#3F007D", "#DFC27D", "#5E3C99", "#E6E0D0", "#543005", "#B2ABD2", "#8C510A", "#DADAEB", "#6E5A2E", "#BCBDDC")
+EPOCHS = "#F0E442"  # the phase that is measured
+COMPUTING, WAITING, COPYING = "#8E7CC3", "#DFC27D", "#3F007D"
+GPU, HOST = "#5E3C99", "#DFC27D"
 
 TITLES: Dict[str, str] = {
     "torch": "PyTorch",

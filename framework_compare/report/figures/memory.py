@@ -6,8 +6,10 @@ from typing import Any, Dict, List
 
 import altair as alt
 
+from framework_compare.registry import device_kind
 from framework_compare.report.figures.subject import Subject, rounded, speeds
 from framework_compare.report.figures.times import arrows, colour, cut, panel_width, shape, warned
+from framework_compare.results import memory
 
 GIB = 2**30
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
@@ -21,9 +23,11 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     if several:
         names = dict(zip(subject.cells["cell"], subject.without("batch_size")))
         cells = cells.assign(what=cells["cell"].map(names))
-    rows = cells.join(_peaks(subject, cells), on="cell").dropna(subset=["gib", "images_per_s"])
+    peaks, name = memory.peaks(cells)
+    rows = cells.assign(gib=peaks / GIB).dropna(subset=["gib", "images_per_s"])
     if rows.empty:
         return {}
+    rows = rows.join(_ranges(subject, rows, name), on="cell")
     named = [
         "who",
         "what",
@@ -42,7 +46,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str,
     rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
     tint = colour(subject, alt.Legend())
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
-        x=alt.X("gib:Q", title=f"peak {_measure(cells)}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
+        x=alt.X("gib:Q", title=f"peak {name}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
         y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
@@ -91,37 +95,23 @@ def _apart(rows: Any) -> List[int]:
     return kept
 
 
-def _measure(cells: Any) -> str:
-    """What the peak is of, as `_peaks` takes it; "memory" where cells have several kinds."""
-    on_gpu, pss = cells["gpu_process_memory_peak_bytes"].notna(), cells["pss_peak_bytes"].notna()
-    if on_gpu.all():
-        return "GPU memory"
-    if on_gpu.any() or pss.any() and not pss.all():
-        return "memory"
-    return "memory (PSS)" if pss.all() else "memory (RSS)"
-
-
-def _peaks(subject: Subject, cells: Any) -> Any:
-    """By cell the peak of memory in GiB: of its own on a GPU, else of its processes (PSS, or RSS); of the peaks of its
-    runs the least and the most, missing where one run has readings."""
+def _ranges(subject: Subject, cells: Any, name: str) -> Any:
+    """By cell the least and the most GiB of the peaks of its runs, where two or more have readings."""
     import pandas as pd
 
-    on_gpu = cells["gpu_process_memory_peak_bytes"].notna()
-    host = cells["pss_peak_bytes"].fillna(cells["peak_rss_bytes"])
-    peaks = pd.DataFrame(
-        {"gib": cells["gpu_process_memory_peak_bytes"].where(on_gpu, host) / GIB, "least": None, "most": None}
-    ).set_axis(cells["cell"])
-    samples, phases = subject.of(subject.study.samples), subject.of(subject.study.phases)
-    of_gpu = set(cells.loc[on_gpu, "cell"])
+    on_gpu = set(cells.loc[cells["device"].map(device_kind) != "cpu", "cell"])
+    processes = "pss_bytes" if name == memory.NAMES[memory.PSS] else "rss_bytes"
+    host = subject.study.phases if processes == "pss_bytes" else subject.study.samples
+    parts = []
     for frame, column, mine in (
-        (samples, "gpu_process_memory_bytes", of_gpu),
-        (phases, "pss_bytes", set(cells["cell"]) - of_gpu),
+        (subject.study.samples, "gpu_process_memory_bytes", on_gpu),
+        (host, processes, set(cells["cell"]) - on_gpu),
     ):
-        rows = frame[frame["cell"].isin(mine) & frame[column].notna()]
-        of_runs = rows.groupby(["cell", "run_id"])[column].max().groupby("cell").agg(["min", "max", "count"]) / GIB
-        of_runs = of_runs[of_runs["count"] * GIB > 1]
-        peaks.loc[of_runs.index, ["least", "most"]] = of_runs[["min", "max"]].to_numpy()
-    return peaks
+        rows = subject.of(frame)
+        of_runs = rows[rows["cell"].isin(mine)].groupby(["cell", "run_id"])[column].max().dropna() / GIB
+        ends = of_runs.groupby("cell").agg(["min", "max", "count"])
+        parts.append(ends[ends["count"] > 1].rename(columns={"min": "least", "max": "most"})[["least", "most"]])
+    return pd.concat(parts)
 
 
 def _undominated(rows: Any) -> List[bool]:

@@ -15,6 +15,8 @@ from framework_compare.report.startup_table import epochs_until_paid
 LETTER = 6.0  # points of width that a letter of a phase's name takes at most
 EPOCHS = "epochs"  # the phase of a run that is measured
 AFTER_EPOCHS = ("profile", "release")
+BETWEEN = "between phases"
+LEAST_GAP = 1e-3  # seconds
 
 
 def phases(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
@@ -28,11 +30,14 @@ def phases_before_epochs(subject: Subject, width: float, columns: int) -> Dict[s
 
 
 def _phases(subject: Subject, width: float, columns: int, *, whole: bool) -> Dict[str, Any]:
-    rows = subject.of(subject.study.phases)
+    rows = _with_gaps(subject.of(subject.study.phases))
     rows = rows if whole else rows[~rows["phase"].isin((EPOCHS, *AFTER_EPOCHS))]
     if rows.empty:
         return {}
     order = list(rows.sort_values("start_s")["phase"].drop_duplicates())
+    if BETWEEN in order:
+        order.remove(BETWEEN)
+        order.insert(order.index(EPOCHS) if EPOCHS in order else len(order), BETWEEN)
     per_run = rows.groupby(["who", "what", "run_id", "phase"], sort=False)["seconds"].sum().reset_index()
     runs = per_run.groupby(["who", "what"])["run_id"].transform("nunique")
     mean = per_run.assign(seconds=per_run["seconds"] / runs)
@@ -63,6 +68,18 @@ def _phases(subject: Subject, width: float, columns: int, *, whole: bool) -> Dic
     height = 20 * len(subject.who) + 6
     chart = alt.layer(bars, ends, room, texts).properties(width=panel, height=height)
     return {"": panels(chart, subject, columns, x="independent")}
+
+
+def _with_gaps(phases: Any) -> Any:
+    """Phases of runs with a row more for each time between two of them before the epochs, so that all add up to the start."""
+    import pandas as pd
+
+    rows = phases.sort_values(["run_id", "start_s"], kind="stable")
+    first = rows[rows["phase"] == EPOCHS].set_index("run_id")["start_s"]
+    ended = (rows["start_s"] + rows["seconds"]).groupby(rows["run_id"]).cummax().groupby(rows["run_id"]).shift()
+    gaps = rows.assign(phase=BETWEEN, start_s=ended, seconds=rows["start_s"] - ended)
+    gaps = gaps[gaps["seconds"].gt(LEAST_GAP) & rows["start_s"].le(rows["run_id"].map(first))]
+    return pd.concat([rows, gaps]) if len(gaps) else rows
 
 
 def _start_ups(subject: Subject) -> Any:
@@ -100,7 +117,7 @@ def waiting(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     base = alt.Chart(alt.InlineData(values=values)).encode(y=framework_axis(subject))
     copied = any(row["copying"] for row in rows)
     names = ["computing", "waiting for data", *(["copying"] if copied else [])]
-    scale = alt.Scale(domain=names, range=["#4C78A8", "#F1C27D", "#222222"][: len(names)])
+    scale = alt.Scale(domain=names, range=[look.COMPUTING, look.WAITING, look.COPYING][: len(names)])
     bars = base.mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=alt.X("sum(ms):Q", title="ms per image", axis=alt.Axis(tickCount=6, labelOverlap=True)),
         color=alt.Color("part:N", scale=scale, title=None),

@@ -22,7 +22,7 @@ EPOCHS = "epochs"  # the phase of a run that is measured
 # Readings over time: column, title, divisor; a row is drawn where any cell has readings of it.
 READINGS: Tuple[Tuple[str, str, float], ...] = (
     ("cpu_percent", "CPU, % of a core", 1),
-    ("rss_bytes", "RAM, GiB", GIB),
+    ("rss_bytes", "RSS, GiB", GIB),
     ("threads", "threads", 1),
     ("gpu_percent", "GPU, %", 1),
     ("gpu_process_memory_bytes", "GPU memory, GiB", GIB),

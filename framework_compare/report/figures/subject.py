@@ -15,6 +15,7 @@ from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
+from framework_compare.results.winners import key, winners
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,24 +100,31 @@ class Subject:
 
     @functools.cached_property
     def judged(self) -> "pd.DataFrame":
-        """`cells` with a column more, verdict: the one on the cell and the fastest of its `what`, as times of the cell
-        over times of that. Where there is one, best is its ratio, of paired runs."""
-        cells = self.cells
-        leaders = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
+        """`cells` with columns more. fastest: whether it is the winner. verdict: the one on the cell and the winner of its
+        `what`, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
+        its ratio, of paired runs."""
+        import pandas as pd
+
+        won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), self.study.verdicts())}
+        fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
+        cells = self.cells.assign(fastest=fastest)
+        ahead = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
+        leaders = {**ahead, **cells[cells["fastest"]].set_index("what")["framework"].to_dict()}
         found = [self._paired(cell, leaders) for cell in cells.itertuples()]
-        best = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
+        ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
+        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["what"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
     def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:
-        return self.against(cell, leaders[cell.what]) if cell.worked and cell.best != 1 else None
+        rival = cell.worked and cell.framework != leaders[cell.what]
+        return self.against(cell, leaders[cell.what]) if rival else None
 
     def against(self, cell: Any, framework: str) -> Optional[Verdict]:
         """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
-        key = cell.model, str(speed_verdicts.condition(cell))
-        found = self.verdicts.get((*key, framework, cell.framework))
+        found = self.verdicts.get((*key(cell), framework, cell.framework))
         if found is not None:
             return found
-        other = self.verdicts.get((*key, cell.framework, framework))
+        other = self.verdicts.get((*key(cell), cell.framework, framework))
         return None if other is None else speed_verdicts.turned(other)
 
     def narrowed(self, what: Sequence[str]) -> "Subject":
@@ -169,14 +177,7 @@ class Subject:
     @functools.cached_property
     def verdicts(self) -> Dict[Tuple[str, str, str, str], Verdict]:
         """Verdicts by model, condition, faster and slower framework."""
-        return {(one.model, str(one.condition), one.faster, one.slower): one for one in self.study.verdicts()}
-
-    def shown_fastest(self, cell: Any) -> bool:
-        """Whether a cell is shown to be faster than each other of the same `what`."""
-        rivals = self.worked[(self.worked["what"] == cell.what) & (self.worked["framework"] != cell.framework)]
-        key = cell.model, str(speed_verdicts.condition(cell)), cell.framework
-        verdicts = [self.verdicts.get((*key, name)) for name in rivals["framework"]]
-        return bool(verdicts) and all(one is not None and one.shown for one in verdicts)
+        return {(*key(one), one.faster, one.slower): one for one in self.study.verdicts()}
 
 
 def speeds(cells: "pd.DataFrame") -> "pd.DataFrame":

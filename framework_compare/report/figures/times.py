@@ -1,4 +1,4 @@
-"""Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F12)."""
+"""Figures of time: the overview of ratios (F1), epoch times (F2), the order of epochs (F7)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ LINE_PER_STEP = 0.19  # letters of a heading for each point of its width
 CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
 MAX_DOTS = 500  # single epochs in a figure
 UNFINISHED = ["planned", "running"]
+LABEL = 45  # points that the label of a cell takes
 LOG_FROM = 20  # times the least figure of a panel: where the most is more, a logarithmic axis is offered
 
 
@@ -113,8 +114,14 @@ def _overview_row(subject: Subject, cell: Any) -> Dict[str, Any]:
     text = f"{'' if shown else '~ '}{cell.best:.2f}x{' !' if cell.disturbed == 'all epochs' else ''}"
     interval = "" if verdict is None or verdict.low is None else f"[{verdict.low:.2f}, {verdict.high:.2f}]"
     full = f"{cell.about}{cell.epoch_s_median:.3g} s, {text} {interval}"
-    fastest = cell.best == 1 and subject.shown_fastest(cell)
-    return {**row, "ratio": float(cell.best), "text": text, "interval": interval, "full": full, "fastest": fastest}
+    return {
+        **row,
+        "ratio": float(cell.best),
+        "text": text,
+        "interval": interval,
+        "full": full,
+        "fastest": bool(cell.fastest),
+    }
 
 
 def _geometric_means(subject: Subject) -> List[Dict[str, Any]]:
@@ -160,10 +167,6 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=True)
     cells = _clipped(subject, speed)
     dots = _dots(subject, cells, speed)
-    reach = dots.groupby(["who", "what"])["x"].max().rename("reach")  # labels stand behind the single epochs
-    cells = cells.join(reach, on=["who", "what"])
-    cells["end"] = cells[["end", "reach"]].max(axis=1)
-    cells["room"] = cells["end"] * 1.25  # for the label
     # Where the axis begins, and the status of a failed cell.
     least = cells.groupby("what")["x"].transform("min").fillna(cells["x"].min())
     cells["start"] = least / 2 if log else 0.0
@@ -176,7 +179,9 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-12, 12], range=[4, 20]))
     interval = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.transform_filter("isValid(datum.x)").mark_point(size=80, strokeWidth=2, fillOpacity=1)
-    labels = base.transform_filter("isValid(datum.x)").mark_text(align="left", dx=8)
+    # Outside of the panel: beside an epoch they would read as its label.
+    labels = base.transform_filter("isValid(datum.x)").mark_text(align="left", dx=5)
+    panel = panel_width(width, columns, 90 + LABEL * columns)
     arrows = base.transform_filter("datum.cut").mark_point(
         shape="triangle-right", filled=True, size=60, color="#444444"
     )
@@ -184,7 +189,6 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
     ink = alt.condition(alt.FieldOneOfPredicate("status", UNFINISHED), alt.value(look.GREY), alt.value(look.WARNING))
     layers = [
         dots.encode(x="x:Q", yOffset=offset, color=alt.Color("tint:N", scale=None)),
-        base.mark_point(opacity=0).encode(x=alt.X("room:Q", scale=scale, title=title, axis=alt.Axis(tickCount=10))),
         *([base.mark_point(opacity=0).encode(x="start:Q")] if log else []),
         interval.encode(x="low:Q", x2="high:Q", color=tint),
         points.encode(
@@ -196,10 +200,9 @@ def _epochs(subject: Subject, width: float, columns: int, *, speed: bool, log: b
         ),
         arrows.encode(x="high:Q"),
         warned(base, x="x:Q"),
-        labels.encode(x="end:Q", text="label:N"),
+        labels.encode(x=alt.value(panel), text="label:N"),
         failed.encode(x="start:Q", text="status:N", color=ink),
     ]
-    panel = panel_width(width, columns, 90)
     chart = alt.layer(*layers).properties(width=panel, height=alt.Step(24))
     return {"": panels(chart, subject, columns, x="independent")}
 
@@ -238,7 +241,6 @@ def _clipped(subject: Subject, speed: bool) -> Any:
     most = CLIP * cells.groupby("what")["x"].transform("max")
     cells["cut"] = cells["high"].gt(most)
     cells["most"], cells["high"] = most, cells["high"].where(~cells["cut"], most)
-    cells["end"] = cells[["x", "high"]].max(axis=1)
     cells["label"] = [
         f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
     ]
@@ -260,7 +262,7 @@ def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
 
 
 def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
-    """F12: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
+    """F7: every epoch in the order of time, over the median of its cell; below, what others took of the CPU."""
     epochs = subject.whole_epochs()
     if epochs.empty:
         return {}
@@ -268,9 +270,10 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     median = epochs.groupby("cell")["epoch_s"].transform("median")
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
-    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
-        subset="minute"
-    )
+    rows = rows.assign(warming=epochs["steady"].eq(0))
+    rows = rows[
+        ["who", "what", "minute", "relative", "marked", "warming", "disturbed_share", "repeat", "epoch"]
+    ].dropna(subset="minute")
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X(
             "minute:Q",
@@ -284,6 +287,7 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
         color=tint,
         fill=alt.condition("datum.marked", alt.value("white"), tint),
+        opacity=alt.condition("datum.warming", alt.value(0.3), alt.value(1)),
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Tuple
 
 from framework_compare.report.parts import unproved
 from framework_compare.results.intervals import MIN_RUNS
-from framework_compare.results.parity import fails
+from framework_compare.results.parity import FAILED
 
 GOOD, WARN, BAD = "good", "warn", "bad"
+SLOW = 1.25  # times the median of a cell, that an epoch takes where nothing holds it up
 
 
 class Light(NamedTuple):
@@ -19,9 +20,9 @@ class Light(NamedTuple):
     sentence: str
 
 
-def lights(cells: Any) -> List[Light]:
-    """Of a study's cell frame: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
-    return [_worked(cells), _repeated(cells), _quiet(cells), _equal(cells), *_clocks(cells)]
+def lights(cells: Any, epochs: Any) -> List[Light]:
+    """Of a study's cells and epochs: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
+    return [_worked(cells), _repeated(cells), _quiet(cells, epochs), _equal(cells), *_clocks(cells)]
 
 
 def _worked(cells: Any) -> Light:
@@ -42,10 +43,14 @@ def _repeated(cells: Any) -> Light:
     )
 
 
-def _quiet(cells: Any) -> Light:
+def _quiet(cells: Any, all_epochs: Any) -> Light:
     if not cells["epochs_disturbed"].notna().any():
         return Light(WARN, "Quiet machine", "not known: nothing was sampled")
     epochs, disturbed = cells["epochs_measured"].sum(), cells["epochs_disturbed"].sum()
+    slow, counted = _slow(all_epochs)
+    if not disturbed and slow:
+        sentence = f"no other program was seen, but {slow} of {counted} epochs took more than {SLOW:g} times their cell's median"
+        return Light(WARN, "Quiet machine", sentence)
     if not disturbed:
         return Light(GOOD, "Quiet machine", "no epoch was disturbed by other programs")
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
@@ -54,9 +59,17 @@ def _quiet(cells: Any) -> Light:
     )
 
 
+def _slow(epochs: Any) -> Tuple[int, int]:
+    """How many epochs took more than SLOW times the median of their cell, and of how many; warm-up is left out."""
+    counted = epochs[epochs["disturbed"].ne(1) & epochs["steady"].ne(0)]
+    median = counted.groupby("cell")["epoch_s"].transform("median")
+    return int(counted["epoch_s"].gt(SLOW * median).sum()), len(counted)
+
+
 def _equal(cells: Any) -> Light:
-    verdicts = list(cells.loc[cells["status"] == "ok", "parity"])
-    failing, unknown = sum(map(fails, verdicts)), sum(bool(unproved(one)) or one is None for one in verdicts)
+    worked = cells[cells["status"] == "ok"]
+    verdicts, failing = list(worked["parity"]), (worked["parity_status"] == FAILED).sum()
+    unknown = sum(bool(unproved(one)) or one is None for one in verdicts)
     if failing:
         return Light(
             BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"

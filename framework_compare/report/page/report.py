@@ -31,18 +31,20 @@ from framework_compare.store.study_file import REQUEST
 if TYPE_CHECKING:
     import pandas as pd
 
-# In the order of the page.
-ORDER = (
-    *("overview", "epoch-time", "memory", "phases", "waiting", "learning", "resources", "batch-sizes"),
-    *("gains", "energy", "functions", "published", "machine"),
-)
 MAX_PANELS = 24  # models and settings that the figures show; tables and CSV have all
 MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
 MAX_VERDICTS = 100
 CELL_METRICS = (
-    *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "peak_rss_bytes"),
-    *("cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes", "gpu_j_per_image"),
+    *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "pss_peak_bytes"),
+    *(
+        "peak_rss_bytes",
+        "cpu_percent_mean",
+        "threads_max",
+        "gpu_percent_mean",
+        "gpu_process_memory_peak_bytes",
+        "gpu_j_per_image",
+    ),
     *("first_step_s", "loss_last", "wall_s"),
 )
 
@@ -97,16 +99,16 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
     subject = Subject(study)
     sections, absent, left = _sections(subject)
     labels = registry.labels(cells["framework"])
-    verdicts = [headlines.titled(one) for one in study.verdicts()] if len(cells) <= MAX_ROWS else []
+    verdicts = study.verdicts() if len(cells) <= MAX_ROWS else []
     text = renderers.csv(cells)
     return {
         "title": clean(Path(study.folder).name),
         "facts": provenance.facts(study),
-        "lights": lights(cells),
+        "lights": lights(cells, subject.whole_epochs()),
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
-        "judged": verdicts[:MAX_VERDICTS],
+        "judged": [headlines.titled(one) for one in verdicts[:MAX_VERDICTS]],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
         "frameworks": list(zip(subject.who, subject.marks()[0])),
         "sections": sections,
@@ -135,9 +137,9 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
     if left:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
-        return [], [FIGURES[name] for name in ORDER], left
-    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in ORDER]
-    absent = sorted((one.figure for one in sections if not one.views), key=lambda figure: int(figure.number[1:]))
+        return [], list(FIGURES.values()), left
+    sections = [Section(name, FIGURES[name], _views(subject, name)) for name in FIGURES]
+    absent = [one.figure for one in sections if not one.views]
     return [one for one in sections if one.views], absent, left
 
 
@@ -175,7 +177,7 @@ class Shown(NamedTuple):
     latex: str
 
 
-# The kinds that a report shows, where the study has them; profiles and the roofline have figures, or measure.
+# The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
 SHOWN = ("time", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
 
 

@@ -1,0 +1,26 @@
+"""`framework-compare peaks`: what this machine can do, for the roofline of a study."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from framework_compare.cli.report import STUDY
+
+
+def peaks(study: Annotated[str, STUDY] = "latest") -> None:
+    """Measure what this machine can do in the settings of a study: a matrix product and a copy, some seconds each.
+
+    The table `roofline` stands beside them. They are kept in the cache folder with the load meanwhile, so run this while
+    the machine is quiet. Exit code 1 if one could not be measured.
+    """
+    from framework_compare.peaks import measure_peaks
+    from framework_compare.report.peak_table import peak_table
+    from framework_compare.report.renderers import terminal
+
+    found = measure_peaks(study, say=lambda message: print(message, file=sys.stderr, flush=True))
+    print(terminal(peak_table(found)), end="")
+    if not all(one.peak for one in found):
+        raise typer.Exit(1)

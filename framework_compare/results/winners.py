@@ -1,0 +1,80 @@
+"""Who trains fastest, if anyone is shown to: the one answer that sentences, tables, figures and JSON give."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from framework_compare.results import repeats, speed_verdicts
+from framework_compare.results.columns import Record
+from framework_compare.results.intervals import MIN_RUNS
+from framework_compare.results.parity import FAILED
+from framework_compare.results.ratios import epoch_seconds
+from framework_compare.results.speed_verdicts import Verdict
+
+Key = Tuple[str, str]  # model, condition
+
+
+class Winner(NamedTuple):
+    """The answer for one model under one condition.
+
+    framework: the one that is shown to be faster than each rival; None where no one is. excluded: frameworks that are
+    no rivals, as they fail parity. reason: why no one is named, with {} in place of the frameworks `whose` it is.
+    """
+
+    model: str
+    condition: Mapping[str, Any]
+    framework: Optional[str] = None
+    excluded: Tuple[str, ...] = ()
+    reason: str = ""
+    whose: Tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return key(self)
+
+    def why(self, named: Callable[[str], str] = str) -> str:
+        """Why no one is named, with frameworks as `named` writes them; "" where one is."""
+        return self.reason.format(", ".join(map(named, self.whose)))
+
+
+def key(one: Any) -> Key:
+    """What rivals share, of a cell, a verdict or a winner."""
+    condition = one.condition if hasattr(one, "condition") else speed_verdicts.condition(one)
+    return one.model, str(condition)
+
+
+def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[Winner]:
+    """One for each model and condition under which two frameworks or more have an epoch time."""
+    rivals: Dict[Key, List[Record]] = {}
+    for cell in cells:
+        if cell.status == "ok" and epoch_seconds(cell) > 0:
+            rivals.setdefault(key(cell), []).append(cell)
+    judged: Dict[Key, List[Verdict]] = {}
+    for one in verdicts:
+        judged.setdefault(key(one), []).append(one)
+    return [_winner(several, judged.get(shared, ())) for shared, several in rivals.items() if len(several) > 1]
+
+
+def _winner(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> Winner:
+    failing = tuple(cell.framework for cell in cells if cell.parity_status == FAILED)
+    none = Winner(cells[0].model, speed_verdicts.condition(cells[0]), excluded=failing)
+    ahead = min(cells, key=epoch_seconds).framework
+    if ahead in failing:
+        return none._replace(reason="{} is ahead and fails parity", whose=(ahead,))
+    rivals = [cell for cell in cells if cell.framework not in failing]
+    if len(rivals) < 2:
+        return none._replace(reason="{}: parity fails", whose=failing)
+    disturbed = [
+        cell.framework for cell in rivals if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured)
+    ]
+    if disturbed:
+        return none._replace(reason=f"{speed_verdicts.THROUGHOUT}{{}}", whose=tuple(disturbed))
+    names = {cell.framework for cell in rivals}
+    among = [one for one in verdicts if {one.faster, one.slower} <= names]
+    for name in names:
+        if {one.slower for one in among if one.shown and one.faster == name} == names - {name}:
+            return none._replace(framework=name)
+    unclear = [one.reason for one in among if one.p is None]
+    if not among or any(cell.runs_ok < MIN_RUNS for cell in rivals):
+        return none._replace(reason=f"fewer than {MIN_RUNS} runs")
+    return none._replace(reason=unclear[0] if unclear else "no difference shown")

@@ -1,0 +1,101 @@
+"""Who wins: sentence, table, figure and JSON name the same framework, or none."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from framework_compare.comparison import Comparison
+from framework_compare.parity import in_study
+from framework_compare.protocol import TrainConfig
+from framework_compare.records import Cell, Epoch, Run
+from framework_compare.report.figures import files
+from framework_compare.report.figures.look import title
+from framework_compare.report.figures.subject import Subject
+from framework_compare.results import verdicts
+from framework_compare.results.parity import Level, Parity
+from framework_compare.store.study_file import Store
+
+SECOND = 1_000_000_000
+PROVED, FAILED, UNKNOWN = "0-5", "0-3, not 4: pixels", "unverified"
+FAST, SLOW, SLOWEST = (1, 1.01, 1.02), (2, 2.01, 2.02), (4, 4.01, 4.02)
+CRASHED = Run("crashed", "no memory")
+# Epoch times by run and parity of each framework; the winner; why there is none.
+RACES = {
+    "proved": ({"torch": (FAST, PROVED), "jax": (SLOW, PROVED)}, "torch", ""),
+    "not checked": ({"torch": (SLOW, UNKNOWN), "jax": (FAST, UNKNOWN)}, "jax", ""),
+    "a slow one fails parity": (
+        {"torch": (FAST, PROVED), "jax": (SLOW, PROVED), "mxnet": (SLOWEST, FAILED)},
+        "torch",
+        "",
+    ),
+    "the first fails parity": (
+        {"torch": (SLOW, PROVED), "jax": (SLOWEST, PROVED), "mxnet": (FAST, FAILED)},
+        None,
+        "mxnet is ahead and fails parity",
+    ),
+    "one passes parity": ({"torch": (FAST, PROVED), "mxnet": (SLOW, FAILED)}, None, "mxnet: parity fails"),
+    "no difference": ({"torch": ((1, 1.3, 1.1), PROVED), "jax": ((1.2, 1, 1.2), PROVED)}, None, "no difference shown"),
+    "one crashed": ({"torch": (FAST, PROVED), "jax": (SLOW, PROVED), "mxnet": (None, PROVED)}, "torch", ""),
+}
+
+
+def ok(seconds):
+    return Run("ok", epochs=(Epoch(1, 0, int(seconds * SECOND), 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1),))
+
+
+def raced(folder, entries, verdict_of=lambda parity: {"parity": parity, "parity_error": None, "parity_where": None}):
+    cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in entries]
+    with Store.create(folder, settings={}, machine={}, cells=cells, repeats=3) as store:
+        for run_id, cell, repeat in store.plan():
+            seconds, _ = entries[cell.framework]
+            store.record(run_id, ok(seconds[repeat - 1]) if seconds else CRASHED)
+    known = {verdicts.key(verdicts.row_of(cell)): verdict_of(entries[cell.framework][1]) for cell in cells}
+    (folder / verdicts.FILE).write_text(json.dumps(known))
+    return Comparison.load(folder)
+
+
+def marked_in_table(comparison):
+    lines = comparison.table("time", "markdown").splitlines()
+    return [re.match(r"\| (\S+)", line)[1] for line in lines if "**" in line]
+
+
+def bold_in_overview(comparison):
+    (part,) = files.draw(Subject(comparison), "overview").values()
+    return [row["who"] for rows in part.spec["datasets"].values() for row in rows if row["fastest"]]
+
+
+@pytest.mark.parametrize(("entries", "winner", "reason"), RACES.values(), ids=RACES)
+def test_sentence_table_figure_and_json_name_the_same_winner(tmp_path, entries, winner, reason):
+    comparison = raced(tmp_path, entries)
+    named = [title(winner)] if winner else []
+    assert marked_in_table(comparison) == bold_in_overview(comparison) == named
+    sentence, table = comparison.table().parts[0].verdicts[0], str(comparison.table())
+    assert not named or sentence.startswith(f"AlexNet: {named[0]} is ")
+    (answer,) = json.loads(comparison.to_json())["winners"]
+    assert (answer["framework"], answer["reason"]) == (winner, reason)
+    assert ("Marked: the fastest" in table) == bool(winner)
+    assert ("Not compared, as they fail parity: MXNet (AlexNet)." in table) == (answer["excluded"] == ["mxnet"])
+    assert answer["excluded"] == [name for name, (_, parity) in entries.items() if parity == FAILED]
+
+
+def test_a_failure_is_known_by_its_status_and_not_by_its_words(tmp_path):
+    unexplained = Parity("mxnet", "1", "alexnet", "eager", "failed", "no level could be asked")
+    where = Level(2, True, where="a layer, not 3 of them", ratio=0.5)
+    fine = Parity("torch", "2", "alexnet", "eager", "passed", levels=(where,))
+    entries = {"torch": (FAST, fine), "jax": (SLOW, fine), "mxnet": (SLOWEST, unexplained)}
+    comparison = raced(tmp_path, entries, in_study._shown)
+    assert list(comparison.frame["parity_status"]) == ["passed", "passed", "failed"]
+    assert "Not compared, as they fail parity: MXNet (AlexNet)." in str(comparison.table(width=200))
+
+
+def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians_are(tmp_path):
+    comparison = raced(tmp_path, {"torch": (FAST, PROVED), "jax": (SLOW, PROVED)})
+    comparison.frame.loc[comparison.frame["framework"] == "torch", "epoch_s_median"] = 2.5
+    assert marked_in_table(comparison) == bold_in_overview(comparison) == ["PyTorch"]
+    assert comparison.table().parts[0].verdicts[0].startswith("AlexNet: PyTorch is ")
+    (part,) = files.draw(Subject(comparison), "overview").values()
+    rows = [row for rows in part.spec["datasets"].values() for row in rows]
+    assert {row["who"]: row["text"] for row in rows} == {"PyTorch": "1.00x", "JAX": "1.99x"}

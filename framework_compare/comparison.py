@@ -14,6 +14,7 @@ from framework_compare.results import (
     frames,
     gains,
     learned,
+    modes,
     pairing,
     precision,
     profiles,
@@ -188,6 +189,11 @@ class Comparison:
         return roofline.roofline_frame(
             self.frame, self.settings, lambda cell: peak(cell.device, cell.precision, int(cell.threads))
         )
+
+    @functools.cached_property
+    def modes(self) -> Dict[str, modes.Modes]:
+        """By framework the execution mode that it ran in, and the others that it has."""
+        return self._read(modes.read)
 
     def _read(self, reader: Callable[[Store], Any]) -> Any:
         with Store.open(self.folder) as store:

@@ -14,7 +14,7 @@ from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
-from framework_compare.results.speed_verdicts import Bar, Verdict, bar_of
+from framework_compare.results.speed_verdicts import Bar, Verdict, bar_of, verified
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 5
@@ -108,10 +108,15 @@ def judge(result: Comparison, limit: Optional[float]) -> Duel:
     if broken:
         reason = "; ".join(f"{getattr(row, of)} is {row.status}: {row.reason}" for row in broken)
         return Duel(
-            speed_verdicts.of_two(subject, names, None, Bar(reason)), Interval(math.nan), limit, FAILED, reason, result
+            speed_verdicts.of_two(subject, names, None, Bar(reason), False),
+            Interval(math.nan),
+            limit,
+            FAILED,
+            reason,
+            result,
         )
     ratio = result.block_times.ratio(second.Index, first.Index) or Interval(math.nan)
-    verdict = speed_verdicts.of_two(subject, names, ratio, bar_of(first, second))
+    verdict = speed_verdicts.of_two(subject, names, ratio, bar_of(first, second), verified(first, second))
     return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result)
 
 

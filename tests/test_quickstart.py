@@ -21,7 +21,7 @@ def quickstart(pictures, own_cache, monkeypatch):
         "loader_workers": 1,
         "limit": None,
     }
-    monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 4})
+    monkeypatch.setattr(root, "QUICK", {**root.QUICK, **small, "batch_size": 1, "epochs": 4, "verify": "off"})
 
     def run(*frameworks):
         done = CliRunner().invoke(root.app, ["quickstart", "--frameworks", ",".join(frameworks)])
@@ -37,8 +37,9 @@ def test_it_can_name_a_winner_of_its_frameworks():
 
 def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache):
     lines, code = quickstart(paced("quick", pace_s=0.004), paced("slow", pace_s=0.012))
-    answer, report, following = lines[-3:]
-    assert answer.startswith("Answer: linear: quick is ") and "faster than slow" in answer
+    answer, modes, report, following, said = lines[-5:]
+    assert answer.startswith("Answer: linear: quick (eager) is ") and "faster than slow (eager) (not verified)" in answer
+    assert modes.startswith("Modes:  quick and slow also have a compiled mode") and said.startswith("This was a smoke test")
     page = next((own_cache / "studies").glob("*/report.html"))
     assert report == f"Report: {page}" and "quick" in page.read_text()
     assert following == f"Next:   {root.NEXT}" and code == 0
@@ -49,4 +50,4 @@ def test_it_says_so_where_nothing_worked(quickstart, tiny, monkeypatch):
     entry = registry.Framework("absent", adapter, "", "no_such_module", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "absent", entry)
     lines, code = quickstart("absent")
-    assert lines[-3] == "Answer: none; fewer than two frameworks finished: see `doctor`" and code == 1
+    assert lines[-4] == "Answer: none; fewer than two frameworks finished: see `doctor`" and code == 1

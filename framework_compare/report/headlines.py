@@ -10,6 +10,7 @@ from framework_compare.report.figures.look import title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record
 from framework_compare.results.intervals import MIN_RUNS
+from framework_compare.results.modes import Modes
 from framework_compare.results.speed_verdicts import GEOMETRIC_MEAN, Verdict
 from framework_compare.results.winners import key, winners
 
@@ -128,7 +129,8 @@ def _reason(several: Sequence[Verdict]) -> str:
 def _list(differences: Sequence[Verdict]) -> str:
     one, *others = differences
     head = f"{speed_verdicts.times(one)} faster than {one.slower}"
-    return ", ".join([head, *(f"{speed_verdicts.times(other)} than {other.slower}" for other in others)])
+    more = (f"{speed_verdicts.times(other)} than {other.slower}" for other in others)
+    return ", ".join([head, *more]) + speed_verdicts.doubt(*differences)
 
 
 def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
@@ -147,3 +149,21 @@ def remarks(verdicts: Sequence[Verdict]) -> List[str]:
         return ["Intervals are of 95 % over paired runs."]
     words = " and ".join(map(str, counts))
     return [f"Intervals are of 95 % each, over paired runs; what is shown is corrected for {words} comparisons (Holm)."]
+
+
+def with_modes(text: str, modes: Mapping[str, Modes]) -> str:
+    """A sentence with the execution mode behind the first mention of each framework: "PyTorch (eager)"."""
+    for framework, mode in modes.items():
+        if mode.ran:
+            text = re.sub(rf"\b{re.escape(title(framework))}\b", f"{title(framework)} ({mode.ran})", text, count=1)
+    return text
+
+
+def other_modes(modes: Mapping[str, Modes]) -> List[str]:
+    """Which frameworks have a compiled mode that did not run, and how to measure it."""
+    names = [title(framework) for framework, mode in modes.items() if "compiled" in mode.others]
+    if not names:
+        return []
+    more = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    have = "have" if len(names) > 1 else "has"
+    return [f"{more} also {have} a compiled mode, which may be faster: `--execution default,compiled` compares them."]

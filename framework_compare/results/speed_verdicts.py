@@ -13,11 +13,12 @@ from framework_compare.results import intervals, repeats
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED, Record
 from framework_compare.results.intervals import LEVEL, MIN_RUNS, Interval
-from framework_compare.results.parity import FAILED
+from framework_compare.results.parity import FAILED, PROVED
 from framework_compare.results.ratios import epoch_seconds
 
 GEOMETRIC_MEAN = "geometric mean"
 THROUGHOUT = "others took CPU time in every epoch of "
+UNKNOWN = "nobody knows what others took of the CPU beside "
 # What competitors may differ in.
 SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
@@ -32,7 +33,7 @@ class Verdict:
     shown: whether the difference is; `faster` and `slower` are an order of figures only where it is not. corrected:
     whether `shown` allows for the number of `comparisons`; the interval never does.
     p: of one comparison by itself. reason: why there is no verdict, "" where there is one; disturbed: the competitor
-    whose every epoch others disturbed, where that is why.
+    whose every epoch others disturbed, where that is why. verified: whether both are proved to train the same function.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Verdict:
     comparisons: int = 1
     reason: str = ""
     disturbed: str = ""
+    verified: bool = False
 
 
 class Bar(NamedTuple):
@@ -69,6 +71,7 @@ class _Pair(NamedTuple):
     names: Tuple[str, str]
     ratio: Interval
     bar: Bar
+    verified: bool
 
 
 def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> List[Verdict]:
@@ -109,7 +112,7 @@ def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
     ratio, bar = blocks.ratio(b.Index, a.Index), bar_of(a, b)
     if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
-    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar)
+    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
 
 
 def _figures(both: Sequence[Tuple[Record, Record]], runs: int) -> Interval:
@@ -126,9 +129,16 @@ def bar_of(*cells: Record) -> Bar:
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
             return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
+        if cell.epochs_disturbed != cell.epochs_disturbed:
+            return Bar(f"{UNKNOWN}{cell.framework}")
         if cell.parity_status == FAILED:
             return Bar(f"{cell.framework} fails parity")
     return Bar()
+
+
+def verified(*cells: Record) -> bool:
+    """Whether parity is proved of all these."""
+    return all(cell.parity in PROVED for cell in cells)
 
 
 def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
@@ -169,12 +179,13 @@ def _mean(
     bar = next((Bar(*(one and f"{one} with {model}" for one in bar)) for bar, model in bars if bar.reason), Bar())
     if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures(both, 0 if ratio is None else ratio.runs)
-    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar)
+    proved = all(verified(*two) for two in both)
+    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
 
 
-def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], bar: Bar) -> Verdict:
+def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar)], correct=False)[0]
+    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar, proved)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
@@ -218,6 +229,7 @@ def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int)
         comparisons,
         reason,
         pair.bar.disturbed,
+        pair.verified,
     )
     return dataclasses.replace(verdict, sentence=sentence(verdict))
 
@@ -260,8 +272,13 @@ def statement(verdict: Verdict) -> str:
     if verdict.reason:
         return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
     if verdict.shown:
-        return f"{verdict.faster} is {times(verdict)} faster than {verdict.slower}"
+        return f"{verdict.faster} is {times(verdict)} faster than {verdict.slower}{doubt(verdict)}"
     return f"no difference shown between {both} ({beside(verdict)})"
+
+
+def doubt(*verdicts: Verdict) -> str:
+    """What a sentence that names the faster one must add."""
+    return "" if all(one.verified for one in verdicts) else " (not verified)"
 
 
 def beside(verdict: Verdict) -> str:

@@ -77,7 +77,8 @@ class Runner:
         if self.job.written is not None:
             self.trainer.written = self.job.written  # an adapter of registry.AS_WRITTEN
         self._check_support()
-        settings = {**self.trainer.settings(), **self._growing_batches()}
+        executions = sorted(self.trainer_class.declared.executions.get(self.config.device.partition(":")[0], ()))
+        settings = {**self.trainer.settings(), "executions": executions, **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)
         try:
             self._train()

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -32,7 +33,15 @@ def test_version():
     "arguments, said",
     [
         (["--frameworks", "caffe", "--models", "alexnet"], "unknown framework 'caffe'; allowed: torch"),
-        (["--frameworks", "torch", "--models", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (
+            ["--frameworks", "torch", "--models", "lenet"],
+            "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
+        ),
+        (
+            ["--frameworks", "torhc", "--models", "alexnet"],
+            "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
+        ),
+        (["--frameworks", "torch", "--models", "alexnext"], "unknown model 'alexnext' (did you mean 'alexnet'?); "),
         (["--frameworks", "torch", "--models", "alexnet", "--device", "tpu"], "unknown device 'tpu'"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "0"], "batch_size is 0"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
@@ -41,7 +50,7 @@ def test_version():
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
         (["--frameworks", "torch"], "Missing option '--models'"),
         (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or a file.toml"),
-        (["torch", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (["torch", "lenet"], "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet"),
         (["torch", "alexnet", "--models", "vgg16"], "models are given twice: 'alexnet' and --models"),
         (["torch", "alexnet", "/no/such"], "/no/such"),
         (["study.toml", "alexnet"], "'alexnet' follows study.toml; allowed: a file alone, with options"),
@@ -99,7 +108,7 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
     cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
     with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
         store._connection.execute("UPDATE run SET status = 'bogus' WHERE run_id = 1")
-    for arguments in ([], ["--table", "time"], [tmp_path / "study"]):
+    for arguments in ([], ["--table", "time"], [shutil.copytree(tmp_path / "study", tmp_path / "copy")]):
         done = run("show", tmp_path / "study", *arguments)
         assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout.lower()
     done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
@@ -186,10 +195,15 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
             "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
         ),
         (["show", ""], "the study is named ''; allowed: a study's folder"),
-        (["show", "A", "--table", "tiem"], "unknown table 'tiem'; allowed: kinds, time"),
+        (["show", "A", "--table", "tiem"], "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time"),
         (["show", "A", "B", "--json"], "of one whole study, received a second study"),
         (["show", "A", "--json", "--style", "csv"], "received --style"),
         (["show", "A", "B"], "A and B have no cell in common"),
+        (["show", "A", "../{here}/A"], "A and ../{here}/A are one study, which differs from itself in nothing"),
+        (["check", "latest", "--baseline", "latest"], "latest and latest are one study"),
+        (["cost", "A", "--per-kwh", "0.3"], "no energy to price; give --per-hour (Energy not measured: "),
+        (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
+        (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
         (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
         (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
         (["cost", "A"], "--per-hour, --per-kwh, --co2"),
@@ -200,9 +214,11 @@ def test_what_cannot_be_shown_is_told_with_what_can(words, said, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for name, model in (("A", "alexnet"), ("B", "vgg16")):
         cells = [Cell("torch", model, "small", "cpu", TrainConfig())]
-        Store.create(tmp_path / name, settings={}, machine={}, cells=cells, repeats=1).close()
+        for folder in (tmp_path, own_cache / "studies"):
+            Store.create(folder / name, settings={}, machine={}, cells=cells, repeats=1).close()
+    words = [word.format(here=tmp_path.name) for word in words]
     done = run(*words, check=2)
-    assert said in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
+    assert said.format(here=tmp_path.name) in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
 
 
 def test_a_former_name_of_a_table_is_told_in_one_line(tmp_path):

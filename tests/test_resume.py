@@ -76,7 +76,7 @@ def test_one_status_to_retry_may_be_given_alone(study):
     before = runs(folder)
     resume(folder, retry="failed")
     assert runs(folder)[0] == before[0] and runs(folder)[1] != before[1]
-    with pytest.raises(UsageError, match="unknown status 'fail'; allowed: ok, "):
+    with pytest.raises(UsageError, match=r"unknown status 'fail' \(did you mean 'failed'\?\); allowed: ok, "):
         resume(folder, retry="fail")
 
 

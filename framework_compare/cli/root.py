@@ -343,7 +343,7 @@ def show(
         console.print_damage(result)
         return
     if other is not None:
-        studies.show_two(folder, names.find(other), style, changed)
+        studies.show_two(*names.find_two(study, other), style, changed)
         return
     if changed:
         raise UsageError("--changed is of two studies; allowed: with a second study")

@@ -50,12 +50,15 @@ def by_framework(option: str, given: Optional[List[str]]) -> Dict[str, str]:
 
 
 _UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
 
 
 def seconds(name: str, value: Any) -> float:
     """Seconds of a time such as "30min", "1h30min" or 1800; UsageError for anything else."""
     given = value.strip() if isinstance(value, str) else value
+    if isinstance(given, str) and _NUMBER.fullmatch(given):
+        given = float(given)
     if isinstance(given, str) and _DURATION.sub("", given) == "":
         given = sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION.findall(given))
     if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:

@@ -40,6 +40,14 @@ def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
     return path  # whoever opens it says what is wrong with it
 
 
+def find_two(first: Union[str, "os.PathLike[str]"], second: Union[str, "os.PathLike[str]"]) -> Tuple[Path, Path]:
+    """The folders of two studies; UsageError where both names are those of one."""
+    folders = find(first), find(second)
+    if folders[0].resolve() == folders[1].resolve():
+        raise UsageError(f"{first} and {second} are one study, which differs from itself in nothing; name another")
+    return folders
+
+
 def in_cache() -> List[Path]:
     """The folders of studies in the cache, by name."""
     return sorted(file.parent for file in studies_dir().glob(f"*/{FILE}"))

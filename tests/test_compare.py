@@ -97,7 +97,7 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(device=["cuda", "cuda:0"]), "device 'cuda' is given twice"),
         (
             dict(dataset="fire-smoke-huge"),
-            "unknown data set 'fire-smoke-huge' .did you mean 'fire-smoke-big'..; allowed: fire-smoke-small",
+            "unknown data set 'fire-smoke-huge' .did you mean 'fire-smoke-big'..; allowed: ",
         ),
         (dict(batch_size=0), "batch_size is 0; allowed: a whole number of at least 1"),
         (dict(batch_size=[]), "batch_size is an empty list"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from pathlib import Path
 from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
@@ -10,6 +11,7 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, U
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
+from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import Models, resolve
 from framework_compare.importing.tracing import Tracer
@@ -21,6 +23,7 @@ from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
 from framework_compare.results.verdicts import check_mode
+from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import attachment, blocks, names, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
@@ -44,6 +47,7 @@ from framework_compare.study.opening import (
     new_study_folder,
     open_or_create,
     open_or_extend,
+    tell_of_cores,
     tell_of_datasets,
     tell_of_imports,
 )
@@ -185,13 +189,18 @@ def compare(
         plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
     tell_of_imports(imported, plan, watcher)
+    if executor is None:
+        tell_of_cores(plan, watcher)
     if limited:
         check_whole_runs(plan.cells)
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
+    expected = functools.partial(forecast, plan, options, strategy, repeats or blocks.REPEATS, executor is None)
     if dry_run:
-        return forecast(plan, options, strategy, repeats or blocks.REPEATS)
+        return expected()
     if executor is None:
         nodes.check(max(cell.config.nodes for cell in plan.cells))
+    if extend or not (folder / FILE).exists():
+        watcher.expect(expected)
     kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
     times = 1 if limited else repeats
     if check_flag("extend", extend):
@@ -243,24 +252,31 @@ def ladder(
     return compare(frameworks, model, device, rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@terminate_as_interrupt()
+@overload
+def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[False] = ..., **request: Any) -> Comparison: ...
+@overload
+def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[True], **request: Any) -> Forecast: ...
+@terminate_as_interrupt()  # type: ignore[misc]  # mypy takes **request of the overloads for any keyword
 def resume(
     study: Union[str, "os.PathLike[str]"],
     *,
     retry: Names = (),
+    python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     timeout_s: Optional[float] = None,
     phase_timeout_s: PhaseTimeout = None,
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
     verify: Optional[str] = None,
+    dry_run: bool = False,
     executor: Optional[Executor] = None,
     watcher: Optional[Watcher] = None,
-) -> Comparison:
+) -> Union[Comparison, Forecast]:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
-    retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
-    for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
+    retry: statuses whose runs are run again as well. Interpreters, limits and verify given here take the place of the
+    study's own for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
+    dry_run: start nothing, and return a Forecast of what is left.
     Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
     """
     watcher = watcher or default_watcher()
@@ -269,15 +285,23 @@ def resume(
     mode = None if verify is None else check_mode(verify)
     folder = names.find(check_folder("study", study))
     register_models(folder)
-    with Store.open(folder, readonly=False) as store, watcher:
-        absorb_parts(store, watcher.say)
+    with Store.open(folder, readonly=check_flag("dry_run", dry_run)) as store:
+        if not dry_run:
+            absorb_parts(store, watcher.say)
         if executor is None:
             nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
-            check_machine(store)
-        options = as_planned(store.settings(), store.path, given, index)
+            if store.machine() or not dry_run:
+                check_machine(store)
+        options = as_planned(store.settings(), store.path, given, index, python)
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)
-        _run(store, options, watcher, strategies.of_settings(store.settings(), store.path), executor, retry)
+        strategy = strategies.of_settings(store.settings(), store.path)
+        expected = functools.partial(forecast_of_the_rest, store, options, strategy, retry, executor is None)
+        if dry_run:
+            return expected()
+        watcher.expect(expected)
+        with watcher:
+            _run(store, options, watcher, strategy, executor, retry)
     return _loaded(folder, watcher)
 
 

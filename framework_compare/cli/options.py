@@ -165,6 +165,7 @@ OPTIONS: Dict[str, Option] = {
     "budget": Option(str, "Wall time of all runs: 30min, 1h, ...; runs go where intervals are widest.", None),
     "precision_target": Option(str, "With a budget: stop once every interval is within this, such as 5%.", None),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
+    "yes": Option(bool, "Do not ask before what takes more than ten minutes.", False, flag="--yes"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
     "quiet": Option(bool, "No progress: the tables and errors alone.", False, flag="--quiet"),
@@ -209,7 +210,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
     ),
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
-        *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run"),
+        *("disturbance_threshold", "retries_when_disturbed", "budget", "precision_target", "dry_run", "yes"),
     ),
     "Limits": LIMITS,
     "Environments": ENVIRONMENTS,

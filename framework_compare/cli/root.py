@@ -137,6 +137,7 @@ def _root(
         "budget",
         "precision_target",
         "dry_run",
+        "yes",
         "strict",
         "on",
         "slurm",
@@ -199,7 +200,7 @@ def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
 
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
-    *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "strict"),
+    *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "dry_run", "yes", "strict"),
 )
 def ladder(
     context: typer.Context,
@@ -232,7 +233,7 @@ def ladder(
     _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@takes("frameworks", "out", *ENVIRONMENTS, frameworks=QUICK_FRAMEWORKS)
+@takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", frameworks=QUICK_FRAMEWORKS)
 def quickstart(**request: Any) -> None:
     """Find the fastest of three frameworks on a small task, and write the report.
 
@@ -257,6 +258,7 @@ def _run_and_show(
     strict: bool = False,
     kind: Optional[str] = None,
     dry_run: bool = False,
+    yes: bool = False,
     quiet: bool = False,
     json: bool = False,
     **request: Any,
@@ -267,17 +269,13 @@ def _run_and_show(
 
     folder = Path(request.pop("out", None) or new_study_folder())
     executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
-    watcher = console.watcher(quiet)
+    watcher = console.watcher(quiet, yes)
     if dry_run:
-        print(compare(out=folder, watcher=watcher, dry_run=True, **request))
+        print(compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request))
         raise typer.Exit
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, executor=executor, watcher=watcher, **request)
-    if json:
-        print(result.to_json(), end="")
-        console.print_damage(result)
-    else:
-        console.print_tables(result, "terminal", *filter(None, [kind]))
+    console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)

@@ -115,13 +115,18 @@ def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) ->
 
 
 def as_planned(
-    settings: Mapping[str, Any], path: Path, given: Limits, index: Optional[Mapping[str, str]] = None
+    settings: Mapping[str, Any],
+    path: Path,
+    given: Limits,
+    index: Optional[Mapping[str, str]] = None,
+    python: Optional[Mapping[str, str]] = None,
 ) -> RunOptions:
-    """The options that a study's settings hold, with the limits and the index given now; `path` is the study's file."""
+    """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
-        options = run_options(settings.get("python"), index, installer, limits, hz)
+        interpreters = {**(settings.get("python") or {}), **_by_framework("python", python, "an interpreter")}
+        options = run_options(interpreters, index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         # Studies of an earlier version were planned without repeats.
         threshold = settings.get("disturbance_threshold", THRESHOLD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Optional, TextIO
+from typing import Any, Callable, Dict, Optional, TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.records import Cell, Run
@@ -21,6 +21,9 @@ class Watcher:
 
     def say(self, message: str) -> None:
         """One sentence worth knowing."""
+
+    def expect(self, forecast: Callable[[], Any]) -> None:
+        """Nothing has started yet; what would take as long as the `Forecast` says is left undone by an exception."""
 
     def count(self, what: str, done: int, total: int) -> None:
         """`done` of `total` things of one kind."""

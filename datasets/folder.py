@@ -58,7 +58,7 @@ def read_folder(
     *,
     classes: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     progress: Progress | None = None,
 ) -> FolderIndex:
     """Index the images in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
@@ -67,11 +67,11 @@ def read_folder(
     `classes` in that order, or fire, smoke, no_fire where the folders are these (other spellings of them count,
     and are reported in `found_aliases`), or the sorted folder names. `aliases` maps more folder names to
     classes. Images are ordered by class, then by path. Each is decoded once and the verdict remembered;
-    a bad one raises DataError if `on_bad_picture` is "fail", is left out and listed if it is "skip".
+    a bad one raises DataError if `on_bad_image` is "fail", is left out and listed if it is "skip".
     `progress(done, total)` counts images. DataError also for a missing or empty folder, class or image.
     """
-    if on_bad_picture not in ("fail", "skip"):
-        raise DataError(f"on_bad_picture must be 'fail' or 'skip', not {on_bad_picture!r}")
+    if on_bad_image not in ("fail", "skip"):
+        raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
     if not isinstance(classes, (Sequence, type(None))):
         raise DataError(f"classes must be a list of different class names, not {classes!r}")
     root = _existing_folder(path)
@@ -83,7 +83,7 @@ def read_folder(
     verdicts = picture_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
-        _settle(index, on_bad_picture),
+        _settle(index, on_bad_image),
         found_aliases={folder: name for folder, name in to_class.items() if folder != name and name in order},
         ignored_folders=tuple(folder for folder in found if to_class[folder] not in order),
     )
@@ -236,11 +236,11 @@ def _assemble(
     return FolderIndex(Pictures(order, paths, labels, formats), bad, name=root.name)
 
 
-def _settle(index: FolderIndex, on_bad_picture: str) -> FolderIndex:
-    if index.skipped and on_bad_picture == "fail":
+def _settle(index: FolderIndex, on_bad_image: str) -> FolderIndex:
+    if index.skipped and on_bad_image == "fail":
         path, reason = index.skipped[0]
         more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
-        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_picture='skip' leaves bad images out")
+        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_image='skip' leaves bad images out")
     for label, name in enumerate(index.pictures.classes):
         if label not in set(index.pictures.labels):
             raise DataError(f"class {name!r} of data set {index.name!r} has no image that decodes")

@@ -22,6 +22,7 @@ from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
@@ -66,6 +67,7 @@ def compare(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
+@takes_former_names
 def compare(
     frameworks: Names,
     models: Models,
@@ -79,7 +81,7 @@ def compare(
     repeats: Optional[int] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     installer: str = "pip",
@@ -122,7 +124,7 @@ def compare(
     repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
         verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
-    on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
+    on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
     index: framework -> URL of an extra package index for its environment; "none": without PyTorch's CPU builds.
     timeout_s: wall seconds after which a run is ended as `timed-out`.
@@ -178,7 +180,7 @@ def compare(
         settings,
         limit=limit,
         classes=classes,
-        on_bad_picture=on_bad_picture,
+        on_bad_image=on_bad_image,
         progress=watcher.count,
         make=not check_flag("dry_run", dry_run),
         devices_each=devices,

@@ -29,6 +29,7 @@ from framework_compare.launch.limits import PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import TO_RUN
@@ -147,6 +148,7 @@ def largest_batch(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
+@takes_former_names
 def largest_batch(
     frameworks: Names,
     models: Names,
@@ -158,7 +160,7 @@ def largest_batch(
     out: Union[str, "os.PathLike[str]", None] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     installer: str = "pip",
@@ -198,7 +200,7 @@ def largest_batch(
         {**settings, "epochs": epochs, "batch_size": sizes[0]},
         limit=limit,
         classes=classes,
-        on_bad_picture=on_bad_picture,
+        on_bad_image=on_bad_image,
         progress=watcher.count,
         make=not check_flag("dry_run", dry_run),
     )

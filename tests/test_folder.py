@@ -151,7 +151,7 @@ def test_links_that_loop_and_links_that_lead_nowhere(tmp_path: Path) -> None:
     (root / "b" / "top").symlink_to("/")
     (root / "b" / "itself").symlink_to(root / "b" / "itself")
     (root / "b" / "gone.jpg").symlink_to(root / "nothing.jpg")
-    index = read_folder(root, on_bad_picture="skip")
+    index = read_folder(root, on_bad_image="skip")
     assert names(index) == ["1.jpg", "1.jpg"]
     assert [os.path.basename(path) for path, _ in index.skipped] == ["gone.jpg"]
 
@@ -188,9 +188,9 @@ def test_a_missing_folder_and_a_file(tmp_path: Path) -> None:
         read_folder(tmp_path / "file")
 
 
-def test_on_bad_picture_allows_two_words(tmp_path: Path) -> None:
+def test_on_bad_image_allows_two_words(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'fail' or 'skip', not 'ignore'"):
-        read_folder(tmp_path, on_bad_picture="ignore")
+        read_folder(tmp_path, on_bad_image="ignore")
 
 
 def test_progress_counts_to_the_total(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
-from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.plan.values import by_framework, pairs, split, split_devices
 from framework_compare.study.blocks import REPEATS
 
@@ -131,7 +131,7 @@ OPTIONS: Dict[str, Option] = {
         words=tuple(registry.MODELS),
     ),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"], words=tuple(registry.DATASETS)),
-    **{name: _of_setting(name) for name in SETTINGS},
+    **{column(name): _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
     "as_written": Option(bool, _AS_WRITTEN, True),
     "devices": Option(str, _DEVICES, None, functools.partial(_values, functools.partial(split, convert=int))),
@@ -140,9 +140,7 @@ OPTIONS: Dict[str, Option] = {
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
-    "on_bad_picture": Option(
-        str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"
-    ),
+    "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
@@ -201,12 +199,12 @@ PANELS: Dict[str, Tuple[str, ...]] = {
             "momentum",
             "weight_decay",
             "epsilon",
-            "loss",
+            "loss_function",
         ),
         *("patience", "warmup_steps", "seed"),
     ),
     "Images and how they are read": (
-        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_picture"),
+        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
     ),
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
@@ -220,7 +218,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in names}
 # What one cell is asked for; its classes are those of the data set.
-SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DATASET))
+SETTINGS_OF_CELLS = tuple(column(name) for name in SETTINGS if name not in of_role(OF_DATASET))
 
 
 def _read(name: str, text: Any) -> Any:

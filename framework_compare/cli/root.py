@@ -28,7 +28,7 @@ from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
 from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
 from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
-from framework_compare.plan.settings import SETTINGS
+from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.samplers import busy
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _root(
         "limit",
         "classes",
     ),
-    "on_bad_picture",
+    "on_bad_image",
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
         "devices",
@@ -194,7 +194,7 @@ def _asked(context: typer.Context, name: str) -> bool:
 
 def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
     """A request without the settings and the data set that nobody asked for: a workload has its own."""
-    own = (*SETTINGS, "dataset")
+    own = (*map(column, SETTINGS), "dataset")
     return {name: value for name, value in request.items() if name not in own or _asked(context, name)}
 
 

@@ -17,7 +17,7 @@ from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan import searches
-from framework_compare.plan.settings import DEFAULTS, SETTINGS
+from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
@@ -49,24 +49,25 @@ def plan(
     *,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     progress: Optional[CountProgress] = None,
     make: bool = True,
     devices_each: Union[None, int, Sequence[int]] = None,
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
-    settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets OWN is what each model is for.
+    settings are those of SETTINGS, by their columns or fields; most may be lists. datasets OWN is what each model is for.
     Without `make` a rendered data set that is not there is not made, only counted.
     devices_each: numbers of devices of each kind named, as `on_several` has them.
     """
+    settings = fields(settings)
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
     devices = [check_device(device) for device in on_several(_listed("device", devices), devices_each)]
     _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
     workloads = [name for name in names[1] if name in registry.WORKLOADS]
     if not workloads:
         datasets = PICTURES if datasets == OWN else datasets
-        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress, make)
+        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_image, progress, make)
     if len(workloads) < len(names[1]):
         raise UsageError(
             f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own"
@@ -83,7 +84,7 @@ def _plan_pictures(
     settings: Mapping[str, Any],
     limit: Optional[int],
     classes: Optional[Sequence[str]],
-    on_bad_picture: str,
+    on_bad_image: str,
     progress: Optional[CountProgress],
     make: bool,
 ) -> Plan:
@@ -91,7 +92,7 @@ def _plan_pictures(
     check_of_sgd(settings, configs)
     for config in configs:
         _check_of_pictures(config)
-    read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress, make)
+    read = _read_datasets(datasets, limit, classes, on_bad_image, configs[0].seed, progress, make)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
         names[1], read.items(), configs, devices, names[0]
@@ -201,7 +202,7 @@ def _check_of_arrays(model: str, settings: Mapping[str, Any]) -> None:
 def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
     for config in configs:
         if config.loss != loss:
-            raise UsageError(f"loss is {config.loss!r}; {what} are for {loss!r}")
+            raise UsageError(f"loss_function is {config.loss!r}; {what} are for {loss!r}")
 
 
 def _read_arrays(
@@ -351,9 +352,10 @@ def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[Train
 
     threads None is all cores there are, shared out among as many replicas.
     """
+    settings = fields(settings)
     for name in settings:
         if name not in SETTINGS:
-            raise UnknownNameError("setting", name, sorted(SETTINGS))
+            raise UnknownNameError("setting", name, sorted(map(column, SETTINGS)))
     cores = {name: max(1, available_cores() // replicas) for name, setting in SETTINGS.items() if setting.all_cores}
     settings = {**settings, **{name: cores[name] for name in cores if settings.get(name) is None}}
     axes = {name: _axis(name, value) for name, value in settings.items()}
@@ -391,7 +393,7 @@ def check_setting(name: str, value: Any) -> None:
     setting = SETTINGS[name]
     if setting.choices:
         if not setting.chooses(value):
-            raise UnknownNameError(name, value, setting.choices)
+            raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
         check_count(name, value, int(setting.least))
     else:
@@ -413,7 +415,7 @@ def _read_datasets(
     datasets: DataSets,
     limit: Optional[int],
     classes: Optional[Sequence[str]],
-    on_bad_picture: str,
+    on_bad_image: str,
     seed: int,
     progress: Optional[CountProgress],
     make: bool,
@@ -425,7 +427,7 @@ def _read_datasets(
         if not isinstance(dataset, (str, os.PathLike)):
             raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
         tell = _counter(progress, f"images of {Path(dataset).name}")
-        reading: Dict[str, Any] = {"limit": limit, "seed": seed, "on_bad_picture": on_bad_picture, "make": make}
+        reading: Dict[str, Any] = {"limit": limit, "seed": seed, "on_bad_image": on_bad_image, "make": make}
         index = resolve(dataset, classes=classes, progress=tell, **reading)
         if index.name in read:
             raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.plan.settings import SETTINGS
+from framework_compare.plan.settings import FORMER, SETTINGS, column
 from framework_compare.store.study_file import REQUEST
 
 if sys.version_info >= (3, 11):
@@ -84,9 +84,10 @@ def read(path: Union[str, "os.PathLike[str]"], call: Callable[..., Any]) -> Dict
     except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
         raise UsageError(f"{file} is no study to run: {error}; `framework-compare show --toml` writes one") from None
     allowed = [name for name in inspect.signature(call).parameters if name not in ("settings", *APART)]
+    allowed = list(dict.fromkeys([*allowed, *map(column, SETTINGS)]))
     for name in document:
-        if name not in (*allowed, *SETTINGS):
-            raise UnknownNameError(f"key of {file.name}", name, (*allowed, *SETTINGS))
+        if name not in (*allowed, *FORMER):
+            raise UnknownNameError(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:

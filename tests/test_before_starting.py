@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -19,6 +20,7 @@ from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 MEASURING = ("quickstart", "run", "ladder", "largest-batch", "overhead", "reproduce", "resume")
+LONG_HELP = ("run", "ladder", "largest-batch", "overhead")
 
 
 class Heard(Watcher):
@@ -34,7 +36,9 @@ class Heard(Watcher):
 
 @pytest.mark.parametrize("command", MEASURING)
 def test_every_command_that_measures_can_forecast_and_takes_the_answer_beforehand(command):
-    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    done = CliRunner().invoke(
+        app, [command, "--help-all" if command in LONG_HELP else "--help"], env={"COLUMNS": "200", "TERM": "dumb"}
+    )
     assert "--dry-run" in done.output and "--yes" in done.output
 
 
@@ -79,6 +83,14 @@ def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own
     assert heard.forecasts[1].runs == 3 and list(done.frame.runs_ok) == [3]
     assert resume(study, dry_run=True).runs == 0 and resume(study, dry_run=True, retry="ok").runs == 3
     assert "0 runs. Nothing was started." in run("resume", study, "--dry-run").stdout
+
+
+def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, pictures, own_cache, tmp_path):
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, executor=OnlyParts()).folder
+    said = run("resume", study, "--python", "tiny=/no/python", check=2).stderr
+    assert "python of tiny is '/no/python', which does not exist" in said
+    done = run("resume", study, "--quiet", "--json", "--python", f"tiny={sys.executable}")
+    assert {cell["status"] for cell in json.loads(done.stdout)["cells"]} == {"ok"} and not done.stderr
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
 import functools
+import json
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store.study_file import FILE, Store
-from framework_compare.study.progress import Watcher
+from framework_compare.study.progress import PlainWatcher
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -48,14 +49,17 @@ def test_version():
         (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
-        (["--frameworks", "torch"], "Missing option '--models'"),
-        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or a file.toml"),
+        (
+            ["--frameworks", "torch"],
+            "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
+        ),
+        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml"),
         (["torch", "lenet"], "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet"),
         (["torch", "alexnet", "--models", "vgg16"], "models are given twice: 'alexnet' and --models"),
         (["torch", "alexnet", "/no/such"], "/no/such"),
         (["study.toml", "alexnet"], "'alexnet' follows study.toml; allowed: a file alone, with options"),
         (["/no/such.toml"], "/no/such.toml"),
-        (["a.toml", "--from", "b.toml"], "the file is given twice: a.toml and --from b.toml"),
+        (["a.toml", "--from", "b.toml"], "the file is given twice: a.toml and --from; "),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, own_cache):
@@ -89,7 +93,7 @@ def test_a_run_is_asked_for_by_place_by_option_or_by_file(words, request_, monke
     assert "asked" in run("run", *words, "--out", tmp_path / "study", check=2).stderr
     assert {name: asked[name] for name in request_} == request_
     assert ("dataset" in asked) == ("dataset" in request_)
-    assert (type(asked["watcher"]) is Watcher) == ("--quiet" in words)
+    assert isinstance(asked["watcher"], PlainWatcher) == ("--quiet" not in words)
 
 
 def test_a_request_is_refused_alike_in_a_process_of_its_own(tmp_path, own_cache):
@@ -178,6 +182,12 @@ def test_list_says_of_each_study_what_it_holds(own_cache):
     line = next(line for line in lines if line.startswith("  mine "))
     assert re.sub(" +", " ", line) == (" mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet")
     assert any(line.startswith("  broken ") for line in lines)
+    found = json.loads(run("list", "--json").stdout)
+    broken, mine = found["studies"]
+    assert (mine["name"], mine["ok"], mine["cells"], mine["models"]) == ("mine", 1, 2, ["alexnet"])
+    assert broken["name"] == "broken" and set(broken) == {"name", "error"}
+    assert {"name": "diabetes_ann", "dataset": "diabetes", "unit": "row"} in found["workloads"]
+    assert {one["name"]: one["parameters"] for one in found["models"]}["vgg16"] == 134_272_835
 
 
 def test_markdown_and_latex_name_the_machine(tmp_path):
@@ -206,7 +216,7 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
         (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
         (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
         (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
-        (["cost", "A"], "--per-hour, --per-kwh, --co2"),
+        (["cost", "A"], "--per-hour, --per-kwh, --co2-g-per-kwh"),
         (["run", "torch", "alexnet", "--batch-size", "x"], "--batch-size: 'x' is not a comma-separated list of whole"),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_missing_folder_and_a_file(tmp_path: Path) -> None:
 
 
 def test_on_bad_image_allows_two_words(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'fail' or 'skip', not 'ignore'"):
+    with pytest.raises(DataError, match="on_bad_image is 'ignore'; allowed: 'fail', 'skip'"):
         read_folder(tmp_path, on_bad_image="ignore")
 
 

@@ -86,7 +86,10 @@ def test_data_that_lie_beside_the_file_need_no_folder(tiny, pictures, own_cache,
     ("text", "said"),
     [
         ("frameworks = [", "is no study to run"),
-        ('frameworks = ["tiny"]\nbatchsize = 4', "unknown key of study.toml 'batchsize' .did you mean 'batch_size'..; allowed: .*batch_size"),
+        (
+            'frameworks = ["tiny"]\nbatchsize = 4',
+            "unknown key of study.toml 'batchsize' .did you mean 'batch_size'..; allowed: .*batch_size",
+        ),
         ('out = "x"', "unknown key of study.toml 'out'"),
         ("settings = 1", "unknown key of study.toml 'settings'"),
         ('frameworks = ["caffe"]\nmodels = ["linear"]', "unknown framework 'caffe'"),

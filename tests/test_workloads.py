@@ -159,7 +159,10 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
         ({"rungs": {"more": {"image_size": 64}}}, "setting of rung 'more'"),
         ({"rungs": {"same": {"epochs": 30}}}, "is the same as"),
-        ({"rungs": {"other": {"loss_function": "mse"}}}, "loss_function is 'mse'; diabetes are for 'binary_cross_entropy'"),
+        (
+            {"rungs": {"other": {"loss_function": "mse"}}},
+            "loss_function is 'mse'; diabetes are for 'binary_cross_entropy'",
+        ),
         ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann has no use for it"),
         ({"rungs": {"fed": {"loader_workers": 2}}}, "rung 'fed' is the same as 'base'"),
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),

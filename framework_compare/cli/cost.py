@@ -15,7 +15,7 @@ def cost(
     study: Annotated[str, STUDY] = "latest",
     per_hour: Annotated[Optional[str], PER_HOUR] = None,
     per_kwh: Annotated[Optional[float], PER_KWH] = None,
-    co2: Annotated[Optional[float], CO2] = None,
+    co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
     epochs: Annotated[int, typer.Option(help="As many epochs as this.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:
@@ -30,7 +30,7 @@ def cost(
 
     hours = read_per_hour(per_hour)
     result = Comparison.load(names.find(study))
-    bill = result.cost(hours, per_kwh, co2, epochs)
+    bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
     if hours is None and not (bill.frame["bill_wh"] > 0).any():
         reasons = cost_tables.reasons(list(result.frame.itertuples())) or [cost_tables.NO_ENERGY]
         raise UsageError(f"the study has no energy to price; give --per-hour ({' '.join(reasons)})")

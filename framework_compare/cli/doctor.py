@@ -15,7 +15,6 @@ from framework_compare.cli.options import takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices_here, examine
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.plan.planning import check_device
-from framework_compare.plan.values import split
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -23,11 +22,11 @@ SWAP_BYTES = 0.1e9  # less is what every system moves out at leisure
 ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
 
-@takes("python", "device", device=None)
+@takes("frameworks", "python", "device", by_place=("frameworks",), frameworks=None, device=None)
 def doctor(
     python: Dict[str, str],
     device: Any,
-    frameworks: Annotated[Optional[str], typer.Option(help="Only these, comma-separated.")] = None,
+    frameworks: Optional[List[str]] = None,
     deep: Annotated[
         bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
     ] = False,
@@ -42,8 +41,7 @@ def doctor(
     framework can run.
     """
     wanted = [device] if isinstance(device, str) else device or devices_here()
-    names = split(frameworks) if frameworks else None
-    diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
+    diagnosis = examine(frameworks or None, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
     load = busy.watch()
     if json:
         print(json_files.dumps(document(diagnosis, load), indent=1, allow_nan=False))

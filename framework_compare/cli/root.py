@@ -20,13 +20,15 @@ from framework_compare.cli import (
     environments,
     examples,
     fairness,
+    listing,
     report,
     studies,
     words,
 )
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
-from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli.command import Command
+from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, asked, takes
 from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.samplers import busy
@@ -56,7 +58,6 @@ QUICK: Dict[str, Any] = {
 }
 QUICK_FRAMEWORKS = "torch,tensorflow,jax"
 NEXT = "framework-compare run torch,jax alexnet IMAGES --limit 100"
-LISTED = 20  # studies that `list` shows, the latest
 
 
 def main() -> None:
@@ -144,19 +145,12 @@ def _root(
         "quiet",
         "json",
     ),
+    by_place=(words.FILE, *words.REQUEST),
     frameworks=None,
     models=None,
 )
 def run(
     context: typer.Context,
-    what: Annotated[
-        Optional[List[str]],
-        typer.Argument(
-            metavar="what",
-            help="FRAMEWORKS MODELS [DATASET]... without their options, or FILE.toml.",
-            show_default=False,
-        ),
-    ] = None,
     study_file: Annotated[
         Optional[Path],
         typer.Option(
@@ -168,39 +162,30 @@ def run(
     **request: Any,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
-    by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if _asked(context, name)})
-    if study_file is not None and "study_file" in by_place:
-        raise UsageError(f"the file is given twice: {by_place['study_file']} and --from {study_file}; {words.ALLOWED}")
-    study_file = by_place.pop("study_file", study_file)
-    own = {name: value for name, value in request.items() if _asked(context, name)}
     if study_file is not None:
         from framework_compare.api import compare
         from framework_compare.study import study_toml
 
-        request = {**study_toml.read(study_file, compare), **own, **by_place}
+        own = {name: value for name, value in request.items() if asked(context, name)}
+        request = {**study_toml.read(study_file, compare), **own}
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
-    request = {**_stated(context, request), **by_place}
     for name in ("frameworks", "models"):
         if request[name] is None:
-            raise UsageError(f"Missing option '--{name}'; give it, FRAMEWORKS MODELS by place, or --from FILE")
-    _run_and_show(**request)
-
-
-def _asked(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is None or source.name != "DEFAULT"
+            raise UsageError(f"no {name} are given; give --{name}, FRAMEWORKS MODELS without options, or FILE.toml")
+    _run_and_show(**_stated(context, request))
 
 
 def _stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
     """A request without the settings and the data set that nobody asked for: a workload has its own."""
     own = (*map(column, SETTINGS), "dataset")
-    return {name: value for name, value in request.items() if name not in own or _asked(context, name)}
+    return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
     *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "dry_run", "yes", "strict"),
+    by_place=words.REQUEST,
 )
 def ladder(
     context: typer.Context,
@@ -233,7 +218,7 @@ def ladder(
     _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", frameworks=QUICK_FRAMEWORKS)
+@takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", by_place=("frameworks",), frameworks=QUICK_FRAMEWORKS)
 def quickstart(**request: Any) -> None:
     """Find the fastest of three frameworks on a small task, and write the report.
 
@@ -356,47 +341,6 @@ def show(
         console.print_tables(result, style, *filter(None, [table]))
 
 
-def list_names() -> None:
-    """List the frameworks, models and data sets to choose from, and the studies in the cache folder."""
-    from framework_compare import registry
-    from framework_compare.plan.planning import build_graph
-    from framework_compare.protocol import TrainConfig
-
-    print("frameworks:", ", ".join(registry.FRAMEWORKS))
-    for sentence in registry.labels(registry.FRAMEWORKS):
-        print(f"  {sentence}")
-    print("models:")
-    for name in filter(registry.by_name, registry.MODELS):
-        graph = build_graph(name, TrainConfig())
-        print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
-    print("  (3 classes, 224 x 224)")
-    print("workloads, with data sets of their own (`inspect` shows their layers):")
-    for name, workload in registry.WORKLOADS.items():
-        print(f"  {name:15} {workload.unit}s of {workload.dataset}")
-    print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
-    _list_studies()
-
-
-def _list_studies() -> None:
-    from framework_compare.report.figures.look import title
-    from framework_compare.report.tables import clean
-    from framework_compare.study import names
-    from framework_compare.study.opening import studies_dir
-
-    folders = names.in_cache()
-    print(f"studies in {studies_dir()}:" if folders else "studies: none yet")
-    if len(folders) > LISTED:
-        print(f"  ({len(folders) - LISTED} older ones)")
-    for folder in folders[-LISTED:]:
-        try:
-            one = names.listed(folder)
-        except FrameworkCompareError as error:
-            print(f"  {folder.name:21} {error}")
-            continue
-        what = "; ".join(", ".join(map(title, some)) for some in (one.frameworks, one.models))
-        print(f"  {one.name:21} {one.started_at:16} {f'{one.ok} of {one.cells} cells ok':19} {clean(what)}")
-
-
 def _help(command: Callable[..., Any]) -> str:
     """The docstring of a command with one line per paragraph, for the terminal to wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
@@ -407,7 +351,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
     "Start": {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
-        "list": list_names,
+        "list": listing.list_names,
         "inspect": inspect_command.inspect,
     },
     "Train and measure": {
@@ -431,8 +375,11 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, help=_help(_command), rich_help_panel=_panel, epilog=examples.below(_name))(_command)
-app.command("stability", hidden=True, deprecated=True, epilog=examples.below("stability"))(studies.largest_batch)
+        _shown: Dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
+        app.command(_name, cls=Command, **_shown)(_command)
+app.command("stability", cls=Command, hidden=True, deprecated=True, epilog=examples.below("stability"))(
+    studies.largest_batch
+)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 
 

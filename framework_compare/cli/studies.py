@@ -7,8 +7,8 @@ from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
-from framework_compare.cli import console
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli import console, words
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
@@ -60,6 +60,7 @@ def resume(
     *("frameworks", "models", "dataset", "batch_sizes", "search", "limit", "out"),
     *(name for name in SETTINGS_OF_CELLS if name != "batch_size"),
     *("python", "index", *LIMITS, "style", "dry_run", "yes"),
+    by_place=words.REQUEST,
     epochs="1",
 )
 def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **request: Any) -> None:
@@ -80,22 +81,25 @@ def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **r
 
 
 @takes(
-    *("python", "index", "style", "dry_run", "yes"),
-    *(name for name in SETTINGS_OF_CELLS if name not in ("batch_size", "image_size")),
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "python", "index", "style", "dry_run", "yes"),
+    by_place=words.REQUEST,
+    frameworks="torch",
+    models="mobilenet_v2",
+    dataset=["fire-smoke-tiny"],
+    batch_size="4",
+    image_size="64",
 )
 def overhead(
     style: str,
     dry_run: bool,
     yes: bool,
-    framework: Annotated[str, typer.Option(help="The framework to train with.")] = "torch",
-    model: Annotated[str, typer.Option(help="The model to train.")] = "mobilenet_v2",
+    frameworks: List[str],
+    models: List[str],
+    dataset: List[str],
     rates: Annotated[
         str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
     ] = "0,1,10,100",
     repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
-    dataset: Annotated[str, typer.Option(help="A folder of images, or a name that `list` shows.")] = "fire-smoke-tiny",
-    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 4,
-    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = 64,
     **request: Any,
 ) -> None:
     """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
@@ -105,8 +109,8 @@ def overhead(
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
-    asked = {"dataset": dataset, "batch_size": batch_size, "image_size": image_size, **request}
-    asked.update(rates_hz=split(rates, float), repeats=repeats)
+    framework, model = one_of("frameworks", frameworks), one_of("models", models)
+    asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
     forecast = costs.overhead(framework, model, dry_run=True, **asked)
     if dry_run:
         print(forecast)

@@ -163,7 +163,9 @@ def takes_former_names(call: Call) -> Call:
     def renamed(*positional: Any, **given: Any) -> Any:
         for old in FORMER.keys() & given.keys():
             new = FORMER[old]
-            warnings.warn(f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3)
+            warnings.warn(
+                f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3
+            )
             given.setdefault(new, given.pop(old))
         return call(*positional, **given)
 

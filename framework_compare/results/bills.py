@@ -38,7 +38,7 @@ class Prices:
         known = {name: value for name, value in given.items() if value is not None}
         if not known:
             raise UsageError(
-                "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2)"
+                "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2-g-per-kwh)"
             )
         for name, value in known.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:

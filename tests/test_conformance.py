@@ -360,8 +360,8 @@ def test_without_a_framework_it_says_so_and_nothing_else(pytester):
     result = pytester.runpytest_subprocess(*SUITE)
     lines = [line for line in result.outlines + result.errlines if "ERROR" in line or "framework is given" in line]
     assert lines == [
-        "ERROR: no framework is given; say which adapter to test: --framework NAME for a registered one,"
-        " or --framework path/to/adapter.py:Class"
+        "ERROR: no framework is given; say which adapter to test: --frameworks NAME for a registered one,"
+        " or --frameworks path/to/adapter.py:Class"
     ]
 
 
@@ -385,11 +385,13 @@ def test_the_options_are_there_only_where_the_suite_is_asked_for(pytester):
     pytester.runpytest_subprocess("--device", "mine").assert_outcomes(passed=1)
 
 
-def test_options_name_models_and_an_interpreter(pytester, own_cache):
+@pytest.mark.parametrize("flag", ["--frameworks", "--framework"])
+def test_options_name_models_and_an_interpreter(pytester, own_cache, flag):
     write_adapter(pytester.path / "mine")
-    given = ("--frameworks", "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
-    result = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q")
-    assert "test_parity.py::test_level[mine-alexnet-level3]" in result.stdout.str()
+    given = (flag, "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
+    text = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q").stdout.str()
+    assert "test_parity.py::test_level[mine-alexnet-level3]" in text
+    assert ("--framework is called --frameworks now" in text) == (flag == "--framework")
 
 
 def test_time_of_threads_that_have_ended_is_counted():

@@ -72,8 +72,7 @@ def read_folder(
     """
     if on_bad_image not in ("fail", "skip"):
         raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
-    if not isinstance(classes, (Sequence, type(None))):
-        raise DataError(f"classes must be a list of different class names, not {classes!r}")
+    _check_list(classes)
     root = _existing_folder(path)
     folders = _class_folders(root)
     found = sorted({folder.name for folder in folders})
@@ -91,6 +90,7 @@ def read_folder(
 
 def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
     """The images of these classes, in this order; all where none are named. DataError for a class that is not there."""
+    _check_list(classes)
     if classes is None:
         return pictures
     _check_classes(Path("the data set"), pictures.classes, set(pictures.classes), classes)
@@ -184,9 +184,14 @@ def _class_order(
     return tuple(sorted(present, key=FIRE_SMOKE.index if present <= set(FIRE_SMOKE) else None))
 
 
+def _check_list(classes: object) -> None:
+    if classes is not None and (isinstance(classes, str) or not isinstance(classes, Sequence) or not classes):
+        raise DataError(f"classes is {classes!r}; allowed: a list of class names, or None for all")
+
+
 def _check_classes(root: Path, found: Sequence[str], present: set[str], classes: Sequence[str]) -> None:
-    if isinstance(classes, str) or not classes or len(set(classes)) != len(classes):
-        raise DataError(f"classes must be a list of different class names, not {classes!r}")
+    if len(set(classes)) != len(classes):
+        raise DataError(f"classes are {classes!r}; allowed: each once")
     missing = [name for name in classes if name not in present]
     if missing:
         names = ", ".join(map(repr, missing))

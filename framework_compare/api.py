@@ -45,6 +45,7 @@ from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
     check_folder,
+    check_writable,
     new_study_folder,
     open_or_create,
     open_or_extend,
@@ -160,16 +161,18 @@ def compare(
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     if repeats is not None:
-        planning.check_count("repeats", repeats, 1)
+        planning.check_count("repeats", repeats, 1, most=blocks.MOST_REPEATS)
     limited = check_budget(budget, precision_target, repeats, rungs)
+    steps = [] if rungs is None else read_rungs(rungs)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
     if executor is not None:
-        executor.check()
+        if not check_flag("dry_run", dry_run):
+            executor.check()
         check_cores(settings)
     options = dataclasses.replace(options, verify=check_mode(verify), profile=check_flag("profile", profile), **quiet)
-    folder = check_folder("out", new_study_folder() if out is None else out)
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     tracer = Tracer(options.python, options.index, options.installer, watcher.say)
     names, imported = resolve(models, settings.get("image_size"), weights, tracer)
     plan = planning.plan(
@@ -188,7 +191,7 @@ def compare(
     plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
     stored = None
     if rungs is not None:
-        plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
+        plan, stored = plan_ladder(plan, steps, check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
     tell_of_imports(imported, plan, watcher)
     if executor is None:
@@ -227,7 +230,7 @@ def compare_file(path: Union[str, "os.PathLike[str]"], **more: Any) -> Compariso
 
     UsageError for a file that is no TOML, and for a key that `compare` does not take.
     """
-    return compare(**{**study_toml.read(path, compare), **more})
+    return compare(**study_toml.read(path, compare, more))
 
 
 def ladder(

@@ -9,7 +9,7 @@ from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.datasets import fire_smoke
-from framework_compare.environments import managed, support, venvs
+from framework_compare.environments import gpu_builds, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
 from framework_compare.plan import searches
@@ -135,9 +135,8 @@ def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strate
 def _lack(cell: Cell, options: RunOptions) -> str:
     """Why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
     spec = registry.framework(cell.framework)
-    if managed.is_given(spec, options.python.get(spec.name)):
-        return ""
-    found = support.lack(spec.name, cell.device)
+    given = managed.is_given(spec, options.python.get(spec.name))  # whose build nobody here knows
+    found = gpu_builds.lack("", cell.device) if given else support.lack(spec.name, cell.device)
     return f"{found.why}; {found.remedy}" if found else ""
 
 

@@ -12,12 +12,14 @@ import numpy as np
 from framework_compare.api import compare
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.forecast import Forecast
+from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
 from framework_compare.plan.planning import check_count
 from framework_compare.results import intervals
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval
 from framework_compare.study import blocks
+from framework_compare.study.conditions import run_options
 
 RATES_HZ = (0.0, 1.0, 10.0, 100.0)
 # Without readings nobody knows which epochs others disturbed. If these were left out at the other rates only, reading
@@ -63,6 +65,8 @@ def overhead(
     """
     if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
         raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
+    for rate in rates_hz:
+        run_options(None, None, "pip", Limits(), rate)  # refuses a rate before others have run
     several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
     if several:
         raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")

@@ -39,6 +39,7 @@ from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
     check_folder,
+    check_writable,
     new_study_folder,
     open_or_create,
     tell_of_cores,
@@ -189,7 +190,7 @@ def largest_batch(
         raise UsageError(
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
         )
-    folder = check_folder("out", new_study_folder() if out is None else out)
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     plan = planning.plan(

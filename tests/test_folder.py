@@ -115,7 +115,7 @@ def test_a_missing_class_is_named_with_what_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("classes", ["fire", [], ["a", "a"]], ids=repr)
 def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: object) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
-    with pytest.raises(DataError, match="list of different class names"):
+    with pytest.raises(DataError, match="allowed: (a list of class names, or None for all|each once)"):
         read_folder(root, classes=classes)
 
 

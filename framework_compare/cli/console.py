@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, Type
 
 import typer
 
-from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length
+from framework_compare.store.folder import FILE
+from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
 
 if TYPE_CHECKING:
     from framework_compare.forecast import Forecast
@@ -21,8 +22,8 @@ SUMMARY_BYTES = 900_000  # of a GitHub job's summary, which holds 1 MiB
 
 
 def fail(message: str, code: int) -> None:
-    """Print one line on standard error and exit with `code`."""
-    print(f"framework-compare: {message}", file=sys.stderr)
+    """Print one line on standard error and exit with `code`; what a user or a file has in it does not drive the terminal."""
+    print(f"framework-compare: {one_line(message)}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -32,7 +33,10 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        watcher.say(f"stopped; measured epochs are stored in {folder}")
+        stored = (folder / FILE).exists() or any(folder.glob(f"*/{FILE}"))
+        watcher.say(
+            f"stopped; measured epochs are stored in {folder}" if stored else "stopped; nothing was measured yet"
+        )
         sys.exit(130)
 
 

@@ -18,7 +18,7 @@ from framework_compare.cli import words
 from framework_compare.cli.command import SHOWS_ALL
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
-from framework_compare.plan.values import by_framework, pairs, split, split_devices
+from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
 from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
@@ -158,7 +158,7 @@ OPTIONS: Dict[str, Option] = {
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
-    "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
+    "index": Option(List[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),
     "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
     "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
     "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import warnings
@@ -79,6 +80,10 @@ def main() -> None:
     except BrokenPipeError:  # `framework-compare show ... | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        console.fail(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere", 1)
     except Exception as error:
         _usage_of_click(error)
         raise
@@ -167,7 +172,7 @@ def run(
         from framework_compare.study import study_toml
 
         own = {name: value for name, value in request.items() if asked(context, name)}
-        request = {**study_toml.read(study_file, compare), **own}
+        request = study_toml.read(study_file, compare, own)
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):

@@ -77,7 +77,7 @@ def read_rungs(rungs: Rungs) -> List[Rung]:
     try:
         pairs = list(rungs.items() if isinstance(rungs, Mapping) else rungs)
         read = [Rung(str(name), fields(settings)) for name, settings in pairs]
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise UsageError(
             f"rungs are {rungs!r}; allowed: settings by name, such as {{'batch 64': {{'batch_size': 64}}}}"
         ) from None

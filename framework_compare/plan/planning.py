@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -395,20 +396,22 @@ def check_setting(name: str, value: Any) -> None:
         if not setting.chooses(value):
             raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
-        check_count(name, value, int(setting.least))
+        check_count(name, value, int(setting.least), most=setting.below - 1)
     else:
         _check_number(name, value, low=setting.least, high=setting.below)
 
 
-def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
+def check_count(name: str, value: Any, least: int, otherwise: str = "", most: float = math.inf) -> None:
     """UsageError unless `value` is a whole number of at least `least`; `otherwise` names what else is allowed."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{otherwise}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        bound = "" if most == math.inf else f" and at most {most:.0f}"
+        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{bound}{otherwise}")
 
 
 def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
-        raise UsageError(f"{name} is {value!r}; allowed: a number from {low:g} to less than {high:g}")
+        bound = "" if high == math.inf else f" and less than {high:g}"
+        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
 
 
 def _read_datasets(

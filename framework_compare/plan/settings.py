@@ -66,7 +66,7 @@ class Setting:
     def meaning(self) -> str:
         """What it is and what is allowed, for `--help` and the docs."""
         if not self.choices:
-            below = f", less than {self.below:g}" if self.below < math.inf else ""
+            below = f", less than {self.below:.10g}" if self.below < math.inf else ""
             return f"{self.help}; at least {self.least:g}{below}"
         explained = all(f"{choice}: " in self.help for choice in self.choices)
         return self.help if explained else f"{self.help}: {', '.join(self.choices)}"
@@ -124,7 +124,7 @@ SETTINGS: Dict[str, Setting] = {
     "momentum": Setting("momentum of SGD", below=1),
     "weight_decay": Setting("weight decay of SGD, on every parameter"),
     "warmup_steps": Setting("untimed steps after the first one"),
-    "seed": Setting("seed of weights, order and augmentation"),
+    "seed": Setting("seed of weights, order and augmentation", below=2**32),  # what every framework takes
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
     "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
     "flip": Setting("axis along which half of the images are mirrored", choices=FLIPS),

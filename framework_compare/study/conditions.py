@@ -13,7 +13,7 @@ from framework_compare.errors import UsageError
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
-from framework_compare.plan.values import seconds, share
+from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
@@ -53,7 +53,7 @@ def run_options(
             raise UsageError(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
-    return RunOptions(interpreters, _by_framework("index", index, "a URL"), installer, limits, hz)
+    return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), installer, limits, hz)
 
 
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise

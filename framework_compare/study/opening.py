@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from framework_compare import __version__
 from framework_compare.batches import quality
 from framework_compare.datasets.arrays import ArrayData
-from framework_compare.errors import UsageError
+from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
@@ -115,6 +115,15 @@ def check_folder(name: str, folder: Any) -> Path:
     if not isinstance(folder, (str, os.PathLike)):
         raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
     return Path(folder)
+
+
+def check_writable(folder: Path) -> Path:
+    """The folder as it is; StudyError where no study could be written there, before images are read for it."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written" if there.is_dir() else "is no folder"
+        raise StudyError(f"{folder} cannot hold a study, as {there} {why}; name another folder")
+    return folder
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -53,7 +53,7 @@ def refused(*words: object) -> str:
         (["--momentum", "1"], "momentum is 1.0; allowed: a finite number of at least 0 and less than 1"),
         (
             ["--index", "torch=notaurl"],
-            "index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
+            "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
         ),
         (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is no folder; name another folder"),
         (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is no folder"),

@@ -279,13 +279,8 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
         @functools.wraps(command)
         def read_and_run(**given: Any) -> None:
             given.pop(SHOWS_ALL, None)
-            placed: Dict[str, Any] = {}
-            if by_place:
-                context = given["context"] if for_all else given.pop("context")
-                by_option = {name for name in by_place if asked(context, name)}
-                placed = words.read(given.pop("what") or [], by_option, by_place)
-                for name in placed:
-                    context.set_parameter_source(name, context.get_parameter_source("what"))
+            context = given.get("context") if for_all else given.pop("context", None)
+            placed = _placed(context, given.pop("what"), by_place) if by_place else {}
             request = {name: _read(name, value) if name in names else value for name, value in given.items()}
             request.update(placed)
             for name in needed:
@@ -303,6 +298,14 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
         return read_and_run
 
     return wrap
+
+
+def _placed(context: Any, given: Optional[List[str]], by_place: Sequence[str]) -> Dict[str, Any]:
+    """The arguments that words give, from now on as asked for as those of options."""
+    placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
+    for name in placed:
+        context.set_parameter_source(name, context.get_parameter_source("what"))
+    return placed
 
 
 def _show_all(context: typer.Context, wanted: bool) -> None:

@@ -54,6 +54,14 @@ def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cach
     assert elsewhere.runs == 2, "nodes have devices of their own"
 
 
+@pytest.mark.parametrize(
+    ("devices", "options", "code"), [("cpu,cuda:99", [], 0), ("cpu,cuda:99", ["--strict"], 1), ("cuda:99", [], 1)]
+)
+def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_cache):
+    words = ["run", "torch", "alexnet", "fire-smoke-tiny", "--device", devices, "--dry-run", *options]
+    assert "Cannot run here: device 'cuda:99': " in run(*words, check=code).stdout
+
+
 def test_more_threads_than_cores_are_told(own_cache, tmp_path):
     cores, heard = host.available_cores(), Heard()
     asked = dict(dataset="fire-smoke-tiny", out=tmp_path / "s", dry_run=True, watcher=heard)

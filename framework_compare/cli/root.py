@@ -261,8 +261,10 @@ def _run_and_show(
     executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
     watcher = console.watcher(quiet, yes)
     if dry_run:
-        print(compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request))
-        raise typer.Exit
+        forecast = compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request)
+        print(forecast)
+        lacking = [bool(one.lack) for one in forecast.cells]
+        raise typer.Exit(any(lacking) if strict else all(lacking))
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, executor=executor, watcher=watcher, **request)
     console.print_study(result, json, *filter(None, [kind]))

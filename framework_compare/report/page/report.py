@@ -289,7 +289,7 @@ def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List
     default = getattr(settings.DEFAULTS, name)
     if values == [clean(_number(default))] and not setting.all_cores:
         return []
-    return [f"--{name.replace('_', '-')}", ",".join(values)]
+    return [f"--{column.replace('_', '-')}", ",".join(values)]
 
 
 def _values(column: "pd.Series") -> List[str]:

@@ -185,7 +185,7 @@ def compare(
         classes=classes,
         on_bad_image=on_bad_image,
         progress=watcher.count,
-        make=not check_flag("dry_run", dry_run),
+        make=False,
         devices_each=devices,
     )
     plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
@@ -200,12 +200,13 @@ def compare(
         check_whole_runs(plan.cells)
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product()
     expected = functools.partial(forecast, plan, options, strategy, repeats or blocks.REPEATS, executor is None)
-    if dry_run:
+    if check_flag("dry_run", dry_run):
         return expected()
     if executor is None:
         nodes.check(max(cell.config.nodes for cell in plan.cells))
     if extend or not (folder / FILE).exists():
         watcher.expect(expected)
+    planning.make_datasets(plan, watcher.count)
     kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
     times = 1 if limited else repeats
     if check_flag("extend", extend):

@@ -203,7 +203,7 @@ def largest_batch(
         classes=classes,
         on_bad_image=on_bad_image,
         progress=watcher.count,
-        make=not check_flag("dry_run", dry_run),
+        make=False,
     )
     _check_enough_pictures(plan, sizes[-1])
     tell_of_datasets(plan, watcher)
@@ -214,11 +214,12 @@ def largest_batch(
         found = forecast(_with_sizes(plan, sizes, search), options, Product(), 1)
         return dataclasses.replace(found, note="Sizes are counted as if none fails.")
 
-    if dry_run:
+    if check_flag("dry_run", dry_run):
         return expected()
     nodes.check(max(cell.config.nodes for cell in plan.cells))
     if not (folder / FILE).exists():
         watcher.expect(expected)
+    planning.make_datasets(plan, watcher.count)
     with open_or_create(folder, plan, options, strategy) as store, watcher:
         Study(store, options, watcher, strategy).run()
     return Stability(Comparison.load(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -139,11 +140,26 @@ def test_where_nobody_can_answer_nothing_is_asked(terminal, monkeypatch):
     assert terminal == []
 
 
-def test_what_is_not_wanted_writes_nothing(tiny, pictures, own_cache, tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["run", "largest-batch"])
+def test_what_is_not_wanted_makes_and_writes_nothing(command, own_cache, tmp_path, monkeypatch):
     def refuse(*_):
         raise console.typer.Abort
 
     monkeypatch.setattr(console, "announce", refuse)
-    words = ["run", tiny, "linear", pictures, "--out", tmp_path / "s"]
+    words = [command, "torch", "alexnet", "fire-smoke-big", "--out", tmp_path / "s"]
     assert run(*words, check=130).stderr.splitlines()[-1] == "framework-compare: stopped"
-    assert not (tmp_path / "s").exists()
+    assert not (tmp_path / "s").exists() and not (own_cache / "datasets").exists()
+
+
+def test_a_data_set_is_made_once_it_is_wanted(tiny, own_cache, tmp_path):
+    heard = Heard()
+    result = compare(tiny, "linear", dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=1, watcher=heard, **QUICK)
+    assert "data set fire-smoke-tiny" in heard.forecasts[0].disk_bytes
+    assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]
+
+
+def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, pictures, own_cache, tmp_path):
+    shutil.copytree(pictures, tmp_path / "fire-smoke-big")
+    asked = dict(dataset=tmp_path / "fire-smoke-big", out=tmp_path / "s", repeats=1)
+    compare(tiny, "linear", **asked, **QUICK)
+    assert not (own_cache / "datasets").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from framework_compare import registry
-from framework_compare.datasets import arrays
+from framework_compare.datasets import arrays, fire_smoke
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.folder import FolderIndex
 from framework_compare.datasets.resolve import resolve
@@ -436,6 +436,14 @@ def _read_datasets(
             raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")
         read[index.name] = index
     return read
+
+
+def make_datasets(plan: Plan, progress: Optional[CountProgress] = None) -> None:
+    """Render the data sets of a plan that are not there yet."""
+    for name, index in plan.datasets.items():
+        missing = fire_smoke.unmade(name)
+        if missing and set(index.pictures.paths) <= set(missing.paths):  # not a folder of the user's of that name
+            registry.load(registry.DATASETS[name])(_counter(progress, f"images of {name}"))
 
 
 def _counter(progress: Optional[CountProgress], what: str) -> Optional[Callable[[int, int], None]]:

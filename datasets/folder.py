@@ -58,7 +58,7 @@ def read_folder(
     *,
     classes: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     progress: Progress | None = None,
 ) -> FolderIndex:
     """Index the images in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
@@ -67,13 +67,12 @@ def read_folder(
     `classes` in that order, or fire, smoke, no_fire where the folders are these (other spellings of them count,
     and are reported in `found_aliases`), or the sorted folder names. `aliases` maps more folder names to
     classes. Images are ordered by class, then by path. Each is decoded once and the verdict remembered;
-    a bad one raises DataError if `on_bad_picture` is "fail", is left out and listed if it is "skip".
+    a bad one raises DataError if `on_bad_image` is "fail", is left out and listed if it is "skip".
     `progress(done, total)` counts images. DataError also for a missing or empty folder, class or image.
     """
-    if on_bad_picture not in ("fail", "skip"):
-        raise DataError(f"on_bad_picture must be 'fail' or 'skip', not {on_bad_picture!r}")
-    if not isinstance(classes, (Sequence, type(None))):
-        raise DataError(f"classes must be a list of different class names, not {classes!r}")
+    if on_bad_image not in ("fail", "skip"):
+        raise DataError(f"on_bad_image is {on_bad_image!r}; allowed: 'fail', 'skip'")
+    _check_list(classes)
     root = _existing_folder(path)
     folders = _class_folders(root)
     found = sorted({folder.name for folder in folders})
@@ -83,7 +82,7 @@ def read_folder(
     verdicts = picture_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
-        _settle(index, on_bad_picture),
+        _settle(index, on_bad_image),
         found_aliases={folder: name for folder, name in to_class.items() if folder != name and name in order},
         ignored_folders=tuple(folder for folder in found if to_class[folder] not in order),
     )
@@ -91,6 +90,7 @@ def read_folder(
 
 def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
     """The images of these classes, in this order; all where none are named. DataError for a class that is not there."""
+    _check_list(classes)
     if classes is None:
         return pictures
     _check_classes(Path("the data set"), pictures.classes, set(pictures.classes), classes)
@@ -184,9 +184,14 @@ def _class_order(
     return tuple(sorted(present, key=FIRE_SMOKE.index if present <= set(FIRE_SMOKE) else None))
 
 
+def _check_list(classes: object) -> None:
+    if classes is not None and (isinstance(classes, str) or not isinstance(classes, Sequence) or not classes):
+        raise DataError(f"classes is {classes!r}; allowed: a list of class names, or None for all")
+
+
 def _check_classes(root: Path, found: Sequence[str], present: set[str], classes: Sequence[str]) -> None:
-    if isinstance(classes, str) or not classes or len(set(classes)) != len(classes):
-        raise DataError(f"classes must be a list of different class names, not {classes!r}")
+    if len(set(classes)) != len(classes):
+        raise DataError(f"classes are {classes!r}; allowed: each once")
     missing = [name for name in classes if name not in present]
     if missing:
         names = ", ".join(map(repr, missing))
@@ -236,11 +241,11 @@ def _assemble(
     return FolderIndex(Pictures(order, paths, labels, formats), bad, name=root.name)
 
 
-def _settle(index: FolderIndex, on_bad_picture: str) -> FolderIndex:
-    if index.skipped and on_bad_picture == "fail":
+def _settle(index: FolderIndex, on_bad_image: str) -> FolderIndex:
+    if index.skipped and on_bad_image == "fail":
         path, reason = index.skipped[0]
         more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""
-        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_picture='skip' leaves bad images out")
+        raise DataError(f"bad image {path!r}: {reason}{more}; on_bad_image='skip' leaves bad images out")
     for label, name in enumerate(index.pictures.classes):
         if label not in set(index.pictures.labels):
             raise DataError(f"class {name!r} of data set {index.name!r} has no image that decodes")

@@ -18,7 +18,7 @@ def resolve(
     classes: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     progress: folder.Progress | None = None,
     make: bool = True,
 ) -> folder.FolderIndex:
@@ -34,7 +34,7 @@ def resolve(
         index = folder.FolderIndex(folder.of_classes(pictures, classes), name=dataset.lower())
         return index if limit is None else folder.limit(index, limit, seed)
     path, name = _locate(dataset, progress)
-    index = folder.read_folder(path, classes=classes, on_bad_picture=on_bad_picture, progress=progress)
+    index = folder.read_folder(path, classes=classes, on_bad_image=on_bad_image, progress=progress)
     # A folder's name may be bytes that are no text, and then could be neither stored nor shown.
     index = dataclasses.replace(index, name=os.fsencode(name).decode("utf-8", "replace"))
     return index if limit is None else folder.limit(index, limit, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from pathlib import Path
 from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
@@ -10,6 +11,7 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, U
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
+from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.importing.as_written import with_written
 from framework_compare.importing.imports import Models, resolve
 from framework_compare.importing.tracing import Tracer
@@ -19,7 +21,9 @@ from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.verdicts import check_mode
+from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import attachment, blocks, names, schedules, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
@@ -41,9 +45,11 @@ from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
     check_folder,
+    check_writable,
     new_study_folder,
     open_or_create,
     open_or_extend,
+    tell_of_cores,
     tell_of_datasets,
     tell_of_imports,
 )
@@ -63,6 +69,7 @@ def compare(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
+@takes_former_names
 def compare(
     frameworks: Names,
     models: Models,
@@ -76,7 +83,7 @@ def compare(
     repeats: Optional[int] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     installer: str = "pip",
@@ -122,7 +129,7 @@ def compare(
     repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
         verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
-    on_bad_picture: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
+    on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
     index: framework -> URL of the package index of its own packages; "none": without that of PyTorch's CPU builds.
     timeout_s: wall seconds after which a run is ended as `timed-out`.
@@ -163,14 +170,16 @@ def compare(
     watcher = watcher or default_watcher()
     retry = check_retry(retry)
     if repeats is not None:
-        planning.check_count("repeats", repeats, 1)
+        planning.check_count("repeats", repeats, 1, most=blocks.MOST_REPEATS)
     limited = check_budget(budget, precision_target, repeats, rungs)
     sample_s = check_sample(sample, budget, rungs)
+    steps = [] if rungs is None else read_rungs(rungs)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
     if executor is not None:
-        executor.check()
+        if not check_flag("dry_run", dry_run):
+            executor.check()
         check_cores(settings)
     options = dataclasses.replace(
         options,
@@ -180,7 +189,7 @@ def compare(
         across_models=check_flag("across_models", across_models),
         **quiet,
     )
-    folder = check_folder("out", new_study_folder() if out is None else out)
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     tracer = Tracer(options.python, options.index, options.installer, watcher.say)
     names, imported = resolve(models, settings.get("image_size"), weights, tracer)
     plan = planning.plan(
@@ -191,24 +200,30 @@ def compare(
         settings,
         limit=limit,
         classes=classes,
-        on_bad_picture=on_bad_picture,
+        on_bad_image=on_bad_image,
         progress=watcher.count,
-        make=not check_flag("dry_run", dry_run),
+        make=False,
         devices_each=devices,
     )
     plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
     stored = None
     if rungs is not None:
-        plan, stored = plan_ladder(plan, read_rungs(rungs), check_flag("one_at_a_time", one_at_a_time))
+        plan, stored = plan_ladder(plan, steps, check_flag("one_at_a_time", one_at_a_time))
     tell_of_datasets(plan, watcher)
     tell_of_imports(imported, plan, watcher)
+    if executor is None:
+        tell_of_cores(plan, watcher)
     if limited or sample_s:
         check_whole_runs(plan.cells, "a budget" if limited else "a sample")
     strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product(sample_s)
-    if dry_run:
-        return forecast(plan, options, strategy, repeats or blocks.REPEATS)
+    expected = functools.partial(forecast, plan, options, strategy, repeats or blocks.REPEATS, executor is None)
+    if check_flag("dry_run", dry_run):
+        return expected()
     if executor is None:
         nodes.check(max(cell.config.nodes for cell in plan.cells))
+    if extend or not (folder / FILE).exists():
+        watcher.expect(expected)
+    planning.make_datasets(plan, watcher.count)
     kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
     times = 1 if limited else repeats
     if check_flag("extend", extend):
@@ -233,7 +248,7 @@ def compare_file(path: Union[str, "os.PathLike[str]"], **more: Any) -> Compariso
 
     UsageError for a file that is no TOML, and for a key that `compare` does not take.
     """
-    return compare(**{**study_toml.read(path, compare), **more})
+    return compare(**study_toml.read(path, compare, more))
 
 
 def ladder(
@@ -260,11 +275,16 @@ def ladder(
     return compare(frameworks, model, device, rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@terminate_as_interrupt()
+@overload
+def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[False] = ..., **request: Any) -> Comparison: ...
+@overload
+def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[True], **request: Any) -> Forecast: ...
+@terminate_as_interrupt()  # type: ignore[misc]  # mypy takes **request of the overloads for any keyword
 def resume(
     study: Union[str, "os.PathLike[str]"],
     *,
     retry: Names = (),
+    python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     timeout_s: Optional[float] = None,
     phase_timeout_s: PhaseTimeout = None,
@@ -272,14 +292,16 @@ def resume(
     memory_limit: Union[None, int, str] = None,
     verify: Optional[str] = None,
     trust: bool = False,
+    dry_run: bool = False,
     executor: Optional[Executor] = None,
     watcher: Optional[Watcher] = None,
-) -> Comparison:
+) -> Union[Comparison, Forecast]:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
-    retry: statuses whose runs are run again as well. Limits and verify given here take the place of the study's own
-    for what is run now; each run's record says which limits it had. executor: as `compare` takes it. trust: execute
-    interpreters and model files that the study names, although this user never asked for them.
+    retry: statuses whose runs are run again as well. Interpreters, limits and verify given here take the place of the
+    study's own for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
+    trust: execute interpreters and model files that the study names, although this user never asked for them.
+    dry_run: start nothing, and return a Forecast of what is left.
     Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
     """
     watcher = watcher or default_watcher()
@@ -288,16 +310,25 @@ def resume(
     mode = None if verify is None else check_mode(verify)
     folder = names.find(check_folder("study", study))
     register_models(folder)
-    with Store.open(folder, readonly=False) as store, watcher:
-        absorb_parts(store, watcher.say)
+    with Store.open(folder, readonly=check_flag("dry_run", dry_run)) as store:
+        if not dry_run:
+            absorb_parts(store, watcher.say)
         if executor is None:
             nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
-            check_machine(store)
-        options = as_planned(store.settings(), store.path, given, index)
-        check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
+            if store.machine() or not dry_run:
+                check_machine(store)
+        options = as_planned(store.settings(), store.path, given, index, python)
+        if not dry_run:
+            check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)
-        _run(store, options, watcher, strategies.of_settings(store.settings(), store.path), executor, retry)
+        strategy = strategies.of_settings(store.settings(), store.path)
+        expected = functools.partial(forecast_of_the_rest, store, options, strategy, retry, executor is None)
+        if dry_run:
+            return expected()
+        watcher.expect(expected)
+        with watcher:
+            _run(store, options, watcher, strategy, executor, retry)
     return _loaded(folder, watcher)
 
 

@@ -235,7 +235,7 @@ class Comparison:
         made = kinds.table(getattr(self, kinds.KINDS[name].frame), name, lambda: self.block_times, verdicts)
         if style is None and width is None and bold is None:
             return made
-        return made.text(style or "terminal", width=width, bold=bold)
+        return made.text("terminal" if style is None else style, width=width, bold=bold)
 
     def cost(
         self,

@@ -11,6 +11,7 @@ from framework_compare.api import compare
 from framework_compare.comparison import Comparison
 from framework_compare.environments import externals
 from framework_compare.errors import UnknownNameError, UsageError
+from framework_compare.forecast import Forecast
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
@@ -84,15 +85,30 @@ def duel(
     request: as `compare` takes it. UsageError for a wrong request.
     """
     limit = None if max_slowdown is None else share("max_slowdown", max_slowdown)
+    return judge(compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
+
+
+def expected(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
+    """What `duel` would take; nothing is started."""
+    given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, **request}
+    device, blocks, sample = (given.pop(name) for name in ("device", "blocks", "sample"))
+    return compare(**_request(a, b, model, dataset, device, blocks, sample, given), dry_run=True)
+
+
+def _request(
+    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: Dict[str, Any]
+) -> Dict[str, Any]:
+    """The arguments of `compare`."""
     frameworks, models, python = _competitors(a, b, model)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
     if dataset is not None:
         request["dataset"] = dataset
-    request["python"] = {**(request.get("python") or {}), **python}
-    result = compare(
-        frameworks, models, device, repeats=blocks, sample=sample, across_models=len(models) > 1, **request
-    )
-    return judge(result, limit)
+    python = {**(request.get("python") or {}), **python}
+    across = len(models) > 1
+    return {
+        **{"frameworks": frameworks, "models": models, "device": device, "repeats": blocks, "sample": sample},
+        **{**request, "python": python, "across_models": across},
+    }
 
 
 def judge(result: Comparison, limit: Optional[float]) -> Duel:

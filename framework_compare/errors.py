@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Iterable
 
 
@@ -14,10 +15,13 @@ class UsageError(FrameworkCompareError, ValueError):
 
 
 class UnknownNameError(UsageError):
-    """A name is in no registry."""
+    """A name is in no registry; the message suggests the nearest that is."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
-        super().__init__(f"unknown {kind} {name!r}; allowed: {', '.join(known)}")
+        known = list(known)
+        near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.7)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        super().__init__(f"unknown {kind} {name!r}{meant}; allowed: {', '.join(known)}")
 
 
 class DataError(UsageError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from framework_compare import registry
 from framework_compare.datasets import fire_smoke
-from framework_compare.environments import managed, venvs
+from framework_compare.environments import gpu_builds, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
 from framework_compare.plan import searches
@@ -20,8 +21,10 @@ from framework_compare.results import earlier
 from framework_compare.results.earlier import Known, Range
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.samplers import host
+from framework_compare.store.study_file import Store
 from framework_compare.study import names
 from framework_compare.study.conditions import RunOptions
+from framework_compare.study.picture_lists import task_of
 from framework_compare.study.strategies import Strategy
 
 # Of a study's file: one reading with all its columns, one run with its epochs and its log.
@@ -29,29 +32,36 @@ BYTES_PER_SAMPLE, BYTES_PER_RUN = 150, 100_000
 # Of environments as pinned, on disk. A build for GPUs brings CUDA's libraries.
 ENVIRONMENT_BYTES = {"torch": 1.0e9, "tensorflow": 1.6e9, "mxnet": 0.3e9, "paddle": 0.9e9, "jax": 0.7e9, "singa": 0.2e9}
 ENVIRONMENT_BYTES_OTHERWISE, ENVIRONMENT_BYTES_CUDA = 1e9, 5e9
+NO_TIME, LACKING = Range(0, 0, 0), "cannot run here"
 
 
 @dataclasses.dataclass(frozen=True)
 class CellForecast:
-    """One cell: its runs, the seconds of an epoch and of all its runs, and what these are taken from."""
+    """One cell: its runs, the seconds of an epoch and of all its runs, and what these are taken from.
+
+    lack: why it cannot run here, and what to do; it has no runs then.
+    """
 
     cell: Cell
     runs: int
     epoch_s: Range
     total_s: Range
     basis: str
+    lack: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
     """What a study would take. `disk_bytes` are by what they are for, and only what is not there yet.
 
-    budget_s: what the runs together may take; None without a budget. Nothing is started to make a forecast.
+    budget_s: what the runs together may take; None without a budget. note: a sentence on what that leaves open. Nothing is
+    started to make a forecast.
     """
 
     cells: Tuple[CellForecast, ...]
     disk_bytes: Mapping[str, float]
     budget_s: Optional[float] = None
+    note: str = ""
 
     @property
     def runs(self) -> int:
@@ -61,35 +71,79 @@ class Forecast:
     @property
     def seconds(self) -> Range:
         """All runs together, no more than the budget."""
-        total = functools.reduce(Range.plus, (one.total_s for one in self.cells), Range(0, 0, 0))
+        total = functools.reduce(Range.plus, (one.total_s for one in self.cells), NO_TIME)
         return total if self.budget_s is None else Range(*(min(value, self.budget_s) for value in total))
 
     def table(self, style: str = "terminal") -> str:
         """As text, in style "terminal", "markdown" or "latex"."""
-        table = forecast_table.table(self.cells, self.seconds, self.disk_bytes, self.budget_s)
+        table = forecast_table.table(self.cells, self.seconds, self.disk_bytes, self.budget_s, self.note)
         return renderers.RENDERERS[style](table)
 
     def __str__(self) -> str:
         return self.table()
 
 
-def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int) -> Forecast:
-    """What a study of this plan would take, by earlier studies in the cache of this machine, else by assumptions."""
+def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, here: bool = True) -> Forecast:
+    """What a study of this plan would take, by earlier studies in the cache of this machine, else by assumptions.
+
+    here: whether this machine runs it, whose devices it needs then.
+    """
+    data = _Data(
+        {
+            **{name: len(index.pictures) for name, index in plan.datasets.items()},
+            **{name: len(one.train) for name, one in plan.arrays.items()},
+        },
+        {name: one.task for name, one in plan.arrays.items()},
+        [name for name in plan.datasets if fire_smoke.unmade(name)],
+    )
+    runs = LEAST_RUNS if strategy.adds_blocks else repeats
+    return _forecast(dict.fromkeys(plan.cells, runs), data, options, strategy, here)
+
+
+def left(
+    store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str] = (), here: bool = True
+) -> Forecast:
+    """What the runs that a study has still to do, and those to `retry`, would take."""
+    runs = collections.Counter(cell for _, cell, _ in store.plan(retry))
+    facts = store.settings().get("datasets") or {}
+    samples = {name: int(facts.get(name, {}).get("pictures") or 0) for name in {cell.dataset for cell in runs}}
+    tasks = {cell.dataset: task for cell in runs if (task := task_of(store, cell)) is not None}
+    return _forecast(runs, _Data(samples, tasks), options, strategy, here)
+
+
+class _Data(NamedTuple):
+    """Of data sets by name: samples of an epoch, tasks of those that are arrays, and which are to be rendered."""
+
+    samples: Mapping[str, int]
+    tasks: Mapping[str, Task]
+    unmade: Sequence[str] = ()
+
+
+def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strategy: Strategy, here: bool) -> Forecast:
     models = {**registry.MODELS, **registry.WORKLOADS}
     known = [one for one in earlier.measured(names.in_cache(), host.describe()) if one.cell.model in models]
-    runs = LEAST_RUNS if strategy.adds_blocks else repeats
-    cells = tuple(_cell(cell, plan, known, runs, strategy.sample_s) for cell in plan.cells)
-    budget_s = strategy.seconds if strategy.adds_blocks else None
-    result = Forecast(cells, {}, budget_s)
-    return dataclasses.replace(result, disk_bytes=_disk(plan, options, result))
+    cells = tuple(
+        CellForecast(cell, 0, NO_TIME, NO_TIME, LACKING, lack)
+        if (lack := _lack(cell, options) if here else "")
+        else _cell(cell, data, known, count, strategy.sample_s)
+        for cell, count in runs.items()
+    )
+    result = Forecast(cells, {}, strategy.seconds if strategy.adds_blocks else None)
+    return dataclasses.replace(result, disk_bytes=_disk(data, options, result))
 
 
-def _cell(cell: Cell, plan: Plan, known: Sequence[Known], runs: int, sample_s: float) -> CellForecast:
-    data = plan.arrays.get(cell.dataset)
-    samples = len(data.train) if data is not None else len(plan.datasets[cell.dataset].pictures)
-    macs = functools.partial(_macs, tasks=tuple((name, one.task) for name, one in plan.arrays.items()))
+def _lack(cell: Cell, options: RunOptions) -> str:
+    """Why a cell cannot run on this machine, and what to do; "" where nothing is known against it."""
+    spec = registry.framework(cell.framework)
+    given = managed.is_given(spec, options.python.get(spec.name))  # whose build nobody here knows
+    found = gpu_builds.lack("", cell.device) if given else support.lack(spec.name, cell.device)
+    return f"{found.why}; {found.remedy}" if found else ""
+
+
+def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: float) -> CellForecast:
+    macs = functools.partial(_macs, tasks=data.tasks)
     per_sample, basis = earlier.seconds_per_sample(cell, known, macs)
-    epoch_s = per_sample.times(samples)
+    epoch_s = per_sample.times(data.samples[cell.dataset])
     epochs_s = epoch_s.times(cell.config.epochs)
     if searches.is_search(cell.model):  # the whole of which is one epoch
         epoch_s = epochs_s = epochs_s.times(len(searches.candidates(cell.model)))
@@ -99,10 +153,10 @@ def _cell(cell: Cell, plan: Plan, known: Sequence[Known], runs: int, sample_s: f
     return CellForecast(cell, runs, epoch_s, run_s.times(runs), basis)
 
 
-def _macs(cell: Cell, tasks: Sequence[Any]) -> int:
+def _macs(cell: Cell, tasks: Mapping[str, Task]) -> int:
     """Multiply-accumulates of one sample, of training or answering it."""
     config = cell.config
-    return _macs_of(cell.model, config.num_classes, config.image_size, config.mode, dict(tasks).get(cell.dataset))
+    return _macs_of(cell.model, config.num_classes, config.image_size, config.mode, tasks.get(cell.dataset))
 
 
 @functools.lru_cache(maxsize=256)
@@ -111,11 +165,11 @@ def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Opt
     return graph.macs() + (graph.backward_macs() if mode == "train" else 0)
 
 
-def _disk(plan: Plan, options: RunOptions, result: Forecast) -> Dict[str, float]:
+def _disk(data: _Data, options: RunOptions, result: Forecast) -> Dict[str, float]:
     readings = options.hz * result.seconds.middle * BYTES_PER_SAMPLE
     return {
-        **{f"data set {name}": float(fire_smoke.size_bytes(name)) for name in plan.datasets if fire_smoke.unmade(name)},
-        **_environments(plan.cells, options),
+        **{f"data set {name}": float(fire_smoke.size_bytes(name)) for name in data.unmade},
+        **_environments([one.cell for one in result.cells if not one.lack], options),
         "study": readings + BYTES_PER_RUN * result.runs,
     }
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Union
+from typing import Any, Callable, Dict, List, Literal, Sequence, Union, overload
 
 import numpy as np
 
 from framework_compare.api import compare
 from framework_compare.errors import StudyError, UsageError
+from framework_compare.forecast import Forecast
+from framework_compare.launch.limits import Limits
 from framework_compare.launch.scratch import scratch
 from framework_compare.plan.planning import check_count
 from framework_compare.results import intervals
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval
 from framework_compare.study import blocks
+from framework_compare.study.conditions import run_options
 
 RATES_HZ = (0.0, 1.0, 10.0, 100.0)
 # Without readings nobody knows which epochs others disturbed. If these were left out at the other rates only, reading
@@ -38,6 +41,12 @@ class Overhead:
     parent_peak_rss_bytes: float
 
 
+@overload
+def overhead(framework: str = ..., model: str = ..., *, dry_run: Literal[True], **request: Any) -> Forecast: ...
+@overload
+def overhead(
+    framework: str = ..., model: str = ..., *, dry_run: Literal[False] = ..., **request: Any
+) -> List[Overhead]: ...
 def overhead(
     framework: str = "torch",
     model: str = "mobilenet_v2",
@@ -46,19 +55,24 @@ def overhead(
     repeats: int = blocks.REPEATS,
     say: Callable[[str], None] = lambda message: None,
     folder: Union[None, str, "os.PathLike[str]"] = None,
+    dry_run: bool = False,
     **settings: Any,
-) -> List[Overhead]:
+) -> Union[List[Overhead], Forecast]:
     """Run one cell at each rate, in `repeats` randomised blocks, each run a study of its own in `folder`.
 
     settings: those of `compare`. UsageError where 0, which the others are compared with, is not among the rates;
-    StudyError where a run does not end well.
+    StudyError where a run does not end well. dry_run: start nothing, and return a Forecast.
     """
     if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
         raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
+    for rate in rates_hz:
+        run_options(None, None, "pip", Limits(), rate)  # refuses a rate before others have run
     several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
     if several:
         raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
     check_count("repeats", repeats, 1)
+    if dry_run:
+        return compare(framework, model, repeats=repeats * len(rates_hz), dry_run=True, **settings)
     with scratch() as temporary:
         place = temporary if folder is None else Path(folder)
         rows: Dict[float, Dict[int, Any]] = {rate: {} for rate in rates_hz}

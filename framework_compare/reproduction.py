@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Union, cast
+from typing import Any, Dict, List, Literal, Mapping, Optional, Union, cast, overload
 
 from framework_compare import registry
 from framework_compare.api import compare
@@ -67,6 +67,10 @@ class Reproduced:
         return self.table()
 
 
+@overload
+def reproduce(name: str, *, dry_run: Literal[True], **request: Any) -> Dict[str, Forecast]: ...
+@overload
+def reproduce(name: str, *, dry_run: Literal[False] = ..., **request: Any) -> Reproduced: ...
 def reproduce(
     name: str,
     *,
@@ -89,7 +93,7 @@ def reproduce(
     parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
     out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
     part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
-    dry_run: start nothing, and return a Forecast of each part but sweeps, which end where a size fails.
+    dry_run: start nothing, and return a Forecast of each part; of a sweep, which ends where a size fails, the most.
     """
     published = registry.find("reproduction", REPRODUCTIONS, name)
     name = next(key for key, value in REPRODUCTIONS.items() if value is published)
@@ -111,9 +115,7 @@ def reproduce(
         own = {**part.settings, **({} if full else _sampled(part) if samples else part.quick), **request}
         if part_name in (data or {}):
             own["dataset"] = (data or {})[part_name]
-        if dry_run and part.sweeps:
-            watcher.say(f"{part_name} has no forecast: it grows batches until one fails")
-        elif dry_run:
+        if dry_run:
             found = _run(part, frameworks, where, {**own, "dry_run": True}, folder / part_name, watcher)
             forecasts[part_name] = cast(Forecast, found)
         else:

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
+from framework_compare.forecast import Forecast, forecast
 from framework_compare.launch import nodes
 from framework_compare.launch.limits import PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.columns import NAMES, SHARED
+from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import strategies
 from framework_compare.study.conditions import run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
-from framework_compare.study.opening import check_folder, new_study_folder, open_or_create, tell_of_datasets
+from framework_compare.study.opening import (
+    check_flag,
+    check_folder,
+    check_writable,
+    new_study_folder,
+    open_or_create,
+    tell_of_cores,
+    tell_of_datasets,
+)
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.strategies import SEARCHES, Growth
+from framework_compare.study.strategies import SEARCHES, Growth, Product
 from framework_compare.study.study import Study
 
 if TYPE_CHECKING:
@@ -115,7 +140,16 @@ def _summary(probes: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str,
     }
 
 
+@overload
+def largest_batch(
+    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[False] = ..., **request: Any
+) -> Stability: ...
+@overload
+def largest_batch(
+    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
+) -> Forecast: ...
 @terminate_as_interrupt()
+@takes_former_names
 def largest_batch(
     frameworks: Names,
     models: Names,
@@ -127,7 +161,7 @@ def largest_batch(
     out: Union[str, "os.PathLike[str]", None] = None,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
     installer: str = "pip",
@@ -136,15 +170,17 @@ def largest_batch(
     silence_timeout_s: Optional[float] = None,
     memory_limit: Union[None, int, str] = None,
     sampling_hz: float = 10.0,
+    dry_run: bool = False,
     watcher: Optional[Watcher] = None,
     epochs: int = 1,
     **settings: Any,
-) -> Stability:
+) -> Union[Stability, Forecast]:
     """Train with growing batch size until a cell is not ok, for every framework, model and device.
 
     search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`.
+    out: study folder; one that holds the same sweep is resumed. dry_run: start nothing, and return a Forecast of all
+    sizes, the most that it can take. The rest is as in `compare`.
     """
     watcher = watcher or default_watcher()
     sizes = _check_sizes(batch_sizes, search)
@@ -154,7 +190,7 @@ def largest_batch(
         raise UsageError(
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
         )
-    folder = check_folder("out", new_study_folder() if out is None else out)
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
     options = run_options(python, index, installer, limits, sampling_hz)
     plan = planning.plan(
@@ -165,16 +201,43 @@ def largest_batch(
         {**settings, "epochs": epochs, "batch_size": sizes[0]},
         limit=limit,
         classes=classes,
-        on_bad_picture=on_bad_picture,
+        on_bad_image=on_bad_image,
         progress=watcher.count,
+        make=False,
     )
     _check_enough_pictures(plan, sizes[-1])
-    nodes.check(max(cell.config.nodes for cell in plan.cells))
     tell_of_datasets(plan, watcher)
+    tell_of_cores(plan, watcher)
     strategy = Growth(plan.cells, tuple(sizes), search)
+
+    def expected() -> Forecast:
+        found = forecast(_with_sizes(plan, sizes, search), options, Product(), 1)
+        return dataclasses.replace(found, note="Sizes are counted as if none fails.")
+
+    if check_flag("dry_run", dry_run):
+        return expected()
+    nodes.check(max(cell.config.nodes for cell in plan.cells))
+    if not (folder / FILE).exists():
+        watcher.expect(expected)
+    planning.make_datasets(plan, watcher.count)
     with open_or_create(folder, plan, options, strategy) as store, watcher:
         Study(store, options, watcher, strategy).run()
     return Stability(Comparison.load(folder))
+
+
+def _with_sizes(plan: planning.Plan, sizes: Sequence[int], search: str) -> planning.Plan:
+    """The plan with a cell for each size that a sweep tries where none fails."""
+    tried = {size: True for size in sizes}
+    if search == "doubling":
+        tried = {}
+        while (size := strategies.next_size(tried, sizes, search)) is not None:
+            tried[size] = True
+    cells = [
+        dataclasses.replace(cell, config=dataclasses.replace(cell.config, batch_size=size))
+        for cell in plan.cells
+        for size in tried
+    ]
+    return dataclasses.replace(plan, cells=tuple(cells))
 
 
 def stability(frameworks: Names, models: Names, device: Names = "cpu", **request: Any) -> Stability:

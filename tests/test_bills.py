@@ -76,5 +76,5 @@ def test_prices_are_read_from_the_command_line(comparison):
         read_per_hour("x")
     with pytest.raises(UsageError, match="no price"):
         Prices()
-    done = CliRunner().invoke(app, ["cost", str(comparison.folder), "--per-hour", "3.5", "--co2", "300"])
+    done = CliRunner().invoke(app, ["cost", str(comparison.folder), "--per-hour", "3.5", "--co2-g-per-kwh", "300"])
     assert done.exit_code == 0 and "PyTorch" in done.output and "g CO2" in done.output

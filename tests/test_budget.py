@@ -51,13 +51,14 @@ def standing(planned, arms, runs=LEAST_RUNS, wall_s=10.0, spent_s=0.0, status="o
 
 
 @pytest.mark.parametrize(
-    "given, seconds", [("30min", 1800), ("1h30min", 5400), ("90s", 90), ("2 h", 7200), (45, 45), ("0.5h", 1800)]
+    "given, seconds",
+    [("30min", 1800), ("1h30min", 5400), ("90s", 90), ("2 h", 7200), (45, 45), ("300", 300), ("0.5h", 1800)],
 )
 def test_a_budget_is_read_as_a_time(given, seconds):
     assert values.seconds("budget", given) == seconds
 
 
-@pytest.mark.parametrize("given", ["", "30", "min", "30 parsecs", 0, -1, True, None, math.inf, "1h30"])
+@pytest.mark.parametrize("given", ["", "0", "min", "30 parsecs", 0, -1, True, None, math.inf, "1h30"])
 def test_what_is_no_time_is_refused(given):
     with pytest.raises(UsageError, match='budget is .*; allowed: a time such as "30min"'):
         values.seconds("budget", given)

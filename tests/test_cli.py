@@ -1,7 +1,9 @@
 """The command line: what it prints, where, and its exit code; once of each kind in a process of its own."""
 
 import functools
+import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.store.study_file import FILE, Store
-from framework_compare.study.progress import Watcher
+from framework_compare.study.progress import PlainWatcher
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -32,21 +34,32 @@ def test_version():
     "arguments, said",
     [
         (["--frameworks", "caffe", "--models", "alexnet"], "unknown framework 'caffe'; allowed: torch"),
-        (["--frameworks", "torch", "--models", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (
+            ["--frameworks", "torch", "--models", "lenet"],
+            "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet",
+        ),
+        (
+            ["--frameworks", "torhc", "--models", "alexnet"],
+            "unknown framework 'torhc' (did you mean 'torch'?); allowed: ",
+        ),
+        (["--frameworks", "torch", "--models", "alexnext"], "unknown model 'alexnext' (did you mean 'alexnet'?); "),
         (["--frameworks", "torch", "--models", "alexnet", "--device", "tpu"], "unknown device 'tpu'"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "0"], "batch_size is 0"),
         (["--frameworks", "torch", "--models", "alexnet", "--batch-size", "x"], "whole numbers"),
         (["--frameworks", "torch", "--models", "alexnet", "--dataset", "/no/such"], "/no/such"),
         (["--frameworks", "torch", "--models", "alexnet", "--python", "torch"], "FRAMEWORK=VALUE"),
         (["--frameworks", "torch", "--models", "alexnet", "--retry", ""], "--retry is ''; allowed: statuses"),
-        (["--frameworks", "torch"], "Missing option '--models'"),
-        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or a file.toml"),
-        (["torch", "lenet"], "unknown model 'lenet'; allowed: alexnet"),
+        (
+            ["--frameworks", "torch"],
+            "no models are given; give --models, FRAMEWORKS MODELS without options, or FILE.toml",
+        ),
+        (["torch"], "models are missing; allowed: FRAMEWORKS MODELS [DATASET]..., or FILE.toml"),
+        (["torch", "lenet"], "unknown model 'lenet' (did you mean 'alexnet'?); allowed: alexnet"),
         (["torch", "alexnet", "--models", "vgg16"], "models are given twice: 'alexnet' and --models"),
         (["torch", "alexnet", "/no/such"], "/no/such"),
         (["study.toml", "alexnet"], "'alexnet' follows study.toml; allowed: a file alone, with options"),
         (["/no/such.toml"], "/no/such.toml"),
-        (["a.toml", "--from", "b.toml"], "the file is given twice: a.toml and --from b.toml"),
+        (["a.toml", "--from", "b.toml"], "the file is given twice: a.toml and --from; "),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_code_2(arguments, said, tmp_path, own_cache):
@@ -80,7 +93,7 @@ def test_a_run_is_asked_for_by_place_by_option_or_by_file(words, request_, monke
     assert "asked" in run("run", *words, "--out", tmp_path / "study", check=2).stderr
     assert {name: asked[name] for name in request_} == request_
     assert ("dataset" in asked) == ("dataset" in request_)
-    assert (type(asked["watcher"]) is Watcher) == ("--quiet" in words)
+    assert isinstance(asked["watcher"], PlainWatcher) == ("--quiet" not in words)
 
 
 def test_a_request_is_refused_alike_in_a_process_of_its_own(tmp_path, own_cache):
@@ -99,7 +112,7 @@ def test_what_is_left_out_of_a_damaged_study_is_told(tmp_path):
     cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in ("torch", "jax")]
     with Store.create(tmp_path / "study", settings={}, machine={}, cells=cells, repeats=1) as store:
         store._connection.execute("UPDATE run SET status = 'bogus' WHERE run_id = 1")
-    for arguments in ([], ["--table", "time"], [tmp_path / "study"]):
+    for arguments in ([], ["--table", "time"], [shutil.copytree(tmp_path / "study", tmp_path / "copy")]):
         done = run("show", tmp_path / "study", *arguments)
         assert "of table run 1 row is left out (its status is 'bogus')" in done.stderr and "jax" in done.stdout.lower()
     done = run("export", tmp_path / "study", "--out", tmp_path / "out", "--format", "csv", check=1)
@@ -169,6 +182,12 @@ def test_list_says_of_each_study_what_it_holds(own_cache):
     line = next(line for line in lines if line.startswith("  mine "))
     assert re.sub(" +", " ", line) == (" mine 2026-11-22 10:00 1 of 2 cells ok PyTorch, JAX; AlexNet")
     assert any(line.startswith("  broken ") for line in lines)
+    found = json.loads(run("list", "--json").stdout)
+    broken, mine = found["studies"]
+    assert (mine["name"], mine["ok"], mine["cells"], mine["models"]) == ("mine", 1, 2, ["alexnet"])
+    assert broken["name"] == "broken" and set(broken) == {"name", "error"}
+    assert {"name": "diabetes_ann", "dataset": "diabetes", "unit": "row"} in found["workloads"]
+    assert {one["name"]: one["parameters"] for one in found["models"]}["vgg16"] == 134_272_835
 
 
 def test_markdown_and_latex_name_the_machine(tmp_path):
@@ -186,13 +205,18 @@ def test_markdown_and_latex_name_the_machine(tmp_path):
             "nothing holds no study: there is no such folder; allowed: a study's folder, its name in the",
         ),
         (["show", ""], "the study is named ''; allowed: a study's folder"),
-        (["show", "A", "--table", "tiem"], "unknown table 'tiem'; allowed: kinds, time"),
+        (["show", "A", "--table", "tiem"], "unknown table 'tiem' (did you mean 'time'?); allowed: kinds, time"),
         (["show", "A", "B", "--json"], "of one whole study, received a second study"),
         (["show", "A", "--json", "--style", "csv"], "received --style"),
         (["show", "A", "B"], "A and B have no cell in common"),
+        (["show", "A", "../{here}/A"], "A and ../{here}/A are one study, which differs from itself in nothing"),
+        (["check", "latest", "--baseline", "latest"], "latest and latest are one study"),
+        (["cost", "A", "--per-kwh", "0.3"], "no energy to price; give --per-hour (Energy not measured: "),
+        (["inspect", "alexnet", "--num-classes", "1"], "num_classes is 1; allowed: a whole number of at least 2"),
+        (["inspect", "alexnet", "--image-size", "0"], "image_size is 0; allowed: a whole number of at least 1"),
         (["figure", "F2", "A", "--width", "3mm"], "the width is '3mm'; allowed: 21mm or more"),
         (["figure", "F2", "A", "--view", "nope"], '"seconds per epoch, logarithmic"'),
-        (["cost", "A"], "--per-hour, --per-kwh, --co2"),
+        (["cost", "A"], "--per-hour, --per-kwh, --co2-g-per-kwh"),
         (["run", "torch", "alexnet", "--batch-size", "x"], "--batch-size: 'x' is not a comma-separated list of whole"),
     ],
 )
@@ -200,9 +224,11 @@ def test_what_cannot_be_shown_is_told_with_what_can(words, said, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     for name, model in (("A", "alexnet"), ("B", "vgg16")):
         cells = [Cell("torch", model, "small", "cpu", TrainConfig())]
-        Store.create(tmp_path / name, settings={}, machine={}, cells=cells, repeats=1).close()
+        for folder in (tmp_path, own_cache / "studies"):
+            Store.create(folder / name, settings={}, machine={}, cells=cells, repeats=1).close()
+    words = [word.format(here=tmp_path.name) for word in words]
     done = run(*words, check=2)
-    assert said in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
+    assert said.format(here=tmp_path.name) in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
 
 
 def test_a_former_name_of_a_table_is_told_in_one_line(tmp_path):

@@ -31,7 +31,7 @@ def conform(pytester, own_cache, monkeypatch):
 
     def run(body: str = "", *options: str, least: int = 40) -> "dict[str, str]":
         report = pytester.path / "report.xml"
-        given = ("--framework", write_mine(pytester.path, "mine", body), f"--junitxml={report}", *options)
+        given = ("--frameworks", write_mine(pytester.path, "mine", body), f"--junitxml={report}", *options)
         pytester.runpytest_subprocess("-p", "start_warm", *SUITE, *given, timeout=300)
         return failures(report, "mine", least)
 
@@ -245,7 +245,7 @@ def report(tmp_path_factory):
     given, asked = [], []
     for mistake, name in ADAPTERS.items():
         body, wanted = MISTAKES[mistake]
-        given += ["--framework", write_mine(folder, name, body)]
+        given += ["--frameworks", write_mine(folder, name, body)]
         asked.append(f"({name} and ({' or '.join({*wanted, *SOUND})}) and {ONE_NETWORK})")
     environment = {**os.environ, "PYTHONPATH": str(PLUGINS), CACHE_VARIABLE: str(folder / "cache")}
     command = [sys.executable, "-m", "pytest", "-p", "start_warm", *SUITE, *given, "-k", " or ".join(asked)]
@@ -360,8 +360,8 @@ def test_without_a_framework_it_says_so_and_nothing_else(pytester):
     result = pytester.runpytest_subprocess(*SUITE)
     lines = [line for line in result.outlines + result.errlines if "ERROR" in line or "framework is given" in line]
     assert lines == [
-        "ERROR: no framework is given; say which adapter to test: --framework NAME for a registered one,"
-        " or --framework path/to/adapter.py:Class"
+        "ERROR: no framework is given; say which adapter to test: --frameworks NAME for a registered one,"
+        " or --frameworks path/to/adapter.py:Class"
     ]
 
 
@@ -374,7 +374,7 @@ def test_without_a_framework_it_says_so_and_nothing_else(pytester):
     ],
 )
 def test_an_adapter_that_is_not_there_is_a_usage_error(pytester, given, words):
-    result = pytester.runpytest_subprocess(*SUITE, "--framework", given)
+    result = pytester.runpytest_subprocess(*SUITE, "--frameworks", given)
     assert words in result.stdout.str() + result.stderr.str()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
@@ -385,11 +385,13 @@ def test_the_options_are_there_only_where_the_suite_is_asked_for(pytester):
     pytester.runpytest_subprocess("--device", "mine").assert_outcomes(passed=1)
 
 
-def test_options_name_models_and_an_interpreter(pytester, own_cache):
+@pytest.mark.parametrize("flag", ["--frameworks", "--framework"])
+def test_options_name_models_and_an_interpreter(pytester, own_cache, flag):
     write_adapter(pytester.path / "mine")
-    given = ("--framework", "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
-    result = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q")
-    assert "test_parity.py::test_level[mine-alexnet-level3]" in result.stdout.str()
+    given = (flag, "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
+    text = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q").stdout.str()
+    assert "test_parity.py::test_level[mine-alexnet-level3]" in text
+    assert ("--framework is called --frameworks now" in text) == (flag == "--framework")
 
 
 def test_time_of_threads_that_have_ended_is_counted():

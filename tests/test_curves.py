@@ -166,7 +166,7 @@ def test_the_picture_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
 def fairness(name: str, out: Path, pictures: Path):
     options = ["--frameworks", name, "--models", "small", "--dataset", str(pictures), "--steps", "4", "--threads", "1"]
     more = ["--image-size", "32", "--learning-rate", "0.01", "--python", f"{name}={sys.executable}"]
-    return CliRunner().invoke(app, ["fairness", str(out), *options, *more])
+    return CliRunner().invoke(app, ["fairness", "--out", str(out), *options, *more])
 
 
 def test_the_command_writes_ladder_and_curves(framework, pictures, tmp_path):

@@ -105,6 +105,15 @@ def test_ci_runs_the_test_command_of_the_guide_for_contributors():
     assert f"\n{commands[0]}\n" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
+def test_ci_runs_what_starts_foreign_programs_where_they_are_not_installed():
+    text = (ROOT / ".ci" / "run").read_text()
+    (listed,) = re.findall(r'^starting="(.+)"$', text, re.MULTILINE)
+    programs = re.compile(r"mark\.slurm|scontrol|sbatch|pdflatex|chromium")
+    files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
+    starting = [path.stem.removeprefix("test_") for path in files if programs.search(path.read_text())]
+    assert sorted(starting) == listed.split()
+
+
 def test_python_blocks_compile():
     for page in [*PAGES, *RECORDS]:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):

@@ -115,7 +115,7 @@ def test_a_missing_class_is_named_with_what_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("classes", ["fire", [], ["a", "a"]], ids=repr)
 def test_classes_must_be_a_list_of_different_names(tmp_path: Path, classes: object) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
-    with pytest.raises(DataError, match="list of different class names"):
+    with pytest.raises(DataError, match="allowed: (a list of class names, or None for all|each once)"):
         read_folder(root, classes=classes)
 
 
@@ -151,7 +151,7 @@ def test_links_that_loop_and_links_that_lead_nowhere(tmp_path: Path) -> None:
     (root / "b" / "top").symlink_to("/")
     (root / "b" / "itself").symlink_to(root / "b" / "itself")
     (root / "b" / "gone.jpg").symlink_to(root / "nothing.jpg")
-    index = read_folder(root, on_bad_picture="skip")
+    index = read_folder(root, on_bad_image="skip")
     assert names(index) == ["1.jpg", "1.jpg"]
     assert [os.path.basename(path) for path, _ in index.skipped] == ["gone.jpg"]
 
@@ -188,9 +188,9 @@ def test_a_missing_folder_and_a_file(tmp_path: Path) -> None:
         read_folder(tmp_path / "file")
 
 
-def test_on_bad_picture_allows_two_words(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'fail' or 'skip', not 'ignore'"):
-        read_folder(tmp_path, on_bad_picture="ignore")
+def test_on_bad_image_allows_two_words(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="on_bad_image is 'ignore'; allowed: 'fail', 'skip'"):
+        read_folder(tmp_path, on_bad_image="ignore")
 
 
 def test_progress_counts_to_the_total(tmp_path: Path) -> None:

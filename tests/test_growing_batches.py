@@ -118,7 +118,7 @@ def test_tables_know_the_sizes(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch_growth": 0.5}, "batch_growth is 0.5; allowed: a number from 1"),
+        ({"batch_growth": 0.5}, "batch_growth is 0.5; allowed: a finite number of at least 1"),
         ({"batch_size_limit": 0}, "batch_size_limit is 0; allowed: a whole number of at least 1"),
         ({"batch_size": 64}, "batch_growth is 1.25 with batch_size 64; allowed up to batch_size_limit, 60"),
         ({"mode": "inference"}, "batch_growth is 1.25; allowed in mode 'inference': 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from framework_compare import registry
+from framework_compare import api, registry
 from framework_compare.cli import examples, options, root
+from framework_compare.cli.command import MATTER
+from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.store.study_file import Store
@@ -80,7 +83,8 @@ def test_examples_that_train_nothing_run(line, studies):
 
 def headings(*arguments: str) -> "list[str]":
     """The panels of a command's help."""
-    text = CliRunner().invoke(root.app, [*arguments, "--help"], env={"COLUMNS": "120", "TERM": "dumb"}).output
+    arguments = arguments or ("--help",)
+    text = CliRunner().invoke(root.app, arguments, env={"COLUMNS": "120", "TERM": "dumb"}).output
     return re.findall(r"^╭─ (.+?) ─", text, re.MULTILINE)
 
 
@@ -106,9 +110,123 @@ def test_commands_are_in_panels_and_those_for_newcomers_come_first():
 
 
 def test_options_of_run_are_in_panels():
-    assert headings("run") == ["Arguments", "Options", *options.PANELS]
+    assert headings("run", "--help-all") == ["Arguments", "Options", *options.PANELS]
     shown = [parameter for parameter in COMMANDS["run"].params if parameter.name not in options.PANEL_OF]
-    assert [parameter.name for parameter in shown if parameter.name not in ("help", "what", "study_file")] == []
+    assert [
+        parameter.name for parameter in shown if parameter.name not in ("help", "help_all", "what", "study_file")
+    ] == []
+
+
+def flags(*arguments: str) -> "set[str]":
+    """The options that a help names at the start of a row."""
+    text = CliRunner().invoke(root.app, arguments, env={"COLUMNS": "200", "TERM": "dumb"}).output
+    return set(re.findall(r"^│ +(--[a-z0-9-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["run", "ladder", "largest-batch", "overhead"])
+def test_the_help_of_many_options_is_short_and_all_of_them_are_a_word_away(name):
+    short, whole = flags(name, "--help"), flags(name, "--help-all")
+    assert {"--frameworks", "--models", "--device", "--epochs", "--dry-run", "--help-all"} < short < whole
+    given = {parameter.opts[0] for parameter in COMMANDS[name].params if parameter.param_type_name == "option"}
+    few = {"--internals", "--gpu-threads", "--batch-growth", "--batch-size-limit", "--epsilon"}
+    assert given & few == few and whole == (given | {"--help"}) - few
+    assert flags(name, "--help") == short, "a help shows the same twice"
+
+
+def test_the_help_of_run_has_a_dozen_options_of_a_request():
+    assert len(flags("run", "--help") - {"--help", "--help-all", "--from"}) == 12
+
+
+def test_what_the_short_help_shows_is_there():
+    assert set(MATTER) <= set(options.OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("line", "new", "value"),
+    [
+        ("cost STUDY --co2 300", "co2_g_per_kwh", 300),
+        ("report STUDY --co2=300", "co2_g_per_kwh", 300),
+        ("run torch alexnet --loss mse", "loss_function", "mse"),
+        ("run torch alexnet --on-bad-picture=skip", "on_bad_image", "skip"),
+        ("overhead --framework torch", "frameworks", "torch"),
+        ("overhead --model=alexnet", "models", "alexnet"),
+    ],
+)
+def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
+    name, arguments = split(line)
+    with pytest.warns(FutureWarning, match="is called --.* now; the old name goes with the next release"):
+        assert COMMANDS[name].make_context(name, arguments).params[new] == value
+    old = next(word for word in arguments if word.startswith("--")).partition("=")[0]
+    assert old not in flags(name, "--help-all") | flags(name, "--help")
+
+
+COMPARE, SWEEP = "framework_compare.api.compare", "framework_compare.stability_sweep.largest_batch"
+CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "framework_compare.parity.verify.verify"
+
+
+@pytest.mark.parametrize(
+    ("line", "call", "asked"),
+    [
+        ("run torch,jax alexnet A B", COMPARE, [["torch", "jax"], ["alexnet"], ["A", "B"]]),
+        ("quickstart torch,jax", COMPARE, [["torch", "jax"]]),
+        ("ladder torch abidate2025-google A", COMPARE, [["torch"], ["A"]]),
+        ("largest-batch torch vgg16 A", SWEEP, [["torch"], ["vgg16"], ["A"]]),
+        ("largest-batch torch --models vgg16", SWEEP, [["torch"], ["vgg16"]]),
+        ("overhead torch vgg16 A", "framework_compare.overhead.overhead", ["torch", "vgg16", "A"]),
+        ("doctor torch,jax", "framework_compare.cli.doctor.examine", [["torch", "jax"]]),
+        ("verify torch,jax alexnet", LEVELS, [["torch", "jax"], ["alexnet"]]),
+        ("verify STUDY", "framework_compare.api.verify_study", [studies_dir]),
+        ("fairness torch,jax alexnet A", CURVES, [["torch", "jax"], ["alexnet"], "A"]),
+        ("fairness torch --models alexnet", CURVES, [["torch"], ["alexnet"]]),
+    ],
+)
+def test_what_is_trained_may_be_positional_wherever_it_is_asked_for(line, call, asked, studies, monkeypatch):
+    heard = []
+
+    @functools.wraps(api.compare)
+    def hear(*positional, **given):
+        heard.extend([*positional, *given.values()])
+        raise UsageError("heard")
+
+    monkeypatch.setattr(call, hear)
+    done = CliRunner().invoke(root.app, shlex.split(line))
+    assert str(done.exception) == "heard", done.exception
+    for value in asked:
+        assert (studies_dir() / "STUDY" if value is studies_dir else value) in heard
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "largest-batch torch",
+            "'torch' names frameworks, models are missing; allowed: FRAMEWORKS MODELS [DATASET]...",
+        ),
+        ("largest-batch", "no frameworks are given; give --frameworks, or FRAMEWORKS MODELS [DATASET]..."),
+        ("ladder --frameworks torch", "no models are given; give --models, or FRAMEWORKS MODELS [DATASET]..."),
+        ("quickstart torch alexnet", "'alexnet' is one argument too many; allowed: FRAMEWORKS"),
+        ("verify torch alexnet IMAGES", "'IMAGES' is one argument too many; allowed: FRAMEWORKS MODELS, or STUDY"),
+        ("doctor torch --frameworks jax", "frameworks are given twice: 'torch' and --frameworks; allowed: FRAMEWORKS"),
+        ("overhead torch,jax vgg16", "--frameworks is 'torch, jax'; allowed: one"),
+    ],
+)
+def test_positional_arguments_that_do_not_fit_are_told_with_those_that_do(line, said):
+    assert str(CliRunner().invoke(root.app, shlex.split(line)).exception) == said
+
+
+def test_the_folder_of_fairness_as_an_argument_is_the_former_form(monkeypatch):
+    heard = []
+
+    def write(trained, out):
+        heard.append(out)
+        raise UsageError("heard")
+
+    monkeypatch.setattr(CURVES, lambda *_, **__: [])
+    monkeypatch.setattr("framework_compare.report.curves.write", write)
+    with pytest.warns(FutureWarning, match="OUT is called --out OUT now"):
+        CliRunner().invoke(root.app, ["fairness", "FOLDER", "--models", "alexnet"])
+    CliRunner().invoke(root.app, ["fairness", "torch", "alexnet", "--out", "FOLDER"])
+    assert heard == [Path("FOLDER"), Path("FOLDER")]
 
 
 def test_panels_name_options_that_are_there():

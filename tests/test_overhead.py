@@ -62,7 +62,7 @@ def test_a_run_that_does_not_end_well_ends_it(faulty, pictures, own_cache):
 
 
 def test_the_command_prints_a_table(tiny, pictures, own_cache, monkeypatch, capsys):
-    options = {"framework": tiny, "model": "linear", "rates": "0,5", "repeats": 2, "dataset": pictures, "epochs": 1}
+    options = {"frameworks": tiny, "models": "linear", "rates": "0,5", "repeats": 2, "dataset": pictures, "epochs": 1}
     words = [f"--{name}={value}" for name, value in options.items()]
     monkeypatch.setattr(sys, "argv", ["framework-compare", "overhead", "--style=markdown", "--threads=1", *words])
     with pytest.raises(SystemExit) as ended:

@@ -430,6 +430,9 @@ def test_slurm_without_submitit_or_its_commands_says_what_to_install(monkeypatch
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         compare(tiny, "linear", **asked)
     assert not (tmp_path / "study").exists()
+    compare(tiny, "linear", **{**asked, "executor": OnlyParts()})
+    with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
+        resume(tmp_path / "study", executor=asked["executor"])
 
 
 def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():

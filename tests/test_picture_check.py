@@ -93,7 +93,7 @@ BAD = {
 def test_a_bad_picture_fails_with_its_name_and_reason(tmp_path: Path, kind: str) -> None:
     data, reason = BAD[kind]
     root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
-    with pytest.raises(DataError, match=rf"odd\.jpg.*{reason}.*on_bad_picture='skip'"):
+    with pytest.raises(DataError, match=rf"odd\.jpg.*{reason}.*on_bad_image='skip'"):
         read_folder(root)
 
 
@@ -101,7 +101,7 @@ def test_a_bad_picture_fails_with_its_name_and_reason(tmp_path: Path, kind: str)
 def test_a_bad_picture_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
     data, reason = BAD[kind]
     root = make(tmp_path, {"a/1.jpg": JPEG, "a/odd.jpg": data, "b/1.jpg": JPEG})
-    index = read_folder(root, on_bad_picture="skip")
+    index = read_folder(root, on_bad_image="skip")
     assert names(index) == ["1.jpg", "1.jpg"]
     ((path, why),) = index.skipped
     assert path == str(root / "a/odd.jpg")
@@ -121,14 +121,14 @@ def test_a_decompression_bomb_is_a_bad_picture(tmp_path: Path, monkeypatch) -> N
 def test_a_class_of_bad_pictures_only_is_refused(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": b"x"})
     with pytest.raises(DataError, match="class 'b' .* has no image that decodes"):
-        read_folder(root, on_bad_picture="skip")
+        read_folder(root, on_bad_image="skip")
 
 
 def test_a_named_pipe_does_not_block(tmp_path: Path) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG})
     os.mkfifo(root / "a" / "pipe.jpg")
     os.mkfifo(root / "a" / "pipe")
-    index = read_folder(root, on_bad_picture="skip")
+    index = read_folder(root, on_bad_image="skip")
     assert [reason for _, reason in index.skipped] == ["it is not a regular file"]
 
 
@@ -153,9 +153,9 @@ def test_pictures_are_decoded_once_and_again_when_they_change(tmp_path: Path, mo
     judged: list[str] = []
     judge = picture_check.judge
     monkeypatch.setattr(picture_check, "judge", lambda path: judged.append(path) or judge(path))
-    first = read_folder(root, on_bad_picture="skip")
+    first = read_folder(root, on_bad_image="skip")
     assert len(judged) == 3
-    assert read_folder(root, on_bad_picture="skip") == first
+    assert read_folder(root, on_bad_image="skip") == first
     assert len(judged) == 3
     (root / "b/2.jpg").write_bytes(PNG)
     assert names(read_folder(root)) == ["1.jpg", "1.jpg", "2.jpg"]

@@ -18,7 +18,7 @@ from framework_compare import compare, events, registry, resume
 from framework_compare.batches.shares import share_of, share_size
 from framework_compare.errors import ProtocolError, UnknownNameError, Unsupported, UsageError
 from framework_compare.events import EventWriter
-from framework_compare.launch import supervisor
+from framework_compare.launch import nodes, supervisor
 from framework_compare.launch.supervised_worker import SupervisedWorker
 from framework_compare.launch.transcript import Transcript
 from framework_compare.parity import verify as ladder
@@ -383,10 +383,21 @@ def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_p
     study = tmp_path / "study"
     compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=OnlyParts(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
-    assert list(executors._chunks(study, [1])) == [(2, [1])]
+    assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
     for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):
         with pytest.raises(UsageError, match="nodes is 2, and this is no Slurm job"):
             start()
+
+
+@pytest.mark.parametrize("lacking", ["srun", "scontrol"])
+def test_several_nodes_need_the_commands_of_slurm(lacking, tmp_path, monkeypatch):
+    other = tmp_path / ("scontrol" if lacking == "srun" else "srun")
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=f"nodes is 2, and {lacking} is not on PATH"):
+        nodes.check(2)
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,14 @@ def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
 
 
 def test_the_command_has_the_settings_that_differ_from_the_default(tmp_path):
-    other = study(tmp_path / "study", configs=(TrainConfig(batch_size=8, image_size=96), TrainConfig(image_size=96)))
-    command = report.command(other)
-    assert "--batch-size 8,16 " in command and "--image-size 96 " in command and "--momentum" not in command
+    configs = TrainConfig(batch_size=8, image_size=96, loss="mse"), TrainConfig(image_size=96, loss="mse")
+    command = report.command(study(tmp_path / "study", configs=configs))
+    assert (
+        "--loss-function mse " in command
+        and "--batch-size 8,16 " in command
+        and "--image-size 96 " in command
+        and "--momentum" not in command
+    )
 
 
 def test_the_lights_say_what_is_amiss(comparison, tmp_path):

@@ -165,7 +165,7 @@ main()
 @pytest.mark.parametrize("command", ["run", "largest-batch"])
 def test_the_help_of_a_command_reads_the_setting(command):
     done = subprocess.run(
-        [sys.executable, "-c", CHANGED, command, "--help"], capture_output=True, text=True, timeout=120, check=True,
+        [sys.executable, "-c", CHANGED, command, "--help-all"], capture_output=True, text=True, timeout=120, check=True,
         env={"COLUMNS": "200", "TERM": "dumb", "PATH": ""},
     )  # fmt: skip
     assert "Laps around the images; at least 1." in done.stdout and "less than 7." in done.stdout
@@ -173,7 +173,7 @@ def test_the_help_of_a_command_reads_the_setting(command):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_option_starts_from_the_default_and_reads_one_value_or_several(name):
-    option, default = options.OPTIONS[name], getattr(DEFAULTS, name)
+    option, default = options.OPTIONS[columns_name(name)], getattr(DEFAULTS, name)
     assert option.read(option.default) == (None if SETTINGS[name].all_cores else default)
     if SETTINGS[name].may_be_list and not SETTINGS[name].choices:
         assert option.read("4,5") == [type(default)(4), type(default)(5)]
@@ -187,7 +187,7 @@ def docs_table() -> str:
 
 def _docs_row(name: str) -> str:
     default = "cores a run may use" if SETTINGS[name].all_cores else getattr(DEFAULTS, name)
-    return f"| {name} | {default} | {SETTINGS[name].meaning} |"
+    return f"| {columns_name(name)} | {default} | {SETTINGS[name].meaning} |"
 
 
 def test_the_docs_have_the_settings_as_they_are():

@@ -50,6 +50,19 @@ def test_the_file_has_what_is_not_the_default_and_no_index(study, pictures):
     assert "secret" not in "".join(lines)
 
 
+def test_former_names_work_with_a_warning_and_give_way_to_those_of_now(study, tmp_path):
+    with pytest.warns(FutureWarning, match="on_bad_picture is called on_bad_image now") as said:
+        first = study(on_bad_picture="skip", loss="cross_entropy")
+    assert {one.filename for one in said} == {__file__}, "the caller's line is named"
+    assert 'on_bad_image = "skip"' in first.to_toml() and 'loss_function = "cross_entropy"' in first.to_toml()
+    (tmp_path / "old.toml").write_text(first.to_toml().replace("on_bad_image", "on_bad_picture"))
+    with pytest.warns(FutureWarning, match="on_bad_picture is called on_bad_image now"):
+        again = compare_file(tmp_path / "old.toml", out=tmp_path / "again")
+    assert again.to_toml() == first.to_toml()
+    with pytest.warns(FutureWarning), pytest.raises(UsageError, match="on_bad_image is 'x'"):
+        compare_file(tmp_path / "old.toml", out=tmp_path / "other", on_bad_image="x")
+
+
 def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, capsys):
     study()
     monkeypatch.setattr(sys, "argv", ["framework-compare", "show", str(tmp_path / "study"), "--toml"])
@@ -73,7 +86,10 @@ def test_data_that_lie_beside_the_file_need_no_folder(tiny, pictures, own_cache,
     ("text", "said"),
     [
         ("frameworks = [", "is no study to run"),
-        ('frameworks = ["tiny"]\nbatchsize = 4', "unknown key of study.toml 'batchsize'; allowed: .*batch_size"),
+        (
+            'frameworks = ["tiny"]\nbatchsize = 4',
+            "unknown key of study.toml 'batchsize' .did you mean 'batch_size'..; allowed: .*batch_size",
+        ),
         ('out = "x"', "unknown key of study.toml 'out'"),
         ("settings = 1", "unknown key of study.toml 'settings'"),
         ('frameworks = ["caffe"]\nmodels = ["linear"]', "unknown framework 'caffe'"),

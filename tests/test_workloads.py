@@ -171,7 +171,10 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"base": {"epochs": 2}}}, "two rungs are called 'base'"),
         ({"rungs": {"more": {"image_size": 64}}}, "setting of rung 'more'"),
         ({"rungs": {"same": {"epochs": 30}}}, "is the same as"),
-        ({"rungs": {"other": {"loss": "mse"}}}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
+        (
+            {"rungs": {"other": {"loss_function": "mse"}}},
+            "loss_function is 'mse'; diabetes are for 'binary_cross_entropy'",
+        ),
         ({"rungs": {"moved": {"flip": "horizontal"}}}, "flip is 'horizontal'; diabetes_ann has no use for it"),
         ({"rungs": {"fed": {"loader_workers": 2}}}, "rung 'fed' is the same as 'base'"),
         ({"rungs": {"answers": {"mode": "inference"}}}, "unknown setting of rung 'answers' 'mode'"),
@@ -179,7 +182,7 @@ def test_other_data_under_the_same_name_are_not_mixed_into_a_study(run, tmp_path
         ({"rungs": {"early": {"patience": 2}}, "mode": "inference"}, "trains nothing that could stop early"),
         ({"rungs": {"early": {"patience": 2}}, "models": "diabetes_search"}, "is a search, which has 0 only"),
         ({"rungs": {"rate": {"learning_rate": 0.1}}, "models": "diabetes_search"}, "diabetes_search tries 0.01, 0.001"),
-        ({"loss": "mse"}, "loss is 'mse'; diabetes are for 'binary_cross_entropy'"),
+        ({"loss_function": "mse"}, "loss_function is 'mse'; diabetes are for 'binary_cross_entropy'"),
         ({"optimizer": "lion"}, "lion"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"dataset": "no/such.csv"}, "does not exist"),
@@ -195,8 +198,8 @@ def test_what_a_workload_has_no_use_for_is_refused(tmp_path, settings, words):
 
 
 def test_pictures_have_one_loss(tiny, pictures, tmp_path):
-    with pytest.raises(UsageError, match="loss is 'mse'; images are for 'cross_entropy'"):
-        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss="mse")
+    with pytest.raises(UsageError, match="loss_function is 'mse'; images are for 'cross_entropy'"):
+        compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", loss_function="mse")
 
 
 def test_a_rung_of_pictures_is_refused_what_a_study_of_them_is(tiny, pictures, tmp_path):

@@ -36,7 +36,7 @@ def check(
     from framework_compare.study import names
 
     limit = share(max_slowdown)
-    before, after = (Comparison.load(names.find(name)) for name in (baseline, study))
+    before, after = map(Comparison.load, names.find_two(baseline, study))
     beside = before.beside(after)
     if beside.empty:
         raise UsageError(

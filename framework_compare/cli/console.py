@@ -7,16 +7,23 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, Type
 
-from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher
+import typer
 
+from framework_compare.store.folder import FILE
+from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
+
+if TYPE_CHECKING:
+    from framework_compare.forecast import Forecast
+
+ASKED_S = 600  # what takes longer is asked for before it starts
 SUMMARY_BYTES = 900_000  # of a GitHub job's summary, which holds 1 MiB
 
 
 def fail(message: str, code: int) -> None:
-    """Print one line on standard error and exit with `code`."""
-    print(f"framework-compare: {message}", file=sys.stderr)
+    """Print one line on standard error and exit with `code`; what a user or a file has in it does not drive the terminal."""
+    print(f"framework-compare: {one_line(message)}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -26,15 +33,32 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        watcher.say(f"stopped; measured epochs are stored in {folder}")
+        stored = (folder / FILE).exists() or any(folder.glob(f"*/{FILE}"))
+        watcher.say(
+            f"stopped; measured epochs are stored in {folder}" if stored else "stopped; nothing was measured yet"
+        )
         sys.exit(130)
 
 
-def watcher(quiet: bool = False) -> Watcher:
-    """A progress bar on a terminal, plain lines elsewhere; quiet: nothing."""
-    if quiet:
-        return Watcher()
-    return RichWatcher() if sys.stderr.isatty() else PlainWatcher()
+def watcher(quiet: bool = False, yes: bool = False) -> Watcher:
+    """A progress bar on a terminal, plain lines elsewhere; quiet: nothing. yes: asks nothing before it starts."""
+    kind: Type[Watcher] = Watcher if quiet else RichWatcher if sys.stderr.isatty() else PlainWatcher
+
+    class Asking(kind):  # type: ignore[misc, valid-type]
+        def expect(self, forecast: Callable[[], "Forecast"]) -> None:
+            announce([forecast()], self.say, yes)
+
+    return Asking()
+
+
+def announce(forecasts: Sequence["Forecast"], say: Callable[[str], None], yes: bool) -> None:
+    """Say how long studies will take; where that is more than ASKED_S, ask a person at a terminal whether to start."""
+    low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
+    runs = sum(one.runs for one in forecasts)
+    spread = f"{length(low)} to {length(high)}"
+    say(f"{runs} runs, about {length(middle)} ({spread}); environments and data sets come on top")
+    if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm("Start?", abort=True, err=True)
 
 
 def print_tables(result: Any, style: str, *kinds: str) -> None:
@@ -53,6 +77,15 @@ def print_tables(result: Any, style: str, *kinds: str) -> None:
         _summarise("\n".join(texts))
     for text in texts:
         print(text)
+    print_damage(result)
+
+
+def print_study(result: Any, json: bool, *kinds: str) -> None:
+    """Print a study that has run: its tables of these kinds, or one JSON document."""
+    if not json:
+        print_tables(result, "terminal", *kinds)
+        return
+    print(result.to_json(), end="")
     print_damage(result)
 
 

@@ -8,13 +8,14 @@ import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.report import CO2, PER_HOUR, PER_KWH, STUDY
+from framework_compare.errors import UsageError
 
 
 def cost(
     study: Annotated[str, STUDY] = "latest",
     per_hour: Annotated[Optional[str], PER_HOUR] = None,
     per_kwh: Annotated[Optional[float], PER_KWH] = None,
-    co2: Annotated[Optional[float], CO2] = None,
+    co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
     epochs: Annotated[int, typer.Option(help="As many epochs as this.")] = 1,
     style: Annotated[str, typer.Option(help="terminal, markdown, github, html, latex or csv.")] = "terminal",
 ) -> None:
@@ -23,10 +24,15 @@ def cost(
     Prices are in any currency, the same for all.
     """
     from framework_compare.comparison import Comparison
+    from framework_compare.report import cost_tables
     from framework_compare.results.bills import read_per_hour
     from framework_compare.study import names
 
     hours = read_per_hour(per_hour)
     result = Comparison.load(names.find(study))
-    print(result.cost(hours, per_kwh, co2, epochs).text(style))
+    bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
+    if hours is None and not (bill.frame["bill_wh"] > 0).any():
+        reasons = cost_tables.reasons(list(result.frame.itertuples())) or [cost_tables.NO_ENERGY]
+        raise UsageError(f"the study has no energy to price; give --per-hour ({' '.join(reasons)})")
+    print(bill.text(style))
     console.print_damage(result)

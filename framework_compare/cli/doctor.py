@@ -9,13 +9,12 @@ from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
-from framework_compare import __version__
+from framework_compare import __version__, registry
 from framework_compare.cli.environments import gigabytes, titled
 from framework_compare.cli.options import takes
 from framework_compare.doctor import Diagnosis, FrameworkCheck, Machine, devices_here, examine
 from framework_compare.launch.disturbances import THRESHOLD
-from framework_compare.plan.planning import check_device
-from framework_compare.plan.values import split
+from framework_compare.plan.planning import check_device, find_all
 from framework_compare.samplers import busy
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -23,11 +22,11 @@ SWAP_BYTES = 0.1e9  # less is what every system moves out at leisure
 ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
 
-@takes("python", "device", device=None)
+@takes("frameworks", "python", "device", by_place=("frameworks",), frameworks=None, device=None)
 def doctor(
     python: Dict[str, str],
     device: Any,
-    frameworks: Annotated[Optional[str], typer.Option(help="Only these, comma-separated.")] = None,
+    frameworks: Optional[List[str]] = None,
     deep: Annotated[
         bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
     ] = False,
@@ -42,7 +41,7 @@ def doctor(
     framework can run.
     """
     wanted = [device] if isinstance(device, str) else device or devices_here()
-    names = split(frameworks) if frameworks else None
+    names = None if frameworks is None else find_all("framework", registry.FRAMEWORKS, frameworks)
     diagnosis = examine(names, pythons=python, deep=deep, devices=[check_device(one) for one in wanted])
     load = busy.watch()
     if json:

@@ -16,7 +16,8 @@ CODE_INCONCLUSIVE = 3
 
 @takes(
     *(name for name in SETTINGS_OF_CELLS if name != "epochs"),
-    *("limit", *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold", "out", "quiet", "json"),
+    *("limit", *ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "disturbance_threshold"),
+    *("dry_run", "yes", "out", "quiet", "json"),
 )
 def duel(
     context: typer.Context,
@@ -34,6 +35,8 @@ def duel(
     sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "6s",
     quiet: bool = False,
     json: bool = False,
+    dry_run: bool = False,
+    yes: bool = False,
     out: Optional[Path] = None,
     **request: Any,
 ) -> None:
@@ -45,8 +48,11 @@ def duel(
     from framework_compare import duels
     from framework_compare.study.opening import new_study_folder
 
-    folder, watcher = out or new_study_folder(), console.watcher(quiet)
+    folder, watcher = out or new_study_folder(), console.watcher(quiet, yes)
     asked = stated(context, request)
+    if dry_run:
+        print(duels.expected(a, b, model, data, blocks=blocks, sample=sample, out=folder, watcher=watcher, **asked))
+        return
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(
             a,

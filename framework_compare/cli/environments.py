@@ -12,8 +12,8 @@ from framework_compare import registry
 from framework_compare.cli import examples
 from framework_compare.cli.options import FRAMEWORKS, takes
 from framework_compare.environments import gpu_builds, managed
-from framework_compare.errors import EnvironmentUnavailable, UsageError
-from framework_compare.plan.planning import check_device
+from framework_compare.errors import EnvironmentUnavailable
+from framework_compare.plan.planning import check_device, find_all
 from framework_compare.plan.values import split
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
@@ -29,10 +29,8 @@ def create(
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)
-    wanted = split(frameworks)
-    for name in wanted:
-        registry.framework(name)
-    failed = [name for name in wanted if not _create(registry.framework(name).name, index, installer, device)]
+    wanted = find_all("framework", registry.FRAMEWORKS, split(frameworks))
+    failed = [name for name in wanted if not _create(name, index, installer, device)]
     if failed:
         raise typer.Exit(1)
 
@@ -70,12 +68,7 @@ def remove(
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")],
 ) -> None:
     """Delete the environments of frameworks; the next use makes them again."""
-    names = split(frameworks)
-    if not names:
-        raise UsageError(f"no framework is given; allowed: {', '.join(registry.FRAMEWORKS)}")
-    for name in names:
-        registry.framework(name)
-    for name in names:
+    for name in find_all("framework", registry.FRAMEWORKS, split(frameworks)):
         folders: List[Path] = managed.remove(name)
         for folder in folders:
             print(f"removed {folder}")

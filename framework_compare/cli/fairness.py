@@ -8,31 +8,31 @@ from typing import Annotated, Any, Dict, List
 
 import typer
 
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, takes
+from framework_compare.cli import words
+from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, one_of, takes
 
 
 @takes(
-    *("frameworks", "models", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
+    *("frameworks", "models", "dataset", "batch_size", "image_size", "learning_rate", "execution", "tuning", "threads"),
     *ENVIRONMENTS,
     frameworks=FRAMEWORKS,
     models=MODELS,
+    dataset=["fire-smoke-tiny"],
     batch_size="2",
+    by_place=(words.OUT, *words.REQUEST),
 )
 def fairness(
-    out: Annotated[Path, typer.Argument(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")],
     frameworks: List[str],
     models: List[str],
+    dataset: List[str],
     batch_size: int,
     learning_rate: float,
     python: Dict[str, str],
     index: Dict[str, str],
     installer: str,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="Data set to train on: a folder with one folder of images per class, or a name that `list` shows."
-        ),
-    ] = "fire-smoke-tiny",
+    out: Annotated[Path, typer.Option(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")] = Path(
+        "fairness"
+    ),
     steps: Annotated[int, typer.Option(help="Training steps.")] = 20,
     **common: Any,
 ) -> None:
@@ -52,7 +52,7 @@ def fairness(
     common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
     names = frameworks, models
     trained = curves.train_curves(
-        *names, dataset, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common
+        *names, one_of("dataset", dataset), steps=steps, batch_size=batch_size, learning_rate=learning_rate, **common
     )
     curves_report.write(trained, out)
     ladder = verify.verify(*names, num_classes=trained[0].setting["num_classes"], **common)

@@ -32,6 +32,9 @@ def inspect(
     from framework_compare.importing.tracing import Tracer
     from framework_compare.plan import planning
 
+    planning.check_setting("image_size", image_size)
+    if num_classes is not None:
+        planning.check_setting("num_classes", num_classes)
     names, imported = resolve(model, image_size, tracer=Tracer(python, index, installer, _say))
     (name,) = planning.find_models(names)
     if name in registry.WORKLOADS:

@@ -14,9 +14,11 @@ from typing import Annotated, Any, Callable, Dict, List, Optional, Sequence, Tup
 import typer
 
 from framework_compare import registry
+from framework_compare.cli import words
+from framework_compare.cli.command import SHOWS_ALL
 from framework_compare.errors import UsageError
-from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
-from framework_compare.plan.values import by_framework, pairs, split, split_devices
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
+from framework_compare.plan.values import by_framework, check_indexes, pairs, split, split_devices
 from framework_compare.study.blocks import REPEATS
 
 Command = Callable[..., None]
@@ -29,7 +31,7 @@ class Option:
 
     default: Parameter.empty where the option is required. read: turns the option's text into the library's argument.
     flag: for an option whose flag is not its name with dashes, or that has no `--no-` form. words: what the shell offers
-    to complete a value with; after a comma, too.
+    to complete a value with; after a comma, too. hidden: no help shows it; docs/running.md does.
     """
 
     type: Any
@@ -39,13 +41,19 @@ class Option:
     flag: str = ""
     metavar: Optional[str] = None
     words: Tuple[str, ...] = ()
+    hidden: bool = False
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
         """The parameter of a command's function that typer makes the option of."""
         flags = filter(None, [self.flag])
         complete = completions(self.words) if self.words else None
         option = typer.Option(
-            *flags, help=self.help, metavar=self.metavar, rich_help_panel=PANEL_OF.get(name), autocompletion=complete
+            *flags,
+            help=self.help,
+            metavar=self.metavar,
+            rich_help_panel=PANEL_OF.get(name),
+            autocompletion=complete,
+            hidden=self.hidden,
         )
         kind: Any = Optional[self.type] if default is None else self.type
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
@@ -62,19 +70,26 @@ def completions(words: Sequence[str]) -> Callable[[str], List[str]]:
     return offered
 
 
+# Settings of one framework, of arrays alone, or that hardly anyone changes.
+OF_FEW = ("internals", "gpu_threads", "batch_growth", "batch_size_limit", "epsilon")
+
+
 def _of_setting(name: str) -> Option:
     setting, default = SETTINGS[name], getattr(DEFAULTS, name)
-    kind, text = type(default), f"{setting.meaning}."
+    kind, text, hidden = type(default), f"{setting.meaning}.", name in OF_FEW
     if not text.startswith(setting.choices):
         text = text[0].upper() + text[1:]
     if setting.all_cores:
         text, default = f"{text} Default: the cores that a run may use.", None
     if not setting.may_be_list:
-        return Option(kind, text, default, words=setting.choices)
+        return Option(kind, text, default, words=setting.choices, hidden=hidden)
     default = None if default is None else str(default)
     parts = split_devices if name == "device" else functools.partial(split, convert=kind)
     return Option(
-        str, text, default, functools.partial(_values, parts), metavar=f"<{kind.__name__}>,...", words=setting.choices
+        *(str, text, default, functools.partial(_values, parts)),
+        metavar=f"<{kind.__name__}>,...",
+        words=setting.choices,
+        hidden=hidden,
     )
 
 
@@ -133,7 +148,7 @@ OPTIONS: Dict[str, Option] = {
         words=tuple(registry.MODELS),
     ),
     "dataset": Option(List[str], _DATASET, ["fire-smoke-small"], words=tuple(registry.DATASETS)),
-    **{name: _of_setting(name) for name in SETTINGS},
+    **{column(name): _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
     "as_written": Option(bool, _AS_WRITTEN, True),
     "devices": Option(str, _DEVICES, None, functools.partial(_values, functools.partial(split, convert=int))),
@@ -142,12 +157,10 @@ OPTIONS: Dict[str, Option] = {
     "repeats": Option(int, f"Runs of each cell, in turns; 1 gives no verdict. Default: {REPEATS}.", None),
     "limit": Option(int, "Use this many images, drawn by class and seed.", None),
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
-    "on_bad_picture": Option(
-        str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"
-    ),
+    "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
-    "index": Option(List[str], _INDEX, None, lambda given: by_framework("--index", given)),
+    "index": Option(List[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),
     "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
     "trust": Option(bool, _TRUST, False, flag="--trust"),
     "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
@@ -176,6 +189,7 @@ OPTIONS: Dict[str, Option] = {
         str, "With a budget: stop once every ratio to the fastest is within this, such as 5%.", None
     ),
     "dry_run": Option(bool, "Start nothing: print cells, runs, minutes and gigabytes.", False, flag="--dry-run"),
+    "yes": Option(bool, "Do not ask before what takes more than ten minutes.", False, flag="--yes"),
     "style": Option(str, "terminal, markdown, github, html, csv or latex.", "terminal", words=STYLES),
     "strict": Option(bool, "Exit with 1 if a cell is not ok.", False),
     "quiet": Option(bool, "No progress: the tables and errors alone.", False, flag="--quiet"),
@@ -211,17 +225,17 @@ PANELS: Dict[str, Tuple[str, ...]] = {
             "momentum",
             "weight_decay",
             "epsilon",
-            "loss",
+            "loss_function",
         ),
         *("patience", "warmup_steps", "seed"),
     ),
     "Images and how they are read": (
-        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_picture"),
+        *("image_size", "flip", "crop", "pipeline", "loader_workers", "limit", "classes", "on_bad_image"),
     ),
     "Runs and readings": (
         *("repeats", "extend", "sampling_hz", "profile", "verify", "retry"),
         *("schedule", "disturbance_threshold", "retries_when_disturbed", "sample", "budget"),
-        *("precision_target", "dry_run"),
+        *("precision_target", "dry_run", "yes"),
     ),
     "Limits": LIMITS,
     "Environments": (*ENVIRONMENTS, "trust"),
@@ -231,7 +245,7 @@ PANELS: Dict[str, Tuple[str, ...]] = {
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _PLACE = {name: place for place, names in enumerate(PANELS.values()) for name in names}
 # What one cell is asked for; its classes are those of the data set.
-SETTINGS_OF_CELLS = tuple(name for name in SETTINGS if name not in of_role(OF_DATASET))
+SETTINGS_OF_CELLS = tuple(column(name) for name in SETTINGS if name not in of_role(OF_DATASET))
 
 
 def _read(name: str, text: Any) -> Any:
@@ -243,39 +257,96 @@ def _read(name: str, text: Any) -> Any:
         raise error if flag in str(error) else UsageError(f"{flag}: {error}") from None
 
 
-def takes(*names: str, **defaults: Any) -> Callable[[Command], Command]:
+def asked(context: typer.Context, name: str) -> bool:
+    """Whether the command line gives an option."""
+    source = context.get_parameter_source(name)
+    return source is None or source.name != "DEFAULT"
+
+
+def one_of(name: str, values: Sequence[str]) -> str:
+    """The only one of several; UsageError for none and for more."""
+    if len(values) != 1:
+        raise UsageError(f"--{name} is {', '.join(values)!r}; allowed: one")
+    return values[0]
+
+
+def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callable[[Command], Command]:
     """Give a command these options; it gets each as a keyword, read by the option.
 
-    defaults: this command's own defaults, written as on the command line.
+    by_place: which of them, in this order, may be given as positional arguments instead. defaults: this command's own
+    defaults, written as on the command line.
     """
 
     def wrap(command: Command) -> Command:
-        @functools.wraps(command)
-        def read_and_run(**given: Any) -> None:
-            command(**{name: _read(name, value) if name in names else value for name, value in given.items()})
-
-        shown = sorted(names, key=lambda name: _PLACE.get(name, len(PANELS)))
-        options = [OPTIONS[name].parameter(name, defaults.get(name, OPTIONS[name].default)) for name in shown]
         own = [
             parameter.replace(kind=_KEYWORD)
             for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in names
         ]
+        for_all = any(parameter.name == "context" for parameter in own)
+        starts = {name: defaults.get(name, OPTIONS[name].default) for name in names}
+        needed = [name for name in by_place if starts.get(name) is inspect.Parameter.empty]
+        starts.update(dict.fromkeys(needed))
+
+        @functools.wraps(command)
+        def read_and_run(**given: Any) -> None:
+            given.pop(SHOWS_ALL, None)
+            context = given.get("context") if for_all else given.pop("context", None)
+            placed = _placed(context, given.pop("what"), by_place) if by_place else {}
+            request = {name: _read(name, value) if name in names else value for name, value in given.items()}
+            request.update(placed)
+            for name in needed:
+                if request[name] is None:
+                    raise UsageError(f"no {name} are given; give --{name}, or {words.usage(by_place)}")
+            command(**request)
+
+        shown = sorted(names, key=lambda name: _PLACE.get(name, len(PANELS)))
+        options = [OPTIONS[name].parameter(name, starts[name]) for name in shown]
+        options += [_HELP_ALL] * (len(names) > MANY)
+        first = [_CONTEXT] * (bool(by_place) and not for_all) + [_what(by_place)] * bool(by_place)
         # typer reads both
-        read_and_run.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-        read_and_run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+        read_and_run.__signature__ = inspect.Signature([*first, *own, *options])  # type: ignore[attr-defined]
+        read_and_run.__annotations__ = {one.name: one.annotation for one in (*first, *own, *options)}
         return read_and_run
 
     return wrap
 
 
-def asked(context: typer.Context, name: str) -> bool:
-    """Whether the user gave an option."""
-    source = context.get_parameter_source(name)
-    return source is None or source.name != "DEFAULT"
-
-
 def stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
     """A request without the settings and the data set that nobody asked for: a workload has its own."""
-    own = (*SETTINGS, "dataset")
+    own = (*map(column, SETTINGS), "dataset")
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
+
+
+def _placed(context: Any, given: Optional[List[str]], by_place: Sequence[str]) -> Dict[str, Any]:
+    """The arguments that words give, from now on as asked for as those of options."""
+    placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
+    for name in placed:
+        context.set_parameter_source(name, context.get_parameter_source("what"))
+    return placed
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.meta[SHOWS_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _what(names: Sequence[str]) -> inspect.Parameter:
+    """The argument that takes all words of a command."""
+    text = f"{words.usage(names)}, in place of their options."
+    argument = typer.Argument(metavar="what", help=text, show_default=False)
+    return inspect.Parameter("what", _KEYWORD, default=None, annotation=Annotated[Optional[List[str]], argument])
+
+
+MANY = 20  # options; a help of more is short
+_CONTEXT = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
+_HELP_ALL = inspect.Parameter(
+    SHOWS_ALL,
+    _KEYWORD,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every option and exit.")
+    ],
+)

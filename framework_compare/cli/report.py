@@ -51,7 +51,7 @@ STUDY = typer.Argument(
 )
 PER_HOUR = typer.Option(help="Price of an hour of the machine: 3.5, or by kind of device cpu=0.2,cuda=3.5.")
 PER_KWH = typer.Option(help="Price of a kilowatt-hour.")
-CO2 = typer.Option(help="Grams of CO2 per kilowatt-hour.")
+CO2 = typer.Option("--co2-g-per-kwh", help="Grams of CO2 per kilowatt-hour.")
 _ONLY = "Only these, comma-separated."
 
 
@@ -62,7 +62,7 @@ def report(
     ),
     per_hour: Annotated[Optional[str], PER_HOUR] = None,
     per_kwh: Annotated[Optional[float], PER_KWH] = None,
-    co2: Annotated[Optional[float], CO2] = None,
+    co2_g_per_kwh: Annotated[Optional[float], CO2] = None,
 ) -> None:
     """Write a study as one HTML file: answers, figures, tables, failures, method.
 
@@ -74,7 +74,7 @@ def report(
     from framework_compare.study import names
 
     result = Comparison.load(names.find(study))
-    given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2}
+    given = {"per_hour": read_per_hour(per_hour), "per_kwh": per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
     print(result.report(out, **{name: price for name, price in given.items() if price is not None}))
     console.print_damage(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import warnings
@@ -21,6 +22,7 @@ from framework_compare.cli import (
     environments,
     examples,
     fairness,
+    listing,
     peaks,
     report,
     studies,
@@ -28,6 +30,7 @@ from framework_compare.cli import (
 )
 from framework_compare.cli import inspect as inspect_command
 from framework_compare.cli import verify as verify_command
+from framework_compare.cli.command import Command
 from framework_compare.cli.options import CLUSTER, ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, asked, stated, takes
 from framework_compare.errors import FrameworkCompareError, UnknownNameError, UsageError
 from framework_compare.samplers import busy
@@ -54,7 +57,6 @@ QUICK: Dict[str, Any] = {
 }
 QUICK_FRAMEWORKS = "torch,tensorflow,jax"
 NEXT = "framework-compare run torch,jax alexnet IMAGES --limit 100"
-LISTED = 20  # studies that `list` shows, the latest
 
 
 def main() -> None:
@@ -76,6 +78,10 @@ def main() -> None:
     except BrokenPipeError:  # `framework-compare show ... | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        console.fail(f"the output cannot be written: {error.strerror}; make room, or send it elsewhere", 1)
     except Exception as error:
         _usage_of_click(error)
         raise
@@ -126,7 +132,7 @@ def _root(
         "limit",
         "classes",
     ),
-    "on_bad_picture",
+    "on_bad_image",
     *(*ENVIRONMENTS, *LIMITS, "retry", "extend", "sampling_hz", "verify", "profile"),
     *(
         "devices",
@@ -137,25 +143,19 @@ def _root(
         "budget",
         "precision_target",
         "dry_run",
+        "yes",
         "strict",
         "on",
         "slurm",
         "quiet",
         "json",
     ),
+    by_place=(words.FILE, *words.REQUEST),
     frameworks=None,
     models=None,
 )
 def run(
     context: typer.Context,
-    what: Annotated[
-        Optional[List[str]],
-        typer.Argument(
-            metavar="what",
-            help="FRAMEWORKS MODELS [DATASET]... without their options, or FILE.toml.",
-            show_default=False,
-        ),
-    ] = None,
     study_file: Annotated[
         Optional[Path],
         typer.Option(
@@ -167,28 +167,24 @@ def run(
     **request: Any,
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
-    by_place = words.read(what or [], {name for name in ("frameworks", "models", "dataset") if asked(context, name)})
-    if study_file is not None and "study_file" in by_place:
-        raise UsageError(f"the file is given twice: {by_place['study_file']} and --from {study_file}; {words.ALLOWED}")
-    study_file = by_place.pop("study_file", study_file)
-    own = {name: value for name, value in request.items() if asked(context, name)}
     if study_file is not None:
         from framework_compare.api import compare
         from framework_compare.study import study_toml
 
-        request = {**study_toml.read(study_file, compare), **own, **by_place}
+        own = {name: value for name, value in request.items() if asked(context, name)}
+        request = study_toml.read(study_file, compare, own)
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
-    request = {**stated(context, request), **by_place}
     for name in ("frameworks", "models"):
         if request[name] is None:
-            raise UsageError(f"Missing option '--{name}'; give it, FRAMEWORKS MODELS by place, or --from FILE")
-    _run_and_show(**request)
+            raise UsageError(f"no {name} are given; give --{name}, FRAMEWORKS MODELS without options, or FILE.toml")
+    _run_and_show(**stated(context, request))
 
 
 @takes(
     *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "out", "repeats", "limit"),
-    *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "strict"),
+    *(*ENVIRONMENTS, *LIMITS, "sampling_hz", "verify", "dry_run", "yes", "strict"),
+    by_place=words.REQUEST,
 )
 def ladder(
     context: typer.Context,
@@ -221,7 +217,7 @@ def ladder(
     _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
-@takes("frameworks", "out", *ENVIRONMENTS, frameworks=QUICK_FRAMEWORKS)
+@takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", by_place=("frameworks",), frameworks=QUICK_FRAMEWORKS)
 def quickstart(**request: Any) -> None:
     """A smoke test: three frameworks, a small model, one verified verdict, and the report.
 
@@ -251,6 +247,7 @@ def _run_and_show(
     strict: bool = False,
     kind: Optional[str] = None,
     dry_run: bool = False,
+    yes: bool = False,
     quiet: bool = False,
     json: bool = False,
     **request: Any,
@@ -261,17 +258,15 @@ def _run_and_show(
 
     folder = Path(request.pop("out", None) or new_study_folder())
     executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
-    watcher = console.watcher(quiet)
+    watcher = console.watcher(quiet, yes)
     if dry_run:
-        print(compare(out=folder, watcher=watcher, dry_run=True, **request))
-        raise typer.Exit
+        forecast = compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request)
+        print(forecast)
+        lacking = [bool(one.lack) for one in forecast.cells]
+        raise typer.Exit(any(lacking) if strict else all(lacking))
     with console.kept_on_interrupt(folder, watcher):
         result = compare(out=folder, executor=executor, watcher=watcher, **request)
-    if json:
-        print(result.to_json(), end="")
-        console.print_damage(result)
-    else:
-        console.print_tables(result, "terminal", *filter(None, [kind]))
+    console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
@@ -337,7 +332,7 @@ def show(
         console.print_damage(result)
         return
     if other is not None:
-        studies.show_two(folder, names.find(other), style, changed)
+        studies.show_two(*names.find_two(study, other), style, changed)
         return
     if changed:
         raise UsageError("--changed is of two studies; allowed: with a second study")
@@ -352,47 +347,6 @@ def show(
         console.print_tables(result, style, *filter(None, [table]))
 
 
-def list_names() -> None:
-    """List the frameworks, models and data sets to choose from, and the studies in the cache folder."""
-    from framework_compare import registry
-    from framework_compare.plan.planning import build_graph
-    from framework_compare.protocol import TrainConfig
-
-    print("frameworks:", ", ".join(registry.FRAMEWORKS))
-    for sentence in registry.labels(registry.FRAMEWORKS):
-        print(f"  {sentence}")
-    print("models:")
-    for name in filter(registry.by_name, registry.MODELS):
-        graph = build_graph(name, TrainConfig())
-        print(f"  {name:15} {graph.parameter_count():>11,} parameters  {graph.macs() / 1e9:6.2f} G MACs per image")
-    print("  (3 classes, 224 x 224)")
-    print("workloads, with data sets of their own (`inspect` shows their layers):")
-    for name, workload in registry.WORKLOADS.items():
-        print(f"  {name:15} {workload.unit}s of {workload.dataset}")
-    print("data sets:", ", ".join(registry.DATASETS), "or a folder with one folder of images per class")
-    _list_studies()
-
-
-def _list_studies() -> None:
-    from framework_compare.report.figures.look import title
-    from framework_compare.report.tables import clean
-    from framework_compare.study import names
-    from framework_compare.study.opening import studies_dir
-
-    folders = names.in_cache()
-    print(f"studies in {studies_dir()}:" if folders else "studies: none yet")
-    if len(folders) > LISTED:
-        print(f"  ({len(folders) - LISTED} older ones)")
-    for folder in folders[-LISTED:]:
-        try:
-            one = names.listed(folder)
-        except FrameworkCompareError as error:
-            print(f"  {folder.name:21} {error}")
-            continue
-        what = "; ".join(", ".join(map(title, some)) for some in (one.frameworks, one.models))
-        print(f"  {one.name:21} {one.started_at:16} {f'{one.ok} of {one.cells} cells ok':19} {clean(what)}")
-
-
 def _help(command: Callable[..., Any]) -> str:
     """The docstring of a command with one line per paragraph, for the terminal to wrap."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
@@ -403,7 +357,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
     "Start": {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
-        "list": list_names,
+        "list": listing.list_names,
         "inspect": inspect_command.inspect,
     },
     "Train and measure": {
@@ -429,8 +383,11 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, help=_help(_command), rich_help_panel=_panel, epilog=examples.below(_name))(_command)
-app.command("stability", hidden=True, deprecated=True, epilog=examples.below("stability"))(studies.largest_batch)
+        _shown: Dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
+        app.command(_name, cls=Command, **_shown)(_command)
+app.command("stability", cls=Command, hidden=True, deprecated=True, epilog=examples.below("stability"))(
+    studies.largest_batch
+)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 
 

@@ -7,20 +7,33 @@ from typing import Annotated, Any, Dict, List, Optional
 
 import typer
 
-from framework_compare.cli import console
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, takes
+from framework_compare.cli import console, words
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
 from framework_compare.plan.values import pairs, split
 from framework_compare.study.blocks import REPEATS
+from framework_compare.study.progress import Watcher
 
 FORMATS = "Format of the files: csv, json, parquet (needs pyarrow) or pytest-benchmark."
 
 
-@takes("retry", "index", "trust", *LIMITS, "verify", "strict", "on", "slurm", verify=None)
+@takes(
+    "retry",
+    "python",
+    "index",
+    "trust",
+    *LIMITS,
+    *("verify", "dry_run", "yes", "strict", "quiet", "json", "on", "slurm"),
+    verify=None,
+)
 def resume(
-    strict: bool,
+    strict: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+    dry_run: bool = False,
+    yes: bool = False,
     study: Annotated[str, STUDY] = "latest",
     on: str = "here",
     slurm: Optional[Dict[str, str]] = None,
@@ -28,15 +41,18 @@ def resume(
 ) -> None:
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
 
-    Limits and --verify replace those of the study.
+    Limits, interpreters and --verify replace those of the study.
     """
     from framework_compare import api
     from framework_compare.study import executors, names
 
-    folder, watcher, executor = names.find(study), console.watcher(), executors.of(on, slurm)
+    folder, watcher, executor = names.find(study), console.watcher(quiet, yes), executors.of(on, slurm)
+    if dry_run:
+        print(api.resume(folder, executor=executor, watcher=watcher, dry_run=True, **request))
+        return
     with console.kept_on_interrupt(folder, watcher):
         result = api.resume(folder, executor=executor, watcher=watcher, **request)
-    console.print_tables(result, "terminal")
+    console.print_study(result, json)
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
 
@@ -44,36 +60,47 @@ def resume(
 @takes(
     *("frameworks", "models", "dataset", "batch_sizes", "search", "limit", "out"),
     *(name for name in SETTINGS_OF_CELLS if name != "batch_size"),
-    *("python", "index", *LIMITS, "style"),
+    *("python", "index", *LIMITS, "style", "dry_run", "yes"),
+    by_place=words.REQUEST,
     epochs="1",
 )
-def largest_batch(out: Optional[Path], style: str, **request: Any) -> None:
+def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **request: Any) -> None:
     """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
     from framework_compare.report import stability_tables
     from framework_compare.study.opening import new_study_folder
 
     stability_tables.check_style(style)
-    folder = out or new_study_folder()
-    watcher = console.watcher()
+    folder, watcher = out or new_study_folder(), console.watcher(yes=yes)
+    if dry_run:
+        print(stability_sweep.largest_batch(out=folder, watcher=watcher, dry_run=True, **request))
+        return
     with console.kept_on_interrupt(folder, watcher):
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
     print(result.table(style))
     watcher.say(f"study: {folder}")
 
 
-@takes("python", "index", "style", *(name for name in SETTINGS_OF_CELLS if name not in ("batch_size", "image_size")))
+@takes(
+    *("frameworks", "models", "dataset", *SETTINGS_OF_CELLS, "python", "index", "style", "dry_run", "yes"),
+    by_place=words.REQUEST,
+    frameworks="torch",
+    models="mobilenet_v2",
+    dataset=["fire-smoke-tiny"],
+    batch_size="4",
+    image_size="64",
+)
 def overhead(
     style: str,
-    framework: Annotated[str, typer.Option(help="The framework to train with.")] = "torch",
-    model: Annotated[str, typer.Option(help="The model to train.")] = "mobilenet_v2",
+    dry_run: bool,
+    yes: bool,
+    frameworks: List[str],
+    models: List[str],
+    dataset: List[str],
     rates: Annotated[
         str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
     ] = "0,1,10,100",
     repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
-    dataset: Annotated[str, typer.Option(help="A folder of images, or a name that `list` shows.")] = "fire-smoke-tiny",
-    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 4,
-    image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = 64,
     **request: Any,
 ) -> None:
     """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
@@ -83,18 +110,29 @@ def overhead(
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
-    asked = {"dataset": dataset, "batch_size": batch_size, "image_size": image_size, **request}
+    framework, model = one_of("frameworks", frameworks), one_of("models", models)
+    asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
+    forecast = costs.overhead(framework, model, dry_run=True, **asked)
+    if dry_run:
+        print(forecast)
+        return
     say = console.watcher().say
-    rows = costs.overhead(framework, model, rates_hz=split(rates, float), repeats=repeats, say=say, **asked)
+    console.announce([forecast], say, yes)
+    rows = costs.overhead(framework, model, say=say, **asked)
     print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}", framework)))
 
 
-@takes("out", "repeats", "budget", "precision_target", "dry_run", *ENVIRONMENTS, "sampling_hz", "style", repeats=None)
+@takes(
+    *("out", "repeats", "budget", "precision_target", "dry_run", "yes", *ENVIRONMENTS, "sampling_hz", "style"),
+    repeats=None,
+)
 def reproduce(
     name: Annotated[str, typer.Argument(help="The published study: " + ", ".join(REPRODUCTIONS) + ".")],
     out: Optional[Path],
     repeats: Optional[int],
     style: str,
+    dry_run: bool,
+    yes: bool,
     full: Annotated[bool, typer.Option("--full", help="With the published sizes: hours to days.")] = False,
     frameworks: Annotated[Optional[str], typer.Option(help="Comma-separated; default: those of the study.")] = None,
     device: Annotated[Optional[str], typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
@@ -111,18 +149,21 @@ def reproduce(
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
-    folder, watcher = out or new_study_folder(), console.watcher()
+    folder, watcher = out or new_study_folder(), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
-    request = {key: value for key, value in request.items() if value is not None}
-    asked: Dict[str, Any] = {"frameworks": None if frameworks is None else split(frameworks), "parts": part or None}
-    with console.kept_on_interrupt(folder, watcher):
-        result = run_again(
-            name, full=full, device=device, data=pairs("--data", data), out=folder, watcher=watcher, **asked, **request
-        )
-    if isinstance(result, dict):
-        print("\n".join(f"{part}:\n{forecast}" for part, forecast in result.items()))
+    asked: Dict[str, Any] = {
+        **{key: value for key, value in request.items() if value is not None},
+        **{"full": full, "device": device, "data": pairs("--data", data), "parts": part or None},
+        **{"frameworks": None if frameworks is None else split(frameworks), "out": folder},
+    }
+    forecasts = run_again(name, dry_run=True, watcher=watcher if dry_run else Watcher(), **asked)
+    if dry_run:
+        print("\n".join(f"{part}:\n{forecast}" for part, forecast in forecasts.items()))
         return
+    console.announce(list(forecasts.values()), watcher.say, yes)
+    with console.kept_on_interrupt(folder, watcher):
+        result = run_again(name, watcher=watcher, **asked)
     print(result.table(style))
     watcher.say(f"studies: {folder}")
 

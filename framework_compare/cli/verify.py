@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, Optional
 
 import typer
 
+from framework_compare.cli import words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
@@ -17,6 +18,7 @@ STYLES = ("terminal", "markdown", "latex")
 
 @takes(
     *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK), "threads", *ENVIRONMENTS, "trust"),
+    by_place=(words.STUDY, "frameworks", "models"),
     frameworks=FRAMEWORKS,
     models=MODELS,
 )
@@ -25,10 +27,6 @@ def verify(
     index: Dict[str, str],
     installer: str,
     trust: bool,
-    study: Annotated[
-        Optional[str],
-        typer.Argument(help="A study that has run (folder, name, latest): check its cells, keep the verdicts with it."),
-    ] = None,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
     keep: Annotated[Optional[Path], typer.Option(help="Folder for the workers' logs.")] = None,
@@ -37,11 +35,13 @@ def verify(
     """Check that all frameworks train the same function, level by level, against a float64 reference.
 
     Exit code 1 if a level fails or could not be checked, a framework cannot be installed, or nothing was proved.
-    Verdicts are cached until the worker's source, the environment's packages or the GPU change. With a study, check the
-    cells that it has run, where environment and source are still the same; its tables show the verdicts from then on.
+    Verdicts are cached until the worker's source, the environment's packages or the GPU change. With STUDY (folder, name,
+    latest), check the cells that it has run, where environment and source are still the same; its tables show the verdicts
+    from then on.
     """
     if style not in STYLES:
         raise UsageError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
+    study = request.pop(words.STUDY, None)
     if study is not None:
         from framework_compare.study import names
 

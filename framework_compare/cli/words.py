@@ -1,36 +1,53 @@
-"""What `run` is asked for by place: FRAMEWORKS MODELS [DATASET]..., or a file alone."""
+"""What a command is asked for as positional arguments: FRAMEWORKS MODELS [DATASET]..., or for `run` a file alone."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Sequence
 
+from framework_compare import registry
 from framework_compare.errors import UsageError
 from framework_compare.plan.values import split
 
-ALLOWED = "allowed: FRAMEWORKS MODELS [DATASET]..., or a file.toml"
+REQUEST = ("frameworks", "models", "dataset")
+# What a word alone may be instead, of a command that has it among its names: a file of a study, a study, a folder.
+FILE, STUDY, OUT = "study_file", "study", "out"
+_ALONE = {FILE: "FILE.toml", STUDY: "STUDY"}
 
 
-def read(words: Sequence[str], by_option: AbstractSet[str]) -> Dict[str, Any]:
-    """Arguments of `compare` from words, and `study_file` where the first names one.
+def usage(names: Sequence[str]) -> str:
+    """The arguments as the help shows them: "FRAMEWORKS MODELS [DATASET]..., or FILE.toml"."""
+    several = " ".join("[DATASET]..." if name == "dataset" else name.upper() for name in names if name in REQUEST)
+    return ", or ".join([several, *(_ALONE[name] for name in names if name in _ALONE)])
 
-    by_option: those of frameworks, models and dataset that an option gives; UsageError where a word gives one again.
+
+def read(words: Sequence[str], by_option: AbstractSet[str], names: Sequence[str] = REQUEST) -> Dict[str, Any]:
+    """Arguments by `names` from words, of which "dataset" takes all that are left.
+
+    by_option: names that an option gives; UsageError where a word gives one again.
     """
+    allowed = f"allowed: {usage(names)}"
     if not words:
         return {}
-    first, *rest = words
-    if first.endswith(".toml"):
-        if rest:
-            raise UsageError(f"{rest[0]!r} follows {first}; allowed: a file alone, with options")
-        return {"study_file": Path(first)}
-    if not rest and "models" not in by_option:
-        raise UsageError(f"{first!r} names frameworks, models are missing; {ALLOWED}")
-    asked: Dict[str, Any] = {"frameworks": split(first)}
-    if rest:
-        asked["models"] = split(rest[0])
-    if rest[1:]:
-        asked["dataset"] = rest[1:]
-    for (name, _), word in zip(asked.items(), words):
+    if STUDY in names and len(words) == 1:
+        return {STUDY: words[0]}
+    if OUT in names and len(words) == 1 and not {*split(words[0])} <= {*registry.FRAMEWORKS, *registry.ALIASES}:
+        warnings.warn("OUT is called --out OUT now; the old form goes with the next release", FutureWarning, 2)
+        return {OUT: Path(words[0])}
+    if FILE in names and words[0].endswith(".toml"):
+        if words[1:]:
+            raise UsageError(f"{words[1]!r} follows {words[0]}; allowed: a file alone, with options")
+        if FILE in by_option:
+            raise UsageError(f"the file is given twice: {words[0]} and --from; {allowed}")
+        return {FILE: Path(words[0])}
+    places = [name for name in names if name in REQUEST]
+    if "models" in places and len(words) == 1 and "models" not in by_option:
+        raise UsageError(f"{words[0]!r} names frameworks, models are missing; {allowed}")
+    if len(words) > len(places) and "dataset" not in places:
+        raise UsageError(f"{words[len(places)]!r} is one argument too many; {allowed}")
+    for name, word in zip(places, words):
         if name in by_option:
-            raise UsageError(f"{name} are given twice: {word!r} and --{name}; {ALLOWED}")
-    return asked
+            raise UsageError(f"{name} are given twice: {word!r} and --{name}; {allowed}")
+    asked = {name: split(word) for name, word in zip(places, words) if name != "dataset"}
+    return {**asked, "dataset": list(words[2:])} if words[2:] else asked

@@ -1,1 +1,1 @@
-"""Tests that an adapter follows the protocol: `pytest --pyargs framework_compare.conformance --framework NAME`."""
+"""Tests that an adapter follows the protocol: `pytest --pyargs framework_compare.conformance --frameworks NAME`."""

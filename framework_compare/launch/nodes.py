@@ -28,8 +28,11 @@ def check(count: int) -> None:
 def names(count: int) -> List[str]:
     """The first `count` nodes of this job, this one first; UsageError where there are not as many."""
     listed = os.environ.get("SLURM_JOB_NODELIST")
-    if not listed or shutil.which("srun") is None:
+    if not listed:
         raise UsageError(f"nodes is {count}, and this is no Slurm job; {HOW}")
+    for command in ("srun", "scontrol"):
+        if shutil.which(command) is None:
+            raise UsageError(f"nodes is {count}, and {command} is not on PATH, as in a container; {HOW}")
     found = _ask("scontrol", "show", "hostnames", listed).split()
     if len(found) < count:
         raise UsageError(f"nodes is {count}, and this Slurm job has {len(found)}; {HOW}")

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Plan
-from framework_compare.plan.settings import DEFAULTS, SETTINGS
+from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
 from framework_compare.records import Cell
 
 
@@ -76,8 +76,8 @@ def read_rungs(rungs: Rungs) -> List[Rung]:
     """Rungs as a user gives them, by name; UsageError says what is allowed."""
     try:
         pairs = list(rungs.items() if isinstance(rungs, Mapping) else rungs)
-        read = [Rung(str(name), dict(settings)) for name, settings in pairs]
-    except (TypeError, ValueError):
+        read = [Rung(str(name), fields(settings)) for name, settings in pairs]
+    except (AttributeError, TypeError, ValueError):
         raise UsageError(
             f"rungs are {rungs!r}; allowed: settings by name, such as {{'batch 64': {{'batch_size': 64}}}}"
         ) from None
@@ -124,7 +124,9 @@ def _check_rung(rung: Rung) -> None:
         raise UsageError(f"rung {rung.name!r} changes nothing; name one setting at least")
     for name, value in rung.settings.items():
         if name not in SETTINGS or name in FIXED:
-            raise UnknownNameError(f"setting of rung {rung.name!r}", name, sorted(set(SETTINGS) - set(FIXED)))
+            raise UnknownNameError(
+                f"setting of rung {rung.name!r}", name, sorted(column(one) for one in SETTINGS if one not in FIXED)
+            )
         planning.check_setting(name, value)
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from framework_compare import registry
-from framework_compare.datasets import arrays
+from framework_compare.datasets import arrays, fire_smoke
 from framework_compare.datasets.arrays import ArrayData
 from framework_compare.datasets.folder import FolderIndex
 from framework_compare.datasets.resolve import resolve
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.graph import Graph, Task
 from framework_compare.plan import searches
-from framework_compare.plan.settings import DEFAULTS, SETTINGS
+from framework_compare.plan.settings import DEFAULTS, SETTINGS, column, fields
 from framework_compare.protocol import TrainConfig, devices_of, replicas_of, where
 from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
@@ -49,24 +50,25 @@ def plan(
     *,
     limit: Optional[int] = None,
     classes: Optional[Sequence[str]] = None,
-    on_bad_picture: str = "fail",
+    on_bad_image: str = "fail",
     progress: Optional[CountProgress] = None,
     make: bool = True,
     devices_each: Union[None, int, Sequence[int]] = None,
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
-    settings are fields of TrainConfig, as SETTINGS has them; most may be lists. datasets OWN is what each model is for.
+    settings are those of SETTINGS, by their columns or fields; most may be lists. datasets OWN is what each model is for.
     Without `make` a rendered data set that is not there is not made, only counted.
     devices_each: numbers of devices of each kind named, as `on_several` has them.
     """
+    settings = fields(settings)
     names = [find_all("framework", registry.FRAMEWORKS, frameworks), find_models(models)]
     devices = [check_device(device) for device in on_several(_listed("device", devices), devices_each)]
     _check_unique("device", ["cuda" if device == "cuda:0" else device for device in devices])  # one GPU under two names
     workloads = [name for name in names[1] if name in registry.WORKLOADS]
     if not workloads:
         datasets = PICTURES if datasets == OWN else datasets
-        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_picture, progress, make)
+        return _plan_pictures(names, devices, datasets, settings, limit, classes, on_bad_image, progress, make)
     if len(workloads) < len(names[1]):
         raise UsageError(
             f"{workloads[0]} has data of its own, unlike the other models; compare it in a call of its own"
@@ -83,7 +85,7 @@ def _plan_pictures(
     settings: Mapping[str, Any],
     limit: Optional[int],
     classes: Optional[Sequence[str]],
-    on_bad_picture: str,
+    on_bad_image: str,
     progress: Optional[CountProgress],
     make: bool,
 ) -> Plan:
@@ -91,7 +93,7 @@ def _plan_pictures(
     check_of_sgd(settings, configs)
     for config in configs:
         _check_of_pictures(config)
-    read = _read_datasets(datasets, limit, classes, on_bad_picture, configs[0].seed, progress, make)
+    read = _read_datasets(datasets, limit, classes, on_bad_image, configs[0].seed, progress, make)
     cells = []
     for model, (name, index), config, device, framework in itertools.product(
         names[1], read.items(), configs, devices, names[0]
@@ -201,7 +203,7 @@ def _check_of_arrays(model: str, settings: Mapping[str, Any]) -> None:
 def _check_loss(what: str, loss: str, configs: Iterable[TrainConfig]) -> None:
     for config in configs:
         if config.loss != loss:
-            raise UsageError(f"loss is {config.loss!r}; {what} are for {loss!r}")
+            raise UsageError(f"loss_function is {config.loss!r}; {what} are for {loss!r}")
 
 
 def _read_arrays(
@@ -351,9 +353,10 @@ def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[Train
 
     threads None is all cores there are, shared out among as many replicas.
     """
+    settings = fields(settings)
     for name in settings:
         if name not in SETTINGS:
-            raise UnknownNameError("setting", name, sorted(SETTINGS))
+            raise UnknownNameError("setting", name, sorted(map(column, SETTINGS)))
     cores = {name: max(1, available_cores() // replicas) for name, setting in SETTINGS.items() if setting.all_cores}
     settings = {**settings, **{name: cores[name] for name in cores if settings.get(name) is None}}
     axes = {name: _axis(name, value) for name, value in settings.items()}
@@ -391,29 +394,31 @@ def check_setting(name: str, value: Any) -> None:
     setting = SETTINGS[name]
     if setting.choices:
         if not setting.chooses(value):
-            raise UnknownNameError(name, value, setting.choices)
+            raise UnknownNameError(column(name), value, setting.choices)
     elif isinstance(getattr(DEFAULTS, name), int):
-        check_count(name, value, int(setting.least))
+        check_count(name, value, int(setting.least), most=setting.below - 1)
     else:
         _check_number(name, value, low=setting.least, high=setting.below)
 
 
-def check_count(name: str, value: Any, least: int, otherwise: str = "") -> None:
+def check_count(name: str, value: Any, least: int, otherwise: str = "", most: float = math.inf) -> None:
     """UsageError unless `value` is a whole number of at least `least`; `otherwise` names what else is allowed."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{otherwise}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        bound = "" if most == math.inf else f" and at most {most:.0f}"
+        raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{bound}{otherwise}")
 
 
 def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
-        raise UsageError(f"{name} is {value!r}; allowed: a number from {low:g} to less than {high:g}")
+        bound = "" if high == math.inf else f" and less than {high:g}"
+        raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
 
 
 def _read_datasets(
     datasets: DataSets,
     limit: Optional[int],
     classes: Optional[Sequence[str]],
-    on_bad_picture: str,
+    on_bad_image: str,
     seed: int,
     progress: Optional[CountProgress],
     make: bool,
@@ -425,12 +430,20 @@ def _read_datasets(
         if not isinstance(dataset, (str, os.PathLike)):
             raise UsageError(f"data set is {dataset!r}; allowed: a name that `list` shows, or the path of a folder")
         tell = _counter(progress, f"images of {Path(dataset).name}")
-        reading: Dict[str, Any] = {"limit": limit, "seed": seed, "on_bad_picture": on_bad_picture, "make": make}
+        reading: Dict[str, Any] = {"limit": limit, "seed": seed, "on_bad_image": on_bad_image, "make": make}
         index = resolve(dataset, classes=classes, progress=tell, **reading)
         if index.name in read:
             raise UsageError(f"two data sets are called {index.name!r}; rename the folder of one")
         read[index.name] = index
     return read
+
+
+def make_datasets(plan: Plan, progress: Optional[CountProgress] = None) -> None:
+    """Render the data sets of a plan that are not there yet."""
+    for name, index in plan.datasets.items():
+        missing = fire_smoke.unmade(name)
+        if missing and set(index.pictures.paths) <= set(missing.paths):  # not a folder of the user's of that name
+            registry.load(registry.DATASETS[name])(_counter(progress, f"images of {name}"))
 
 
 def _counter(progress: Optional[CountProgress], what: str) -> Optional[Callable[[int, int], None]]:

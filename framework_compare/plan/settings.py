@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
-from typing import Dict, Tuple
+import warnings
+from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -23,6 +25,7 @@ from framework_compare.protocol import (
 )
 
 DEFAULTS = TrainConfig()
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 # Roles: where a setting is shown.
 IDENTITY = "identity"  # a column beside every figure
@@ -43,7 +46,7 @@ class Setting:
     choices: the words that are allowed, or their forms where `pattern` says which are.
     least, below: a number is at least the one and less than the other.
     caption: how a table's caption says a value; a noun after "{} " is made plural. "" is the name and the value.
-    column: its name in frames where it is not the field's.
+    column: its name for users where it is not the field's.
     all_cores: None, which the API and the command line start from, is as many as the cores that a run may use.
     """
 
@@ -63,7 +66,7 @@ class Setting:
     def meaning(self) -> str:
         """What it is and what is allowed, for `--help` and the docs."""
         if not self.choices:
-            below = f", less than {self.below:g}" if self.below < math.inf else ""
+            below = f", less than {self.below:.10g}" if self.below < math.inf else ""
             return f"{self.help}; at least {self.least:g}{below}"
         explained = all(f"{choice}: " in self.help for choice in self.choices)
         return self.help if explained else f"{self.help}: {', '.join(self.choices)}"
@@ -121,7 +124,7 @@ SETTINGS: Dict[str, Setting] = {
     "momentum": Setting("momentum of SGD", below=1),
     "weight_decay": Setting("weight decay of SGD, on every parameter"),
     "warmup_steps": Setting("untimed steps after the first one"),
-    "seed": Setting("seed of weights, order and augmentation"),
+    "seed": Setting("seed of weights, order and augmentation", below=2**32),  # what every framework takes
     "image_size": Setting(_SIZE, least=1, verdict=NETWORK),
     "num_classes": Setting(_CLASSES, OF_DATASET, least=2, verdict=NETWORK, may_be_list=False),
     "flip": Setting("axis along which half of the images are mirrored", choices=FLIPS),
@@ -145,8 +148,34 @@ COMPARED = (
 
 
 def column(name: str) -> str:
-    """The column of a setting in frames. `loss` there would be taken for a figure."""
+    """What users call a setting: in requests, options and frames. `loss` there would be taken for a figure."""
     return SETTINGS[name].column or name
+
+
+def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Settings by the fields of TrainConfig, from the names that users give them."""
+    known = {column(name): name for name in SETTINGS}
+    return {known.get(name, name): value for name, value in given.items()}
+
+
+# Arguments that had another name until version 0.2; the former names go with the next release.
+FORMER = {"on_bad_picture": "on_bad_image", "loss": "loss_function"}
+
+
+def takes_former_names(call: Call) -> Call:
+    """Pass arguments of FORMER names on under those of now, with a warning."""
+
+    @functools.wraps(call)
+    def renamed(*positional: Any, **given: Any) -> Any:
+        for old in FORMER.keys() & given.keys():
+            new = FORMER[old]
+            warnings.warn(
+                f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3
+            )
+            given.setdefault(new, given.pop(old))
+        return call(*positional, **given)
+
+    return renamed  # type: ignore[return-value]
 
 
 def of_role(*roles: str) -> Tuple[str, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from framework_compare import registry
+from framework_compare.environments.installers import NO_INDEX
 from framework_compare.errors import UsageError
 
 
@@ -49,13 +51,26 @@ def by_framework(option: str, given: Optional[List[str]]) -> Dict[str, str]:
     return {registry.framework(name).name: value for name, value in pairs(option, given).items()}
 
 
+def check_indexes(index: Mapping[str, str]) -> Mapping[str, str]:
+    """Package indexes by framework, as they are; UsageError for what pip would not take for one, and leave out."""
+    for name, value in index.items():
+        if value != NO_INDEX and not re.match(r"(https?|file)://.", value) and not os.path.isdir(value):
+            raise UsageError(
+                f"index of {name} is {value!r}; allowed: a URL such as https://HOST/simple, a folder, or none"
+            )
+    return index
+
+
 _UNITS_S = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
 
 
 def seconds(name: str, value: Any) -> float:
     """Seconds of a time such as "30min", "1h30min" or 1800; UsageError for anything else."""
     given = value.strip() if isinstance(value, str) else value
+    if isinstance(given, str) and _NUMBER.fullmatch(given):
+        given = float(given)
     if isinstance(given, str) and _DURATION.sub("", given) == "":
         given = sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION.findall(given))
     if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
 from framework_compare.report.parts import plural
-from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results import earlier
 from framework_compare.results.metrics import digits
 
@@ -15,7 +15,9 @@ _SETTINGS = (*of_role(IDENTITY), "epochs")
 _OTHERS = tuple(name for name in SETTINGS if name not in _SETTINGS)  # shown where two rows would be alike without
 
 
-def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]) -> Table:
+def table(
+    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float], note: str = ""
+) -> Table:
     """One row per cell; `cells` are `forecast.CellForecast`, `seconds` is the range of all runs."""
     configs = [{**one.cell.config.to_dict(), "dataset": one.cell.dataset} for one in cells]
     varied = [name for name in ("dataset", *_SETTINGS) if len({config[name] for config in configs}) > 1]
@@ -25,8 +27,8 @@ def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], b
             (one.cell.framework, one.cell.model, *(str(config[name]) for name in varied)),
             (
                 Figure(str(one.runs)),
-                *(Figure(digits(value)) for value in one.epoch_s),
-                *(Figure(digits(value / 60)) for value in one.total_s),
+                *(Figure(NOTHING if one.lack else digits(value)) for value in one.epoch_s),
+                *(Figure(NOTHING if one.lack else digits(value / 60)) for value in one.total_s),
                 Figure(one.basis),
             ),
         )
@@ -43,7 +45,7 @@ def table(cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], b
             Group("", ("by",)),
         ),
         tuple(rows),
-        remarks=tuple(_remarks(cells, seconds, disk_bytes, budget_s)),
+        remarks=(*_remarks(cells, seconds, disk_bytes, budget_s), *filter(None, [note])),
     )
 
 
@@ -76,6 +78,7 @@ def _remarks(
         texts.append(_under_a_budget(sum(one.total_s.middle for one in cells), budget_s))
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
     texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
+    texts += [f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack]
     texts += registry.labels(one.cell.framework for one in cells)
     if any(one.basis == earlier.ASSUMPTION for one in cells):
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = earlier.ASSUMED_CPU, earlier.ASSUMED_GPU

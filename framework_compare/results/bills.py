@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Union
 
-from framework_compare.errors import UsageError
+from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.registry import device_kind
 from framework_compare.results.columns import Record
 from framework_compare.results.ratios import epoch_seconds
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("bill_s", "bill_time", "bill_time_low", "bill_time_high", "bill_wh", "bill_energy", "bill_co2_g")
+KINDS = ("cpu", "cuda")  # of devices that have a price of their own
 HOUR_S = 3600.0
 WH_J = 3600.0
 PerHour = Union[float, Mapping[str, float], None]
@@ -36,9 +37,11 @@ class Prices:
         hours = self.per_hour if isinstance(self.per_hour, Mapping) else {"per_hour": self.per_hour}
         given = {**hours, "per_kwh": self.per_kwh, "co2_g_per_kwh": self.co2_g_per_kwh}
         known = {name: value for name, value in given.items() if value is not None}
+        for name in hours.keys() - {"per_hour", *KINDS}:
+            raise UnknownNameError("kind of device", name, KINDS)
         if not known:
             raise UsageError(
-                "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2)"
+                "no price is given; give per_hour, per_kwh or co2_g_per_kwh (--per-hour, --per-kwh, --co2-g-per-kwh)"
             )
         for name, value in known.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple,
 
 from framework_compare.errors import StudyError
 from framework_compare.records import Cell
+from framework_compare.samplers.host import available_cores
 from framework_compare.store.study_file import Store
 
 MOST_STUDIES = 50
@@ -114,4 +115,4 @@ def _value(cell: Cell, name: str) -> Any:
 
 
 def _processors(cell: Cell) -> int:
-    return cell.config.threads if cell.device == "cpu" else 1
+    return min(cell.config.threads, available_cores()) if cell.device == "cpu" else 1

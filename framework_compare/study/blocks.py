@@ -13,6 +13,7 @@ from typing import Any, List, Optional, Sequence
 # in 55; that one of five is 20 % slower, after the correction for ten comparisons, in 99 and 28
 # (benchmarks/results/intervals.json). With one run there is no interval at all.
 REPEATS = 5
+MOST_REPEATS = 1000  # of a cell: each is a row before any has run
 
 
 def new_seed() -> int:

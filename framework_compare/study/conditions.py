@@ -14,7 +14,7 @@ from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
 from framework_compare.launch.limits import Limits
 from framework_compare.plan import searches
-from framework_compare.plan.values import seconds, share
+from framework_compare.plan.values import check_indexes, seconds, share
 from framework_compare.records import Cell
 from framework_compare.registry import framework as find_framework
 from framework_compare.results.verdicts import check_mode
@@ -57,7 +57,7 @@ def run_options(
             raise UsageError(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
-    return RunOptions(interpreters, _by_framework("index", index, "a URL"), installer, limits, hz)
+    return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), installer, limits, hz)
 
 
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
@@ -133,13 +133,18 @@ def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) ->
 
 
 def as_planned(
-    settings: Mapping[str, Any], path: Path, given: Limits, index: Optional[Mapping[str, str]] = None
+    settings: Mapping[str, Any],
+    path: Path,
+    given: Limits,
+    index: Optional[Mapping[str, str]] = None,
+    python: Optional[Mapping[str, str]] = None,
 ) -> RunOptions:
-    """The options that a study's settings hold, with the limits and the index given now; `path` is the study's file."""
+    """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
         hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
-        options = run_options(settings.get("python"), index, installer, limits, hz)
+        interpreters = {**(settings.get("python") or {}), **_by_framework("python", python, "an interpreter")}
+        options = run_options(interpreters, index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
         # Studies of an earlier version were planned without repeats.

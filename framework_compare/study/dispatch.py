@@ -37,8 +37,10 @@ def run_parts(
 ) -> None:
     """Do all that is planned in a study, and again what ended with a status of `retry`, in parts.
 
-    A KeyboardInterrupt ends the executor's jobs, then is raised again; nodes keep what they have measured.
+    A KeyboardInterrupt ends the executor's jobs, then is raised again; nodes keep what they have measured. UsageError
+    where the executor can start nothing from here.
     """
+    executor.check()
     refused = set(absorb(store, watcher.say).refused)
     live = executor.live(store.folder)
     numbers = parts.plan(store, options, retry, live)

@@ -102,7 +102,7 @@ class Slurm:
 
         place = folder / PARTS / SLURM
         command = submitit.helpers.CommandFunction([sys.executable, "-c", PART, "part", str(folder)], cwd=folder)
-        for nodes, chunk in _chunks(folder, parts):
+        for nodes, chunk in _chunks(folder, parts, _largest_array()):
             try:
                 executor = submitit.SlurmExecutor(folder=place)
                 executor.update_parameters(**_parameters(folder.name, self.options, len(chunk), nodes))
@@ -141,12 +141,11 @@ def _value(text: str) -> Any:
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
 
-def _chunks(folder: Path, parts: Sequence[int]) -> Iterator[Tuple[int, List[int]]]:
-    """Parts that one array can have, and how many nodes each of them needs."""
+def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[Tuple[int, List[int]]]:
+    """Parts for one array, at most so many, and how many nodes each of them needs."""
     by_nodes: Dict[int, List[int]] = {}
     for number in parts:
         by_nodes.setdefault(PartPlan.read(folder, number).nodes, []).append(number)
-    most = _largest_array()
     for nodes, listed in by_nodes.items():
         for first in range(0, len(listed), most):
             yield nodes, listed[first : first + most]

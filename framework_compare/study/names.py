@@ -20,11 +20,14 @@ ALLOWED = "a study's folder, its name in the cache, or latest; `framework-compar
 def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
     """The folder of a study; StudyError where there is none of this name, UsageError for an empty one.
 
-    A path comes first, then a study of that name in the cache. `latest` is the one in the cache that was written last.
+    A path, also that of the study's file, comes first, then a study of that name in the cache. `latest` is the one in the
+    cache that was written last.
     """
     if name == "":
         raise UsageError(f"the study is named ''; allowed: {ALLOWED}")
     path = Path(name)
+    if path.name == FILE and path.is_file():
+        path = path.parent
     if (path / FILE).is_file():
         return path
     if str(name) == LATEST:
@@ -38,6 +41,14 @@ def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
     if not path.exists():
         raise StudyError(f"{path} holds no study: there is no such folder; allowed: {ALLOWED}")
     return path  # whoever opens it says what is wrong with it
+
+
+def find_two(first: Union[str, "os.PathLike[str]"], second: Union[str, "os.PathLike[str]"]) -> Tuple[Path, Path]:
+    """The folders of two studies; UsageError where both names are those of one."""
+    folders = find(first), find(second)
+    if folders[0].resolve() == folders[1].resolve():
+        raise UsageError(f"{first} and {second} are one study, which differs from itself in nothing; name another")
+    return folders
 
 
 def in_cache() -> List[Path]:

@@ -11,10 +11,11 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from framework_compare import __version__
 from framework_compare.batches import quality
 from framework_compare.datasets.arrays import ArrayData
-from framework_compare.errors import UsageError
+from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import cache_dir
 from framework_compare.plan.planning import Plan
+from framework_compare.plan.settings import SETTINGS
 from framework_compare.records import oversize
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
@@ -118,6 +119,15 @@ def check_folder(name: str, folder: Any) -> Path:
     return Path(folder)
 
 
+def check_writable(folder: Path) -> Path:
+    """The folder as it is; StudyError where no study could be written there, before images are read for it."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written" if there.is_dir() else "is no folder"
+        raise StudyError(f"{folder} cannot hold a study, as {there} {why}; name another folder")
+    return folder
+
+
 def check_flag(name: str, value: Any) -> bool:
     """UsageError for anything but True and False."""
     if not isinstance(value, bool):
@@ -153,6 +163,17 @@ def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
         known = {name: value for name, value in baseline_quality(data).items() if math.isfinite(value)}
         answers = ", ".join(f"{name} {value:.4g}{units[name]}" for name, value in known.items())
         watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
+
+
+def tell_of_cores(plan: Plan, watcher: Watcher) -> None:
+    """Report threads and loader workers that outnumber the cores of this machine."""
+    cores = host.available_cores()
+    for name in (name for name, setting in SETTINGS.items() if setting.all_cores):
+        for count in sorted({getattr(cell.config, name) for cell in plan.cells}):
+            if count > cores:
+                watcher.say(
+                    f"{name} is {count}, and a run may use {cores} cores: they wait for each other, which takes time"
+                )
 
 
 def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watcher) -> None:

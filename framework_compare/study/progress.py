@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Optional, TextIO
+from typing import Any, Callable, Dict, Optional, TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.records import Cell, Run
@@ -21,6 +21,9 @@ class Watcher:
 
     def say(self, message: str) -> None:
         """One sentence worth knowing."""
+
+    def expect(self, forecast: Callable[[], Any]) -> None:
+        """Nothing has started yet; what would take as long as the `Forecast` says is left undone by an exception."""
 
     def count(self, what: str, done: int, total: int) -> None:
         """`done` of `total` things of one kind."""
@@ -87,7 +90,7 @@ class PlainWatcher(Watcher):
         self._place = self._left = ""
 
     def say(self, message: str) -> None:
-        print(_clean(message), file=self._stream, flush=True)
+        print(one_line(message), file=self._stream, flush=True)
 
     def count(self, what: str, done: int, total: int) -> None:
         quarter = 4 * done // max(total, 1)
@@ -138,7 +141,7 @@ class RichWatcher(Watcher):
         self._bars.stop()
 
     def say(self, message: str) -> None:
-        self._console.print(_clean(message), markup=False, highlight=False)
+        self._console.print(one_line(message), markup=False, highlight=False)
 
     def count(self, what: str, done: int, total: int) -> None:
         self._bars.start()
@@ -164,7 +167,7 @@ class RichWatcher(Watcher):
     def _replace_cell_bar(self, text: str, done: int, total: int) -> None:
         if "cell" not in self._tasks:
             self._tasks["cell"] = self._bars.add_task("", total=total)
-        self._bars.update(self._tasks["cell"], description=_clean(text), completed=done, total=total)
+        self._bars.update(self._tasks["cell"], description=one_line(text), completed=done, total=total)
 
     def left(self, seconds: float, at_most: bool = False) -> None:
         if "study" in self._tasks:
@@ -175,7 +178,7 @@ class RichWatcher(Watcher):
         self._bars.update(self._tasks["study"], advance=1)
 
 
-def _clean(text: str) -> str:
+def one_line(text: str) -> str:
     """One line without control characters: what a worker or a file name says must not drive the terminal."""
     return "".join(c if c.isprintable() else " " for c in text)
 

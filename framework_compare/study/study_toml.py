@@ -7,11 +7,11 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.plan.settings import SETTINGS
+from framework_compare.plan.settings import FORMER, SETTINGS, column
 from framework_compare.store.study_file import REQUEST
 
 if sys.version_info >= (3, 11):
@@ -73,29 +73,43 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     return _HEAD + tomli_w.dumps(request)
 
 
-def read(path: Union[str, "os.PathLike[str]"], call: Callable[..., Any]) -> Dict[str, Any]:
-    """The arguments of `call` in a file; data sets and files of models that lie beside the file get its folder.
+def read(
+    path: Union[str, "os.PathLike[str]"], call: Callable[..., Any], more: Optional[Mapping[str, Any]] = None
+) -> Dict[str, Any]:
+    """The arguments of `call` in a file, and `more`, which come first; data sets and files of models that lie beside the
+    file get its folder.
 
-    UsageError for a file that cannot be read or is no TOML, and for a key that is no argument.
+    UsageError for a file that cannot be read or is no TOML, for a key that is no argument, and, where `more` is given, for
+    arguments that both lack.
     """
     file = Path(path)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
         raise UsageError(f"{file} is no study to run: {error}; `framework-compare show --toml` writes one") from None
-    allowed = [name for name in inspect.signature(call).parameters if name not in ("settings", *APART)]
+    parameters = inspect.signature(call).parameters
+    allowed = [name for name in parameters if name not in ("settings", *APART)]
+    allowed = list(dict.fromkeys([*allowed, *map(column, SETTINGS)]))
     for name in document:
-        if name not in (*allowed, *SETTINGS):
-            raise UnknownNameError(f"key of {file.name}", name, (*allowed, *SETTINGS))
+        if name not in (*allowed, *FORMER):
+            raise UnknownNameError(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:
         document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
-    return document
+    return document if more is None else _whole(file, {**document, **more}, parameters)
+
+
+def _whole(file: Path, request: Dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> Dict[str, Any]:
+    for name, parameter in parameters.items():
+        needed = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+        if needed and name not in request:
+            raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")
+    return request
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    return [value] if isinstance(value, (str, os.PathLike)) else list(value)
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)) else [value]
 
 
 def _absolute(dataset: Any) -> str:

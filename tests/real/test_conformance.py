@@ -13,6 +13,6 @@ FAST = "not setting and (not test_level or plain)"
 @pytest.mark.parametrize("framework", some_nightly(["mxnet", "torch", "singa"], nightly=["mxnet", "torch", "singa"]))
 def test_an_adapter_of_ours_conforms(pytester, monkeypatch, framework):
     monkeypatch.setenv(CACHE_VARIABLE, str(CACHE))
-    given = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance", "--framework", framework)
+    given = ("-p", "no:cacheprovider", "--pyargs", "framework_compare.conformance", "--frameworks", framework)
     found = pytester.runpytest_subprocess(*given, "-k", FAST, timeout=300).parseoutcomes()
     assert found["passed"] > 35 and not {"failed", "error", "errors"} & set(found)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from framework_compare import __version__, registry
+from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
@@ -82,6 +83,8 @@ class Section(NamedTuple):
 def write(study: Study, path: Union[str, Path], more: Sequence[Table] = ()) -> Path:
     """Write the report of a study as one HTML file, `more` tables behind its own; StudyError where it cannot be written."""
     target = Path(path).absolute()
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"the report is {str(path)!r}; allowed: a file that ends in .html, as it is one of HTML")
     text = render(study, more)
     with schema.study_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -287,7 +290,7 @@ def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List
     default = getattr(settings.DEFAULTS, name)
     if values == [clean(_number(default))] and not setting.all_cores:
         return []
-    return [f"--{name.replace('_', '-')}", ",".join(values)]
+    return [f"--{column.replace('_', '-')}", ",".join(values)]
 
 
 def _values(column: "pd.Series") -> List[str]:

@@ -1,0 +1,165 @@
+"""Before a measurement starts: how long it will take, what cannot run here, and the question whether to start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import pytest
+from command_line import run
+from typer.testing import CliRunner
+
+from framework_compare import compare, largest_batch, resume
+from framework_compare.cli import console
+from framework_compare.cli.root import app
+from framework_compare.forecast import LACKING, Forecast
+from framework_compare.results.earlier import Range
+from framework_compare.samplers import host
+from framework_compare.study.executors import OnlyParts
+from framework_compare.study.progress import Watcher
+
+QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
+MEASURING = ("quickstart", "run", "ladder", "largest-batch", "overhead", "reproduce", "resume")
+LONG_HELP = ("run", "ladder", "largest-batch", "overhead")
+
+
+class Heard(Watcher):
+    def __init__(self):
+        self.sentences, self.forecasts = [], []
+
+    def say(self, message):
+        self.sentences.append(message)
+
+    def expect(self, forecast):
+        self.forecasts.append(forecast())
+
+
+@pytest.mark.parametrize("command", MEASURING)
+def test_every_command_that_measures_can_forecast_and_takes_the_answer_beforehand(command):
+    done = CliRunner().invoke(
+        app, [command, "--help-all" if command in LONG_HELP else "--help"], env={"COLUMNS": "200", "TERM": "dumb"}
+    )
+    assert "--dry-run" in done.output and "--yes" in done.output
+
+
+@pytest.mark.parametrize("framework", ["torch", "singa"])
+def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cache, tmp_path):
+    asked = dict(dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=2, dry_run=True, **{**QUICK, "image_size": 64})
+    result = compare(framework, "alexnet", ["cpu", "cuda:99"], **asked)
+    here, lacking = result.cells
+    assert (lacking.runs, lacking.basis) == (0, LACKING) and here.runs == result.runs == 2
+    assert result.seconds == here.total_s and not any("cuda" in name for name in result.disk_bytes)
+    assert "Cannot run here: device 'cuda:99': " in str(result)
+    elsewhere = compare(framework, "alexnet", "cuda:99", executor=OnlyParts(), **asked)
+    assert elsewhere.runs == 2, "nodes have devices of their own"
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "code"), [("cpu,cuda:99", [], 0), ("cpu,cuda:99", ["--strict"], 1), ("cuda:99", [], 1)]
+)
+def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_cache):
+    words = ["run", "torch", "alexnet", "fire-smoke-tiny", "--device", devices, "--dry-run", *options]
+    assert "Cannot run here: device 'cuda:99': " in run(*words, check=code).stdout
+
+
+def test_more_threads_than_cores_are_told(own_cache, tmp_path):
+    cores, heard = host.available_cores(), Heard()
+    asked = dict(dataset="fire-smoke-tiny", out=tmp_path / "s", dry_run=True, watcher=heard)
+    many, all_ = compare("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
+    said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
+    assert said == [
+        f"threads is {400 * cores}, and a run may use {cores} cores: they wait for each other, which takes time"
+    ]
+    assert many.epoch_s == all_.epoch_s, "threads without a core add nothing"
+
+
+@pytest.mark.parametrize(("search", "sizes"), [("steps", (2, 3, 8)), ("doubling", (2, 4, 8))])
+def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, own_cache, tmp_path):
+    asked = {**QUICK, "dataset": pictures, "out": tmp_path / "s", "batch_sizes": [2, 3, 8], "search": search}
+    asked.pop("batch_size")
+    result = largest_batch(tiny, "linear", **asked, dry_run=True)
+    assert isinstance(result, Forecast) and not (tmp_path / "s").exists()
+    assert tuple(one.cell.config.batch_size for one in result.cells) == sizes and result.runs == 3
+
+
+def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own_cache, tmp_path):
+    heard, asked = Heard(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
+    study = compare(tiny, "linear", **asked, executor=OnlyParts(), watcher=heard).folder
+    assert [one.runs for one in heard.forecasts] == [3]
+    assert resume(study, dry_run=True).runs == 3 and resume(study, dry_run=True).seconds.middle > 0
+    done = resume(study, watcher=heard)
+    assert heard.forecasts[1].runs == 3 and list(done.frame.runs_ok) == [3]
+    assert resume(study, dry_run=True).runs == 0 and resume(study, dry_run=True, retry="ok").runs == 3
+    assert "0 runs. Nothing was started." in run("resume", study, "--dry-run").stdout
+
+
+def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, pictures, own_cache, tmp_path):
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, executor=OnlyParts()).folder
+    said = run("resume", study, "--python", "tiny=/no/python", check=2).stderr
+    assert "python of tiny is '/no/python', which does not exist" in said
+    done = run("resume", study, "--quiet", "--json", "--python", f"tiny={sys.executable}")
+    assert {cell["status"] for cell in json.loads(done.stdout)["cells"]} == {"ok"} and not done.stderr
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A person at a terminal, who answers what is put in; questions that were asked."""
+    asked = []
+
+    def confirm(text, **options):
+        asked.append(text)
+        raise console.typer.Abort
+
+    monkeypatch.setattr(console.typer, "confirm", confirm)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    return asked
+
+
+LONG, SHORT = Range(300, 601, 9000), Range(30, 599, 9000)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "yes", "questions"), [(LONG, False, ["Start?"]), (LONG, True, []), (SHORT, False, [])]
+)
+def test_more_than_ten_minutes_are_asked_for(seconds, yes, questions, terminal, monkeypatch):
+    monkeypatch.setattr(Forecast, "seconds", seconds)
+    said = []
+    try:
+        console.announce([Forecast((), {})], said.append, yes)
+    except console.typer.Abort:
+        assert questions
+    assert terminal == questions and said[0].startswith("0 runs, about 10 min (")
+
+
+def test_where_nobody_can_answer_nothing_is_asked(terminal, monkeypatch):
+    monkeypatch.setattr(Forecast, "seconds", LONG)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    console.announce([Forecast((), {})], lambda text: None, False)
+    assert terminal == []
+
+
+@pytest.mark.parametrize("command", ["run", "largest-batch"])
+def test_what_is_not_wanted_makes_and_writes_nothing(command, own_cache, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise console.typer.Abort
+
+    monkeypatch.setattr(console, "announce", refuse)
+    words = [command, "torch", "alexnet", "fire-smoke-big", "--out", tmp_path / "s"]
+    assert run(*words, check=130).stderr.splitlines()[-1] == "framework-compare: stopped"
+    assert not (tmp_path / "s").exists() and not (own_cache / "datasets").exists()
+
+
+def test_a_data_set_is_made_once_it_is_wanted(tiny, own_cache, tmp_path):
+    heard = Heard()
+    result = compare(tiny, "linear", dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=1, watcher=heard, **QUICK)
+    assert "data set fire-smoke-tiny" in heard.forecasts[0].disk_bytes
+    assert list(result.frame.status) == ["ok"] and list(result.epochs.images) == [48]
+
+
+def test_a_folder_of_the_name_of_a_data_set_is_no_reason_to_make_that(tiny, pictures, own_cache, tmp_path):
+    shutil.copytree(pictures, tmp_path / "fire-smoke-big")
+    asked = dict(dataset=tmp_path / "fire-smoke-big", out=tmp_path / "s", repeats=1)
+    compare(tiny, "linear", **asked, **QUICK)
+    assert not (own_cache / "datasets").exists()

@@ -1,0 +1,158 @@
+"""Wrong and hostile input at the command line: one sentence on one line, exit code 2, nothing started or written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+from command_line import run
+from drawn_study import study
+
+from framework_compare import compare, registry
+from framework_compare.cli import console
+from framework_compare.datasets import fire_smoke
+from framework_compare.errors import UsageError
+from framework_compare.results import bills
+from framework_compare.store.folder import FILE
+
+TINY = ("run", "torch", "alexnet", "fire-smoke-tiny")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    return study(tmp_path_factory.mktemp("wrong") / "A").folder
+
+
+@pytest.fixture
+def no_images(monkeypatch):
+    """Fails where images are read or rendered for a request that is refused anyway."""
+
+    def refuse(*_, **__):
+        raise AssertionError("images were read")
+
+    monkeypatch.setattr("framework_compare.plan.planning.resolve", refuse)
+
+
+def refused(*words: object) -> str:
+    """The one line that a command gives for its refusal."""
+    done = run(*words, check=2)
+    (line,) = done.stderr.splitlines()
+    assert not done.stdout and line.isprintable()
+    return line.removeprefix("framework-compare: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", 2**32], "seed is 4294967296; allowed: a whole number of at least 0 and at most 4294967295"),
+        (["--repeats", 10**9], "repeats is 1000000000; allowed: a whole number of at least 1 and at most 1000"),
+        (["--learning-rate", "nan"], "learning_rate is nan; allowed: a finite number of at least 0"),
+        (["--momentum", "1"], "momentum is 1.0; allowed: a finite number of at least 0 and less than 1"),
+        (
+            ["--index", "torch=notaurl"],
+            "--index: index of torch is 'notaurl'; allowed: a URL such as https://HOST/simple, a folder",
+        ),
+        (["--out", "/dev/null"], "/dev/null cannot hold a study, as /dev/null is no folder; name another folder"),
+        (["--out", "/dev/null/study"], "/dev/null/study cannot hold a study, as /dev/null is no folder"),
+    ],
+)
+def test_a_request_that_no_worker_could_run_is_refused_before_images_are_read(options, said, no_images, own_cache):
+    assert refused(*TINY, *options).startswith(said)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; run it as another user")
+def test_a_folder_that_cannot_be_written_is_told_before_images_are_read(no_images, own_cache, tmp_path):
+    (tmp_path / "mine").mkdir(mode=0o500)
+    assert "cannot be written; name another folder" in refused(*TINY, "--out", tmp_path / "mine" / "study")
+
+
+@pytest.mark.parametrize(
+    ("rung", "said"),
+    [
+        ("x: batchsize=1", "unknown setting of rung 'x' 'batchsize' (did you mean 'batch_size'?); allowed: "),
+        ("x: batch_size=abc", "batch_size is 'abc'; allowed: a whole number"),
+    ],
+)
+def test_a_rung_is_checked_before_images_are_read(rung, said, no_images, own_cache):
+    assert refused("ladder", "torch", "alexnet", "--rung", rung).startswith(said)
+
+
+FILES = {
+    'frameworks = "torch"': "e.toml names no models; add a line such as models = [...], or give them beside the file",
+    'frameworks = "torch"\nmodels = 3': "model is 3; allowed: a name that `list` shows",
+    'frameworks = "torch"\nmodels = "alexnet"\nrungs = {a = 3}': "rungs are {'a': 3}; allowed: settings by name",
+    'frameworks = "torch"\nmodels = "alexnet"\nindex = {torch = 3}': "index of torch is '3'; allowed: a URL such as",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_a_file_with_values_of_another_kind_is_refused(text, no_images, own_cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.toml").write_text(text)
+    assert refused("run", "e.toml").startswith(FILES[text])
+
+
+def test_what_a_file_lacks_may_be_given_beside_it(own_cache, tmp_path):
+    (tmp_path / "e.toml").write_text('models = "alexnet"\ndataset = "fire-smoke-tiny"')
+    assert "1 cell" in run("run", tmp_path / "e.toml", "--frameworks", "torch", "--dry-run").stdout
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(made, own_cache, pictures):
+    data = pictures if made else "fire-smoke-tiny"
+    assert made or fire_smoke.unmade(data)
+    with pytest.raises(UsageError, match="classes is 3; allowed: a list of class names, or None for all"):
+        compare("torch", "alexnet", dataset=data, classes=3, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "{A}", "--style", ""], "unknown style ''; allowed: terminal, markdown"),
+        (["report", "{A}", "--out", "x.pdf"], "the report is 'x.pdf'; allowed: a file that ends in .html"),
+        (["cost", "{A}", "--per-hour", "tpu=3"], "unknown kind of device 'tpu'; allowed: cpu, cuda"),
+        (["env", "create", ""], "no framework is given; at least one is needed"),
+        (["env", "create", "torch", "--index", "torch=x"], "--index: index of torch is 'x'; allowed: a URL such as"),
+        (["doctor", "--frameworks", ""], "no framework is given; at least one is needed"),
+        (["overhead", "--rates", "0,-1"], "sampling_hz is -1.0; allowed: 0 (off) to 100"),
+        (["overhead", "--rates", "0,1000"], "sampling_hz is 1000.0; allowed: 0 (off) to 100"),
+        (["show", "\x1b[31mA\nB"], " [31mA B holds no study: there is no such folder"),
+    ],
+)
+def test_what_means_nothing_is_refused(words, said, drawn, own_cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(*(word.format(A=drawn) for word in words)).startswith(said)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_kinds_of_devices_that_have_a_price_are_those_that_are_known():
+    assert set(bills.KINDS) == {registry.device_kind(device) for device in ("cpu", "cuda:1")}
+
+
+def test_the_file_of_a_study_names_it(drawn):
+    assert run("show", drawn / FILE, "--style", "csv").stdout == run("show", drawn, "--style", "csv").stdout
+
+
+def test_output_that_cannot_be_written_is_one_line(drawn):
+    command = [sys.executable, "-m", "framework_compare.cli.root", "show", str(drawn)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == f"framework-compare: the output cannot be written: {os.strerror(errno.ENOSPC)}; make room, or send it elsewhere\n"
+    )
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_stop_says_that_epochs_are_stored_only_where_some_are(stored, drawn, tmp_path):
+    said = []
+    watcher = type("Heard", (), {"say": lambda self, text: said.append(text)})()
+    with pytest.raises(SystemExit), console.kept_on_interrupt(drawn if stored else tmp_path / "none", watcher):
+        raise KeyboardInterrupt
+    assert said == [
+        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped; nothing was measured yet"
+    ]

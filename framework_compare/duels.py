@@ -18,8 +18,8 @@ from framework_compare.results.intervals import Interval
 from framework_compare.results.speed_verdicts import Bar, Verdict, bar_of, verified
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
-BLOCKS = 5
-SAMPLE_S = 6.0  # of each competitor in a block
+BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
+SAMPLE_S = 3.5  # of each competitor in a block
 MANY_EPOCHS = 1000  # the sample ends before them
 AGAIN = "b"  # the version of a competitor that is the same as the other
 

@@ -34,7 +34,14 @@ def ok(*seconds, joules=None, power_w=None, own=None, host=None, source="counter
             energy += [Energy(device, SECOND, 7.0, source), Energy(device, at, 7.0 + total, source)]
     sample = Sample(2 * SECOND, rss_bytes=2**31, gpu_power_w=power_w, gpu_process_memory_bytes=own)
     gauges = {"gpu": {"energy_source": source}} if joules else {}
-    return Run("ok", epochs=tuple(epochs), samples=(sample,), energy=tuple(energy), gauges=gauges, **fields)
+    return Run(
+        "ok",
+        epochs=tuple(epochs),
+        samples=(sample,),
+        energy=tuple(energy),
+        gauges=gauges,
+        **{"disturbed_epochs": 0, **fields},
+    )
 
 
 def study(folder, outcomes, pictures=None, repeats=1):

@@ -35,7 +35,11 @@ def study(folder, times):
 def _run(seconds):
     if seconds is None:
         return Run("crashed", "killed by SIGSEGV")
-    return Run("ok", epochs=(Epoch(1, 0, round(seconds * SECOND), 0.0, 10, 1, 1.0, seconds, seconds, seconds),))
+    return Run(
+        "ok",
+        epochs=(Epoch(1, 0, round(seconds * SECOND), 0.0, 10, 1, 1.0, seconds, seconds, seconds),),
+        disturbed_epochs=0,
+    )
 
 
 def test_the_ratio_is_of_medians_and_only_a_clear_one_is_claimed(tmp_path):

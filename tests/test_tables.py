@@ -31,7 +31,7 @@ def ok(*seconds):
         epochs.append(Epoch(number, at, end, 0.1 * length, 100, 10, 1.0, 0.1, 0.1, 0.1))
         at = end
     samples = tuple(Sample(t, 100.0 + t / SECOND, 2**30, 11) for t in range(SECOND, at, SECOND))
-    return Run("ok", epochs=tuple(epochs), samples=samples)
+    return Run("ok", epochs=tuple(epochs), samples=samples, disturbed_epochs=0)
 
 
 def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None, repeats=1):

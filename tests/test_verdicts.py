@@ -21,7 +21,8 @@ SECOND = 1_000_000_000
 def run_of(*seconds):
     ends = np.cumsum([0, *seconds])
     spans = [(round(a * SECOND), round(b * SECOND)) for a, b in zip(ends, ends[1:])]
-    return Run("ok", epochs=tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1)))
+    epochs = tuple(Epoch(n, a, b, 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1) for n, (a, b) in enumerate(spans, 1))
+    return Run("ok", epochs=epochs, disturbed_epochs=0)
 
 
 def study(folder, times, **settings):
@@ -45,7 +46,7 @@ CLEAR = {
 def test_a_difference_that_runs_show_is_a_sentence_with_its_interval(tmp_path):
     found = {(one.faster, one.slower): one for one in study(tmp_path, CLEAR).verdicts()}
     one = found["torch", "mxnet"]
-    assert one.sentence == "resnet50: torch is 1.42x [1.40, 1.44] faster than mxnet"
+    assert one.sentence == "resnet50: torch is 1.42x [1.40, 1.44] faster than mxnet (not verified)"
     assert (one.shown, one.corrected, one.comparisons, one.blocks, one.reason) == (True, True, 3, 4, "")
     assert one.low < 1.42 < one.high and one.condition["batch_size"] == 16 and one.condition["dataset"] == "small"
     close = found["jax", "torch"]
@@ -68,7 +69,7 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
     for kind in ("time", "resources"):
         first, second = comparison.table(kind, "markdown").splitlines()[:3:2]
         assert first.startswith(
-            r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet; no difference shown between"
+            r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet \(not verified\); no difference shown between"
         )
         assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "3 comparisons (Holm)" in second
     assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
@@ -118,7 +119,7 @@ def test_a_difference_that_only_one_comparison_by_itself_would_show_says_so(tmp_
 def test_a_shown_difference_is_never_written_as_an_interval_from_one(tmp_path):
     times = {("torch", "vgg16"): (1, 1, 1, 1), ("jax", "vgg16"): (1.0041, 1.0042, 1.0043, 1.004)}
     (one,) = study(tmp_path, times).verdicts()
-    assert one.shown and one.sentence == "vgg16: torch is 1.004x [1.004, 1.004] faster than jax"
+    assert one.shown and one.sentence == "vgg16: torch is 1.004x [1.004, 1.004] faster than jax (not verified)"
 
 
 def test_settings_compete_too_within_a_framework(tmp_path):

@@ -43,7 +43,7 @@ RACES = {
 
 
 def ok(seconds):
-    return Run("ok", epochs=(Epoch(1, 0, int(seconds * SECOND), 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1),))
+    return Run("ok", epochs=(Epoch(1, 0, int(seconds * SECOND), 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1),), disturbed_epochs=0)
 
 
 def raced(folder, entries, verdict_of=lambda parity: {"parity": parity, "parity_error": None, "parity_where": None}):

@@ -31,8 +31,8 @@ def duel(
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
     ] = False,
-    blocks: Annotated[int, typer.Option(help="Sets of fresh workers.")] = 5,
-    sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "6s",
+    blocks: Annotated[int, typer.Option(help="Sets of fresh workers.")] = 8,
+    sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "3.5s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

@@ -270,10 +270,9 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
     median = epochs.groupby("cell")["epoch_s"].transform("median")
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
-    rows = rows.assign(warming=epochs["steady"].eq(0))
-    rows = rows[
-        ["who", "what", "minute", "relative", "marked", "warming", "disturbed_share", "repeat", "epoch"]
-    ].dropna(subset="minute")
+    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
+        subset="minute"
+    )
     base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
         x=alt.X(
             "minute:Q",
@@ -287,7 +286,6 @@ def machine(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
         color=tint,
         fill=alt.condition("datum.marked", alt.value("white"), tint),
-        opacity=alt.condition("datum.warming", alt.value(0.3), alt.value(1)),
         shape=shape(subject, alt.Legend()),
         tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
     )

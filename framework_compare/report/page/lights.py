@@ -60,8 +60,8 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
 
 
 def _slow(epochs: Any) -> Tuple[int, int]:
-    """How many epochs took more than SLOW times the median of their cell, and of how many; warm-up is left out."""
-    counted = epochs[epochs["disturbed"].ne(1) & epochs["steady"].ne(0)]
+    """How many epochs took more than SLOW times the median of their cell, and of how many."""
+    counted = epochs[epochs["disturbed"].ne(1)]
     median = counted.groupby("cell")["epoch_s"].transform("median")
     return int(counted["epoch_s"].gt(SLOW * median).sum()), len(counted)
 

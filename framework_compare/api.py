@@ -57,7 +57,7 @@ from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
 from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
-from framework_compare.study.trust import check, programs
+from framework_compare.study.trust import check, note, programs
 
 
 @overload
@@ -319,6 +319,7 @@ def resume(
                 check_machine(store)
         options = as_planned(store.settings(), store.path, given, index, python)
         if not dry_run:
+            note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
             check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
         check_same_limits(store, options.limits.to_dict())
         options = dataclasses.replace(options, verify=mode or options.verify)

@@ -228,7 +228,13 @@ def under(budget_s, sample_s, monkeypatch):
 
 def test_long_epochs_are_sampled_and_estimated(paced, many, own_cache, tmp_path, monkeypatch):
     names = [paced("steady", pace_s=0.02), paced("slower", pace_s=0.03)]
-    request = {"dataset": many, "retries_when_disturbed": 0, "schedule": "sequential", **QUICK, **under("60s", 0.3, monkeypatch)}
+    request = {
+        "dataset": many,
+        "retries_when_disturbed": 0,
+        "schedule": "sequential",
+        **QUICK,
+        **under("60s", 0.3, monkeypatch),
+    }
     study = compare(names, "linear", out=tmp_path / "s", precision_target="60%", **request)
     frame = study.frame.set_index("framework")
     assert frame.status.eq("ok").all() and frame.epoch_s_median.isna().all() and frame.epoch_s.isna().all()

@@ -102,7 +102,7 @@ def test_the_docs_show_every_main_command(word):
 def test_ci_runs_the_test_command_of_the_guide_for_contributors():
     commands = re.findall(r'^command="(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert len(commands) == 1
-    assert f"\n{commands[0]}\n" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"\n{commands[0]}\n" in (ROOT / "README.md").read_text()
 
 
 def test_ci_runs_what_starts_foreign_programs_where_they_are_not_installed():

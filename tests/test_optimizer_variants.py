@@ -24,7 +24,7 @@ def cell(framework: str, variant: str) -> Cell:
 
 
 def run_of(seconds: float) -> Run:
-    return Run("ok", epochs=(Epoch(1, 0, round(seconds * 1e9), 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1),))
+    return Run("ok", epochs=(Epoch(1, 0, round(seconds * 1e9), 0.0, 10, 1, 1.0, 0.1, 0.1, 0.1),), disturbed_epochs=0)
 
 
 @pytest.fixture

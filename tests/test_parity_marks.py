@@ -31,7 +31,14 @@ def ok(*seconds):
     ]
     energy = (Energy("gpu", 0, 0.0, "counter"), Energy("gpu", ends[-1], 90.0, "counter"))
     profile = (ProfileRow("operator", "conv", 3, 1.0),)
-    return Run("ok", epochs=tuple(epochs), samples=(Sample(SECOND, rss_bytes=2**31),), energy=energy, profile=profile)
+    return Run(
+        "ok",
+        epochs=tuple(epochs),
+        samples=(Sample(SECOND, rss_bytes=2**31),),
+        energy=energy,
+        profile=profile,
+        disturbed_epochs=0,
+    )
 
 
 def study(folder, outcomes):

@@ -38,8 +38,12 @@ def test_it_can_name_a_winner_of_its_frameworks():
 def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, paced, own_cache):
     lines, code = quickstart(paced("quick", pace_s=0.004), paced("slow", pace_s=0.012))
     answer, modes, report, following, said = lines[-5:]
-    assert answer.startswith("Answer: linear: quick (eager) is ") and "faster than slow (eager) (not verified)" in answer
-    assert modes.startswith("Modes:  quick and slow also have a compiled mode") and said.startswith("This was a smoke test")
+    assert (
+        answer.startswith("Answer: linear: quick (eager) is ") and "faster than slow (eager) (not verified)" in answer
+    )
+    assert modes.startswith("Modes:  quick and slow also have a compiled mode") and said.startswith(
+        "This was a smoke test"
+    )
     page = next((own_cache / "studies").glob("*/report.html"))
     assert report == f"Report: {page}" and "quick" in page.read_text()
     assert following == f"Next:   {root.NEXT}" and code == 0

@@ -256,7 +256,7 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
 
     (said,) = precision.sentences([Cell(number) for number in range(12)])
     assert said == (
-        "None of 12 cells is within ±5 % of its figure under the budget of 10 minutes; their intervals are ±10.0% to"
+        "No ratio of 12 cells is within ±5 % under the budget of 10 minutes; their intervals are ±10.0% to"
         " ±110.0%; 1 of them has no interval."
     )
 

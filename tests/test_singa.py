@@ -134,7 +134,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
     assert SENTENCE in " ".join(str(planned).split())
 
 
-@pytest.mark.parametrize("command", [["list"], ["inspect", "alexnet"], ["check", "STUDY", "--baseline", "STUDY"]])
+@pytest.mark.parametrize("command", [["list"], ["inspect", "alexnet"]])
 def test_commands_have_the_label(study, own_cache, command):
     words = [str(study.folder) if word == "STUDY" else word for word in command]
     assert SENTENCE in " ".join(CliRunner().invoke(app, words).stdout.split())

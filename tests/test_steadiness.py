@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from framework_compare import Comparison, compare
-from framework_compare.records import Epoch, Run
+from framework_compare.records import Epoch
 from framework_compare.results.steadiness import KIND, MIN_STEPS, marked, read, steadiness
-from framework_compare.store.study_file import Store
 
 STEP_NS = 10_000_000
 SETTINGS = {"batch_size": 1, "epochs": 3, "threads": 1, "loader_workers": 0, "image_size": 32, "warmup_steps": 0}
@@ -129,16 +128,3 @@ def test_a_cell_that_never_settles_says_so(paced, pictures, own_cache, tmp_path)
     )
     assert result.frame.runs_unsettled.tolist() == [1]
     assert "Warning, slower linear: 1 of 1 runs did not settle" in result.table(style="markdown")
-
-
-def test_a_table_says_of_which_cells_nobody_knows_where_they_became_steady(tmp_path):
-    from framework_compare.protocol import TrainConfig
-    from framework_compare.records import Cell
-
-    cells = [Cell("torch", model, "small", "cpu", TrainConfig(epochs=1)) for model in ("vgg16", "alexnet")]
-    with Store.create(tmp_path, settings={}, machine={}, cells=cells, repeats=1) as store:
-        store.record(1, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5)), settled=1))
-        store.record(2, Run("ok", epochs=tuple(epochs_of([STEP_NS] * 5))))
-    text = Comparison.load(tmp_path).table(style="markdown")
-    assert "Too few steps to tell where runs became steady (20 are needed" in text
-    assert "epoch): PyTorch AlexNet." in text

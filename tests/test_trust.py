@@ -224,7 +224,8 @@ def watched(hostile, commands, code=WATCHED):
 
 
 def test_reading_a_study_executes_nothing(hostile):
-    assert watched(hostile, READING) == {" ".join(command): (0, []) for command in READING}
+    codes = {command[0]: 3 * (command[0] == "check") for command in READING}  # two sessions of a study decide nothing
+    assert watched(hostile, READING) == {" ".join(command): (codes[command[0]], []) for command in READING}
 
 
 def test_the_watch_sees_what_is_executed(hostile):

@@ -14,6 +14,7 @@ from framework_compare.report import cost_tables, headlines, ratio_tables, share
 from framework_compare.report.parts import (
     HANDING_OVER,
     Notes,
+    alone,
     any_known,
     beside_written,
     caption,
@@ -23,7 +24,6 @@ from framework_compare.report.parts import (
     names_of,
     row_names,
     unit_of,
-    untold,
     varies,
     warned,
 )
@@ -254,7 +254,7 @@ def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = B
                     *table.remarks,
                     *estimated(table),
                     *(precision.sentences(cells) if made.judged else ()),
-                    *untold(cells),
+                    *alone(cells),
                     *said,
                     *(imported(cells) if made.frame == "frame" else ()),
                 ),

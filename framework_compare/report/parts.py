@@ -8,7 +8,6 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from framework_compare import registry
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.plan.planning import BY_ARRAYS
-from framework_compare.plan.searches import is_search
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column
 from framework_compare.report import tables
 from framework_compare.report.figures.look import title
@@ -16,7 +15,6 @@ from framework_compare.report.tables import ABOUT, Figure, Table
 from framework_compare.results.columns import Record
 from framework_compare.results.metrics import decimals, digits
 from framework_compare.results.parity import PROVED, UNVERIFIED
-from framework_compare.results.steadiness import MIN_STEPS
 
 MAX_NOTE = 400
 MAX_WARNINGS = 6  # below a table; the report has all
@@ -146,7 +144,8 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         said = [name for name in said if name != "image_size"]
     values = [_value(name, getattr(cells[0], column(name))) for name in said]
-    runs = [] if varies(cells, "runs") else [plural(cells[0].runs, "run") + " per cell"]
+    turns = " in turns" if all(cell.schedule == "interleaved" for cell in cells) else ""
+    runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
     datasets: Dict[str, Record] = {}
     for one in cells:
         datasets.setdefault(one.dataset, one)
@@ -296,16 +295,14 @@ def _overlap(one: Record, other: Record) -> bool:
     return bool(one.epoch_s_ci_low <= other.epoch_s_ci_high and other.epoch_s_ci_low <= one.epoch_s_ci_high)
 
 
-def untold(cells: Sequence[Record]) -> List[str]:
-    """Of which cells nobody knows where their runs became steady: those of few steps."""
-    asked = [cell for cell in cells if cell.status == "ok" and cell.batch_growth == 1 and not is_search(cell.model)]
-    names = [who(cell) for cell in asked if math.isnan(cell.runs_unsettled)]
-    if not names:
-        return []
-    those = "all" if len(names) == len(asked) > 1 else ", ".join(dict.fromkeys(names))
+def alone(cells: Sequence[Record]) -> List[str]:
+    """Which cells did not take turns with their competitors, and why."""
+    why: Dict[str, List[str]] = {}
+    for cell in cells:
+        if isinstance(cell.alone_why, str):
+            why.setdefault(cell.alone_why, []).append(who(cell))
     return [
-        f"Too few steps to tell where runs became steady ({MIN_STEPS} are needed, without the first and last of each "
-        f"epoch): {those}."
+        f"Did not take turns with competitors: {', '.join(dict.fromkeys(names))} ({one})." for one, names in why.items()
     ]
 
 

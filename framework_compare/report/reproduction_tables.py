@@ -9,7 +9,7 @@ from framework_compare import registry
 from framework_compare.plan.reproductions import Part
 from framework_compare.report import headlines, shared_notes
 from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, epoch_text, estimated, untold, warned, with_interval
+from framework_compare.report.parts import Notes, alone, epoch_text, estimated, warned, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results import precision, published, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
@@ -53,7 +53,7 @@ def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) 
             *table.remarks,
             *estimated(table),
             *precision.sentences(frame),
-            *untold(frame),
+            *alone(frame),
             *registry.labels(cells["framework"]),
         ),
         warnings=tuple(warned(frame)),

@@ -21,6 +21,8 @@ _EVIDENCE = (
     *repeats.COLUMNS,
     *steadiness.COLUMNS,
     *BUDGET,
+    "schedule",
+    "alone_why",
     "warnings",
     "pictures",
     "skipped_pictures",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -89,6 +89,8 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
         **reading_sources.of_cell(runs, figures),
         **repeats.summary(runs),
         **steadiness.summary(runs),
+        "schedule": _schedule(ok),
+        "alone_why": next((run["alone_why"] for run in ok if run["alone_why"]), None),
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
         "warnings": "; ".join(
             filter(
@@ -102,6 +104,12 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
+
+
+def _schedule(runs: List[Row]) -> Optional[str]:
+    """Whether a cell's runs took turns with those of its competitors; of some and not of others both."""
+    found = {"sequential" if run["duel"] is None else "interleaved" for run in runs}
+    return " and ".join(sorted(found)) or None
 
 
 def _warnings(runs: List[Row]) -> List[str]:

@@ -325,7 +325,9 @@ def test_every_rival_has_every_place_and_follows_every_other_equally_often(count
 def test_slices_are_as_long_as_steps_allow():
     assert Lengths.of([0.01, 0.01], 100_000, False) == (Lengths(40, 5))
     assert Lengths.of([0.01], 100_000, True).steps == 200
-    assert Lengths.of([1.0, 1.0], 1000, False) == Lengths(2, 1)
+    assert Lengths.of([0.5, 0.5], 1000, False) == Lengths(2, 1)
+    assert Lengths.of([9.0, 20.0], 1000, False, 20.0) == Lengths(1, 0)
+    assert (rounds.least(20, 10), rounds.least(20, 0.4), rounds.least(0, 9)) == (2, 6, 6)
     short = Lengths.of([0.01, 0.01], 30, False)
     assert 30 // (short.steps + short.rewarm) > rounds.LEAST_ROUNDS
 

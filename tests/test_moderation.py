@@ -152,3 +152,14 @@ def test_moderated_intervals_hold_the_truth(shape, cells):
     assert np.mean(wrong) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / STUDIES / 3), np.mean(wrong)
     assert np.mean(any_wrong) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / STUDIES), np.mean(any_wrong)
     assert np.median(after) < NARROWER[shape] * np.median(before), (np.median(before), np.median(after))
+
+
+def test_a_study_of_ten_thousand_cells_needs_little_memory():
+    import tracemalloc
+
+    logs = np.random.default_rng(1).normal(0, 0.03, (10_000, 5))
+    tracemalloc.start()
+    prior = moderation.fit([logs])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6 and prior.variance == pytest.approx(2 * 0.03**2, rel=0.03)

@@ -173,7 +173,7 @@ class _Duel:
         void, counted = sum(voids.values()), sum(not one.void for one in slices)
         reasons = "; ".join(f"{count}: {reason}" for reason, count in voids.most_common(3))
         warnings = (f"{void} of {len(slices)} rounds do not count ({reasons})",) if void else ()
-        disturbed = void > 0 and counted < rounds.LEAST_ROUNDS
+        disturbed = void > counted and counted < rounds.LEAST_ROUNDS
         return dataclasses.replace(
             run,
             slices=slices,
@@ -284,9 +284,10 @@ class _Duel:
         """Whether a sample is as long as it was asked to be."""
         sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
         counted = [one for rival in rivals for one in rival.told.slices if one.round not in self._voids]
-        if not sample_s or len(counted) < rounds.LEAST_ROUNDS * len(rivals):
+        took_s = sum(one.measured_s for one in counted)
+        if not sample_s or len(counted) < rounds.least(sample_s, took_s / max(len(counted), 1)) * len(rivals):
             return False
-        return sum(one.measured_s for one in counted) >= sample_s * len(rivals)
+        return took_s >= sample_s * len(rivals)
 
     def _count(self) -> int:
         """Note what all programs have used so far; the time."""

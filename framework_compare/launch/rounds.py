@@ -11,7 +11,9 @@ from typing import Dict, Iterator, List, Mapping, Sequence
 # rivals alike. A device is given work ahead, which costs a little at each end of a slice.
 SLICE_S, SLICE_ON_DEVICE_S = 0.4, 2.0
 REWARM_S = 0.05  # of steps at the start of a turn, which fill caches again
-LEAST_ROUNDS = 6  # that count, of a block; fewer say too little
+LONG_STEP_S = 1.0  # of which the part that fills caches is less than one percent: no step is left uncounted
+LEAST_ROUNDS = 6  # that count, of a block; fewer say little
+FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
 MOST_FAULTS = 20  # pages read from disk in a slice
 REHEARSAL = "first round: nothing of it counts"
@@ -34,19 +36,25 @@ class Lengths:
         A run as short as that of a demonstration still has LEAST_ROUNDS that count.
         """
         middle_s = math.exp(sum(math.log(max(one, 1e-6)) for one in step_s) / len(step_s))
-        rewarm = max(1, math.ceil(REWARM_S / middle_s))
+        rewarm = math.ceil(REWARM_S / middle_s) if middle_s < LONG_STEP_S else 0
         slice_s = SLICE_ON_DEVICE_S if on_device else SLICE_S
         slice_s = min(slice_s, sample_s / LEAST_ROUNDS) if sample_s else slice_s
-        wanted = max(math.ceil(slice_s / middle_s), 2 * rewarm)
+        wanted = max(math.ceil(slice_s / middle_s), 2 * rewarm, 1)
         most = steps // (LEAST_ROUNDS + 2)  # of a turn
         if rewarm + wanted > most:
-            rewarm = max(1, min(rewarm, most // 3))
+            rewarm = min(rewarm, max(1, most // 3))
             wanted = max(1, most - rewarm)
         return cls(wanted, rewarm)
 
     def drawn(self, generator: random.Random) -> "Lengths":
         """The lengths of one round."""
         return dataclasses.replace(self, steps=max(1, round(self.steps * generator.uniform(1 - JITTER, 1 + JITTER))))
+
+
+def least(sample_s: float, round_s: float) -> int:
+    """How many rounds must count: LEAST_ROUNDS, fewer where a sample of these seconds of each rival does not hold them."""
+    fitting = math.ceil(sample_s / round_s) if sample_s and round_s else LEAST_ROUNDS
+    return max(FEWEST_ROUNDS, min(LEAST_ROUNDS, fitting))
 
 
 def orders(count: int, generator: random.Random) -> Iterator[List[int]]:

@@ -15,6 +15,7 @@ import numpy as np
 
 # Runs that differ by less than a ten-millionth are stored constants: they say nothing of the noise of others.
 _NO_VARIANCE = 1e-14
+MOST_PAIRS = 20_000  # of a group; all pairs of 10,000 cells would take gigabytes
 # Others count at most as so many times a pair's own degrees of freedom, and at most as this share of theirs.
 MOST_TIMES_OWN = 2.0
 MOST_OF_OTHERS = 0.5
@@ -56,11 +57,20 @@ def fit(groups: Sequence[np.ndarray]) -> Optional[Prior]:
 
 def _pairs(logs: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """The variances of the differences of every two cells with two blocks in common, and their degrees of freedom."""
-    first, second = np.triu_indices(len(logs), 1)
+    first, second = _every_two(len(logs))
     differences = logs[first] - logs[second]
     freedoms = np.isfinite(differences).sum(axis=1) - 1
     some = freedoms > 0
     return np.nanvar(differences[some], axis=1, ddof=1), freedoms[some]
+
+
+def _every_two(cells: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Every two of so many; of more than MOST_PAIRS as many, drawn the same way each time: they tell the noise as well."""
+    if cells * (cells - 1) // 2 <= MOST_PAIRS:
+        return np.triu_indices(cells, 1)
+    draw = np.random.default_rng(cells)
+    first = draw.integers(0, cells, MOST_PAIRS)
+    return first, (first + draw.integers(1, cells, MOST_PAIRS)) % cells
 
 
 def _prior_freedom(variances: np.ndarray, freedoms: np.ndarray) -> float:

@@ -1,0 +1,124 @@
+"""How often duels are wrong (A/A) and right (A/B): a real framework against itself, or against itself slowed by a known share.
+
+    python benchmarks/duels.py --pairs 200 --save FILE
+    python benchmarks/duels.py --pairs 40 --slower 0.05 --save FILE
+    python benchmarks/duels.py --pairs 200 --neighbour --save FILE
+
+Each duel is of fresh workers, so that no two share a process; --slower waits after each step for a share of the time that
+the step took. --neighbour runs a busy loop beside them that takes half a core at random times. A file that is there is
+gone on with, so that many hours add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+from verdict_rates import neighbour, slowed
+
+from framework_compare import duel
+from framework_compare.environments import managed
+from framework_compare.samplers import host
+
+
+def one(options, folder, other, python):
+    began = time.monotonic()
+    found = duel(
+        "torch", other, options.model, options.data, out=folder, blocks=options.blocks, sample=options.sample,
+        batch_size=options.batch_size, image_size=options.image_size, pipeline=options.pipeline, threads=options.threads,
+        loader_workers=1, verify="off", python={other: python} if other != "torch" else {},
+    )  # fmt: skip
+    result, ratio = found.comparison, found.ratio
+    times = [result.block_times.get(place, {}) for place in (0, 1)]
+    counted = result.slices[result.slices.void == ""]
+    return {
+        "at": datetime.datetime.now().isoformat(timespec="seconds"),
+        "wall_s": round(time.monotonic() - began, 1),
+        "measured_s": round(float(result.slices.measured_s.sum()), 1),
+        "ratio": ratio.value,
+        "low": ratio.low,
+        "high": ratio.high,
+        "p": ratio.p,
+        "blocks": ratio.runs,
+        "reason": found.reason,
+        "rounds": len(counted) // 2,
+        "void": {name: int(n) // 2 for name, n in result.slices.void.value_counts().items() if name},
+        "seconds": [[round(value, 5) for value in side.values()] for side in times],
+    }
+
+
+def summary(duels, truth):
+    known = [one for one in duels if one["p"] is not None]
+    wrong = sum(one["p"] < 0.05 for one in known)
+    held = sum(one["low"] <= truth <= one["high"] for one in known)
+    halves = [(one["high"] - one["low"]) / 2 / one["ratio"] for one in known]
+    logs = np.log([np.mean(one["seconds"][0]) for one in known])
+    return {
+        "truth": truth,
+        "duels": len(duels),
+        "without verdict": len(duels) - len(known),
+        "difference shown": wrong,
+        "share 95 %": exact(wrong, len(known)),
+        "interval holds the truth": held,
+        "held 95 %": exact(held, len(known)),
+        "median ratio": float(np.median([one["ratio"] for one in known])),
+        "median half-width": float(np.median(halves)),
+        "median measured seconds": float(np.median([one["measured_s"] for one in known])),
+        "median wall seconds": float(np.median([one["wall_s"] for one in known])),
+        "session SD of logarithms": float(logs.std(ddof=1)) if len(logs) > 1 else None,
+    }
+
+
+def exact(count, of):
+    if not of:
+        return None
+    ends = stats.binomtest(count, of).proportion_ci()
+    return [round(float(ends.low), 4), round(float(ends.high), 4)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--slower", type=float, default=0.0)
+    parser.add_argument("--neighbour", action="store_true")
+    parser.add_argument("--model", default="mobilenet_v2")
+    parser.add_argument("--data", default="fire-smoke-tiny")
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--sample", type=float, default=3.5)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--image-size", type=int, default=96)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pipeline", default="memory")
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--save", required=True)
+    options = parser.parse_args()
+    path, until = Path(options.save), time.monotonic() + 60 * options.minutes
+    duels = json.loads(path.read_text())["each"] if path.exists() else []
+    asked = {name: value for name, value in vars(options).items() if name not in ("save", "pairs", "minutes")}
+    with tempfile.TemporaryDirectory() as folder, neighbour(options.neighbour):
+        python = str(managed.ensure("torch").python)
+        other = slowed(Path(folder), options.slower, True) if options.slower else "torch"
+        while len(duels) < options.pairs and time.monotonic() < until:
+            duels.append(one(options, Path(folder) / f"duel-{len(duels)}", other, python))
+            report = {
+                "date": datetime.date.today().isoformat(),
+                "machine": host.describe(),
+                "settings": asked,
+                "summary": summary(duels, 1 + options.slower),
+                "each": duels,
+            }
+            path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+            print(
+                len(duels), {name: duels[-1][name] for name in ("ratio", "low", "high", "wall_s", "rounds")}, flush=True
+            )
+    print(json.dumps(report["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -164,3 +164,16 @@ def test_a_device_without_a_driver_is_told_and_reads_nothing(process):
         wait_until(recorder.latest, "a sample")
     assert recorder.gauges()["gpu"]["reason"].startswith("no readings of GPU 7: ")
     assert recorder.gauges()["gpu"]["energy_source"] is None
+
+
+def test_a_meter_that_fails_leaves_a_fault_and_the_readings_of_others(tmp_path):
+    class Broken:
+        device = "host-package-1"
+
+        def read(self):
+            raise RuntimeError("gone")
+
+    with EnergyRecorder([Broken(), GpuMeter(lambda: 1.0)]) as recorder:
+        recorder.note("phase")
+    assert recorder.fault == "energy of host-package-1 could not be read: RuntimeError: gone"
+    assert {one.device for one in recorder.readings} == {"gpu"}

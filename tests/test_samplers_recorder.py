@@ -235,3 +235,36 @@ def test_the_edges_of_epochs_are_read_between_two_samples(process):
             time.sleep(0.5)
         taken = len(recorder.samples())
     assert taken <= 2 and len(recorder._disturbance._columns["t_ns"]) >= taken + 2
+
+
+def test_readings_that_end_by_a_fault_leave_a_warning_and_the_samples_so_far(process, monkeypatch):
+    class Failing(Sampler):
+        reads = 0
+
+        def read(self):
+            Failing.reads += 1
+            if Failing.reads > 3:
+                raise RuntimeError("a sensor is gone")
+            return {}
+
+    monkeypatch.setattr(recorder_module, "SAMPLERS", (*SAMPLERS, Failing))
+    with Recorder(process.pid, hz=50) as recorder:
+        wait_until(lambda: not recorder.running, "the end of the thread")
+    (warning,) = recorder.warnings()
+    assert warning == "readings ended before the run did: RuntimeError: a sensor is gone"
+    assert len(recorder.samples()) == 3
+
+
+def test_nothing_is_read_while_a_worker_waits_for_its_turn(process):
+    with Recorder(process.pid, hz=50) as recorder:
+        wait_until(lambda: len(recorder.samples()) >= 5, "samples")
+        recorder.hold()
+        time.sleep(0.3)
+        held = len(recorder.samples())
+        time.sleep(0.5)
+        assert len(recorder.samples()) == held
+        recorder.go_on()
+        wait_until(lambda: len(recorder.samples()) >= held + 3, "samples of the next turn")
+    times_ns = [sample.t_ns for sample in recorder.samples()]
+    assert max(b - a for a, b in zip(times_ns, times_ns[1:])) > 0.5e9
+    assert all(sample.cpu_percent is None or sample.cpu_percent < 250 for sample in recorder.samples())

@@ -36,7 +36,7 @@ from framework_compare.samplers.process import ProcessTreeSampler
 
 MEMORY_SHARE = 0.8  # of what is free before a duel: more is not taken by all its workers together
 STILL_S = 0.3  # until idle threads of a worker have stopped spinning
-LEAST_TURN_S, TURN_FACTOR = 60.0, 30.0  # a turn may take so long, and so many times what is expected
+LEAST_TURN_S, TURN_FACTOR = 180.0, 30.0  # a turn may take so long, and so many times what is expected
 MOST_READINGS = 100_000
 
 
@@ -99,9 +99,9 @@ class _Rival:
         """It waits from now on: its loaders stopped, or its threads still."""
         self.run.rest()
         if self._freezes:
+            self.spent_ns()  # finds loaders that have started in this turn
             self._signal(signal.SIGSTOP)
-        else:
-            self._wait_until_still()
+        self._wait_until_still()
         self._rested_ns, self._rested_at = self.spent_ns(), time.monotonic()
 
     def wake(self) -> None:

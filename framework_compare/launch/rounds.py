@@ -79,8 +79,8 @@ def _williams(count: int) -> List[List[int]]:
 
 
 def idle_fault(idle_cpu_s: Mapping[str, float], idle_s: Mapping[str, float]) -> str:
-    """Which rivals used CPU while they waited: more than 1 % of a core, beyond the 10 ms of a tick of the clock."""
-    busy = [name for name, cpu_s in idle_cpu_s.items() if cpu_s > 0.01 + 0.01 * idle_s[name]]
+    """Which rivals used CPU while they waited: more than 1 % of a core, beyond two ticks of the clock, of 10 ms each."""
+    busy = [name for name, cpu_s in idle_cpu_s.items() if cpu_s > 0.02 + 0.01 * idle_s[name]]
     return f"{', '.join(busy)} used CPU while waiting" if busy else ""
 
 

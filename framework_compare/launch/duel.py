@@ -104,10 +104,16 @@ class _Rival:
         self._wait_until_still()
         self._rested_ns, self._rested_at = self.spent_ns(), time.monotonic()
 
+    def note_idle(self) -> None:
+        """Count what it used while it waited, up to now."""
+        spent_ns, now = self.spent_ns(), time.monotonic()
+        self.idle_cpu_s += max(0, spent_ns - self._rested_ns) / 1e9
+        self.idle_s += now - self._rested_at
+        self._rested_ns, self._rested_at = spent_ns, now
+
     def wake(self) -> None:
         """It is about to have a turn."""
-        self.idle_cpu_s += max(0, self.spent_ns() - self._rested_ns) / 1e9
-        self.idle_s += time.monotonic() - self._rested_at
+        self.note_idle()
         if self._freezes:
             self._signal(signal.SIGCONT)
 
@@ -237,10 +243,14 @@ class _Duel:
 
     def _round(self, order: Sequence[_Rival], lengths: Lengths) -> None:
         for rival in order:
+            rival.note_idle()
             rival.idle_cpu_s = rival.idle_s = 0.0
         began_ns = self._count()
         for rival in order:
             self._turn(rival, lengths)
+        for rival in order:
+            if not rival.run.over:
+                rival.note_idle()
         ended_ns = self._count()
         self._void(self._fault(order, (began_ns, ended_ns)))
         self._number += 1

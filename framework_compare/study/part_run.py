@@ -143,6 +143,8 @@ def _publish(place: Path, result: Path) -> None:
                 raise
             shutil.rmtree(half)  # another node was faster
     shutil.rmtree(place)
+    with contextlib.suppress(OSError):  # other parts are at work there
+        place.parent.rmdir()
 
 
 def _not_needed(folder: str, names: List[str]) -> Set[str]:

@@ -362,6 +362,9 @@ def test_a_duel_gives_one_verdict_and_an_outcome(rival, pictures, own_cache, tmp
     found = duel(one, two, "linear", pictures, max_slowdown="5%", out=tmp_path / "a", **asked)
     assert found.outcome == "slower" and not found.passed and 1.2 < found.ratio.value < 1.45
     assert found.verdict.faster == "one" and "two takes" in found.sentence
+    epochs, steps = found.comparison.epochs, found.comparison.steps
+    took = steps.groupby("run_id").step_s.sum()
+    assert (epochs.groupby("run_id").epoch_s.sum() < 1.2 * took + 0.02).all(), "no wait for a turn is in an epoch"
     turned = duel(two, one, "linear", pictures, max_slowdown=0.05, out=tmp_path / "b", **asked)
     assert turned.outcome == "not slower" and turned.passed
     assert duel(one, two, "linear", pictures, out=tmp_path / "c", **asked).outcome == ""

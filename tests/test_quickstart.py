@@ -41,9 +41,7 @@ def test_it_ends_with_the_answer_the_report_and_the_next_command(quickstart, pac
     assert (
         answer.startswith("Answer: linear: quick (eager) is ") and "faster than slow (eager) (not verified)" in answer
     )
-    assert modes.startswith("Modes:  quick and slow also have a compiled mode") and said.startswith(
-        "This was a smoke test"
-    )
+    assert " also have a compiled mode" in modes and said.startswith("This was a smoke test")
     page = next((own_cache / "studies").glob("*/report.html"))
     assert report == f"Report: {page}" and "quick" in page.read_text()
     assert following == f"Next:   {root.NEXT}" and code == 0

@@ -238,10 +238,10 @@ class Runner:
         while True:
             try:
                 away = turns.take()
-            except Stopped:
+            except Stopped as stop:
                 if number > 1:
                     return None
-                cut = True
+                waited, cut = waited + stop.waited_ns, True
                 break
             waited, mark = waited + away, mark + away
             batch = next(batches, None)

@@ -16,7 +16,11 @@ from framework_compare.events import EventWriter
 
 
 class Stopped(Exception):
-    """The parent has seen enough."""
+    """The parent has seen enough; after so many nanoseconds of waiting for a turn."""
+
+    def __init__(self, waited_ns: int) -> None:
+        super().__init__("the parent has seen enough")
+        self.waited_ns = waited_ns
 
 
 class NoTurns:
@@ -59,7 +63,7 @@ class Turns(NoTurns):
         self._hand_over()
         word, *numbers = self._lines.readline().split() or ["stop"]
         if word == "stop":
-            raise Stopped
+            raise Stopped(time.monotonic_ns() - began)
         self._slice = _Slice(*map(int, numbers))
         if not self._slice.rewarm:
             self._slice.start()

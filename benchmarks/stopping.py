@@ -17,7 +17,7 @@ import numpy as np
 from framework_compare.results.intervals import LEAST_RUNS, STOPPING, geometric_mean
 
 OUT = Path(__file__).parent / "results" / "stopping.json"
-TARGET, MOST_BLOCKS, SIMULATIONS = 0.05, 40, 4000
+TARGET, MOST_BLOCKS, SIMULATIONS = 0.05, 40, 2000
 
 
 def stopped(logs, looked):

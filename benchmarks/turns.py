@@ -22,7 +22,7 @@ from framework_compare.launch import rounds
 from framework_compare.results.intervals import paired_ratio
 
 OUT = Path(__file__).parent / "results" / "turns.json"
-SIMULATIONS, LASTING, OWN = 4000, 0.02, 0.05
+SIMULATIONS, LASTING, OWN = 2000, 0.02, 0.05
 
 
 def drift(generator, slots):

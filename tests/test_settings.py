@@ -106,7 +106,7 @@ def record(**settings: object) -> SimpleNamespace:
     """A row of the cell frame, as far as captions read it."""
     values = {columns_name(name): getattr(DEFAULTS, name) for name in SETTINGS}
     data = {"model": "alexnet", "dataset": "small", "pictures": 12, "skipped_pictures": 0}
-    return SimpleNamespace(**{**values, **data, "runs": 2, **settings})
+    return SimpleNamespace(**{**values, **data, "runs": 2, "schedule": "sequential", **settings})
 
 
 def columns_name(name: str) -> str:
@@ -120,6 +120,12 @@ def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
     assert caption.startswith("CPU, batch 16,") and "crop none" in caption and "thread" not in caption
     caption = parts.caption([record(device="cuda", batch_size=4, image_size=64, loader_workers=0)], [])
     assert caption.startswith("GPU, batch 4, 1 thread, 0 loader workers, image size 64, 2 runs per cell.")
+
+
+def test_a_caption_says_that_cells_took_turns():
+    turns = record(schedule="interleaved")
+    assert "2 runs per cell in turns" in parts.caption([turns, turns], [])
+    assert "in turns" not in parts.caption([turns, record()], [])
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():

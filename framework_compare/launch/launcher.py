@@ -10,6 +10,7 @@ import math
 import os
 import resource
 import selectors
+import signal
 import time
 from pathlib import Path
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence
@@ -23,29 +24,19 @@ from framework_compare.launch.limits import Clock, Limits, shorten_if_long
 from framework_compare.launch.memory_limit import MemoryLimit
 from framework_compare.launch.regular_files import make_way
 from framework_compare.launch.scratch import scratch
-from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail
+from framework_compare.launch.statuses import Evidence, Verdict, judge, log_tail, stuck_at
 from framework_compare.launch.supervised_worker import SupervisedWorker, SupervisionError
 from framework_compare.launch.transcript import Grant, Transcript
+from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Job
 from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
 
-# What a worker inherits. Everything else of the user's shell stays out: a forgotten OMP_NUM_THREADS or
-# PYTHONPATH there would change a figure without a trace.
-INHERITED = (
-    *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LD_LIBRARY_PATH"),
-    # where CUDA is and which GPUs there are; not how it computes (NVIDIA_TF32_OVERRIDE, CUDA_LAUNCH_BLOCKING)
-    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "CUDA_MPS_PIPE_DIRECTORY"),
-    # where compiled kernels are kept, and how many
-    *("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE"),
-    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
-)
-# How processes of one host reach each other and its GPUs: what a shared host allows, not how a framework computes.
-TRANSPORTS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_", "GLOO_", "UCX_")
 STEPS = "steps.i64"  # in a run's folder: the time of each step
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
+STACKS_S = 0.2  # until a worker that hangs has written where its threads are
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
 OnEvent = Callable[[Dict[str, Any]], None]
 
@@ -113,15 +104,6 @@ def prepare_folder(spec: WorkerSpec) -> Path:
         spec.log.write_bytes(b"")
         spec.events.write_bytes(b"")
     return job
-
-
-def worker_environment(*, managed: bool, temporary: Path) -> Dict[str, str]:
-    """The allow-listed part of this process's environment that a worker gets, and its own temporary folder."""
-    kept = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(TRANSPORTS)}
-    kept["TMPDIR"] = str(temporary)
-    # CUDA numbers GPUs by speed unless told otherwise, NVML by bus: "cuda:1" must be the same one to both.
-    kept["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return {**kept, "PYTHONNOUSERSITE": "1"} if managed else kept
 
 
 def listen(runs: Sequence["WorkerRun"], until: Callable[[], bool] = lambda: False) -> None:
@@ -253,9 +235,21 @@ class WorkerRun:
             self.verdict = Verdict("failed", str(error))
         if self.worker.status in ready and not self.worker.ended:
             self.worker.read_status()  # its last events may have come since: one more round
-        self.verdict = self.verdict or self.holder.verdict() or self.clock.verdict()
+        self.verdict = self.verdict or self.holder.verdict() or self._late(self.worker)
         if self.verdict:
             self.close()
+
+    def _late(self, worker: SupervisedWorker) -> Optional[Verdict]:
+        """Return the verdict of a limit that has passed, with the line the worker is at; its log gets every thread's stack."""
+        verdict = self.clock.verdict()
+        if verdict is None:
+            return None
+        for pid in worker.pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGUSR1)
+        time.sleep(STACKS_S)
+        place = stuck_at(self.spec.log)
+        return dataclasses.replace(verdict, reason=f"{verdict.reason}; it was {place}") if place else verdict
 
     def _hear(self, worker: SupervisedWorker) -> bool:
         """Take in its events; True where there are none.

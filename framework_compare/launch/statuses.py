@@ -6,7 +6,7 @@ import dataclasses
 import os
 import re
 from pathlib import Path
-from typing import Optional
+from typing import List, Optional
 
 from framework_compare.launch.regular_files import open_regular
 from framework_compare.launch.supervised_worker import signal_name
@@ -54,6 +54,10 @@ KILLED_LOADER = re.compile(
 
 # The first line of an exception in a traceback, whatever module its class is of.
 EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exhausted): .*", re.MULTILINE)
+
+
+# What faulthandler writes of the main thread on SIGUSR1: its innermost call.
+STUCK = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,11 +185,20 @@ def _line_of(match: "re.Match[str]") -> str:
 
 def log_tail(log: Path) -> str:
     """The last lines of a log, without blank ones and the list of C extensions; "" if empty or not to be read."""
+    return "\n".join(_last_lines(log)[-TAIL_LINES:])[-TAIL_BYTES:]
+
+
+def stuck_at(log: Path) -> str:
+    """Return the innermost call of the main thread, as its log has it, or ""."""
+    found = STUCK.findall("\n".join(_last_lines(log)))
+    return "at {0}:{1} in {2}".format(*found[-1]) if found else ""
+
+
+def _last_lines(log: Path) -> List[str]:
     try:
         with open_regular(log) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))
             lines = file.read(READ_BYTES).decode(errors="replace").splitlines()
     except OSError:
-        return ""
-    kept = [line for line in lines if line.strip() and not line.startswith(EXTENSIONS)]
-    return "\n".join(kept[-TAIL_LINES:])[-TAIL_BYTES:]
+        return []
+    return [line for line in lines if line.strip() and not line.startswith(EXTENSIONS)]

@@ -33,6 +33,7 @@ def main(arguments: List[str]) -> int:
     for number in (*turns, descriptor):
         os.set_inheritable(number, False)
     faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # where it hangs, for the log
     _die_with_parent()
     have_children_die_too()
     rank = rank_of()

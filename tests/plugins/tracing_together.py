@@ -14,7 +14,7 @@ from framework_compare.errors import UsageError
 from framework_compare.importing.sources import Source
 from framework_compare.importing.tracing import Traced, read_answer
 from framework_compare.launch import staging
-from framework_compare.launch.launcher import worker_environment
+from framework_compare.launch.worker_environment import worker_environment
 from framework_compare.protocol import Job, TrainConfig
 
 SCRIPT = """

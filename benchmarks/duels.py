@@ -12,19 +12,75 @@ gone on with, so that many hours add up.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
-from verdict_rates import neighbour, slowed
 
-from framework_compare import duel
+from framework_compare import duel, registry
+from framework_compare.adapters import torch as adapter
 from framework_compare.environments import managed
+from framework_compare.registry import Framework
 from framework_compare.samplers import host
+
+SLOWED = """
+import time
+
+from framework_compare.adapters.torch.trainer import TorchTrainer
+
+
+class Slowed(TorchTrainer):
+    name = {name!r}
+    version = lambda self: str(__import__("torch").__version__)  # there is no module of its name
+
+    def train_step(self, batch):
+        began = time.perf_counter()
+        loss = super().train_step(batch)
+        now = time.perf_counter()
+        end = now + {share!r} * (now - began)
+        time.sleep(max(end - now - 2e-4, 0))
+        while time.perf_counter() < end:  # a sleep ends too late by some 0.1 ms
+            pass
+        return loss
+"""
+NEIGHBOUR = """
+import random, time
+while True:
+    end = time.monotonic() + random.expovariate(1 / 3)
+    while time.monotonic() < end:
+        pass
+    time.sleep(random.expovariate(1 / 3))
+"""
+
+
+def slowed(folder, share):
+    """Register PyTorch's adapter with a wait after each step; the framework's name."""
+    name = f"torch-{share:g}"
+    package = folder / name / "torch"
+    shutil.copytree(Path(adapter.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "__init__.py").write_text("from framework_compare.adapters.torch.slowed import Slowed as Slowed\n")
+    (package / "slowed.py").write_text(SLOWED.format(name=name, share=share))
+    registry.FRAMEWORKS[name] = Framework(name, f"{package}:Slowed", "", "torch", ((3, 8), (3, 99)))
+    return name
+
+
+@contextlib.contextmanager
+def neighbour(wanted):
+    busy = subprocess.Popen([sys.executable, "-c", NEIGHBOUR]) if wanted else None
+    try:
+        yield
+    finally:
+        if busy:
+            busy.kill()
+            busy.wait()
 
 
 def one(options, folder, other, python):
@@ -103,7 +159,7 @@ def main():
     asked = {name: value for name, value in vars(options).items() if name not in ("save", "pairs", "minutes")}
     with tempfile.TemporaryDirectory() as folder, neighbour(options.neighbour):
         python = str(managed.ensure("torch").python)
-        other = slowed(Path(folder), options.slower, True) if options.slower else "torch"
+        other = slowed(Path(folder), options.slower) if options.slower else "torch"
         while len(duels) < options.pairs and time.monotonic() < until:
             duels.append(one(options, Path(folder) / f"duel-{len(duels)}", other, python))
             report = {

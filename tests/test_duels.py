@@ -17,13 +17,16 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import Comparison, compare, duel, registry, resume
+from framework_compare import Comparison, api, compare, duel, registry, resume
 from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.rounds import Lengths
 from framework_compare.registry import Framework
+from framework_compare.study.executors import OnlyParts
+from framework_compare.study.part_run import run_part
+from framework_compare.study.progress import Watcher
 from framework_compare.study.schedules import groups, why_alone
 
 HERE = Path(__file__).parent
@@ -273,6 +276,19 @@ def stored_of(folder, query):
 
 def statuses(folder):
     return collections.Counter(status for (status,) in stored_of(folder, "SELECT status FROM run"))
+
+
+def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(rival, ask, tmp_path, monkeypatch):
+    study = ask([rival("one"), rival("two", pace_s=0.006)], repeats=2, executor=OnlyParts())
+    for number in (1, 2):
+        monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+        run_part(study.folder, number, Watcher())
+    _, refused = api.absorb(study.folder, say=lambda line: None)
+    study = Comparison.load(study.folder)
+    assert not refused and study.frame.runs_ok.tolist() == [2, 2]
+    assert study.slices.groupby("run_id").size().gt(3).all() and study.slices.run_id.nunique() == 4
+    (verdict,) = study.verdicts()
+    assert verdict.faster == "one" and verdict.blocks == 2
 
 
 def test_a_stop_ends_all_rivals_and_keeps_their_runs_to_be_run(rival, ask):

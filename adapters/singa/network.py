@@ -16,6 +16,7 @@ from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.repairs import Singa
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, Parameter, evaluate
+from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.node import IMAGE
 
 EPS = 1e-5  # of BatchNorm, fixed in SINGA's C++ side
@@ -27,7 +28,8 @@ class Network:
     def __init__(self, singa: Singa, operators: Operators, graph: Graph) -> None:
         _refuse_frozen_batchnorm(graph)
         _refuse_other_forms(graph)
-        self.singa, self.operators, self._graph = singa, operators, graph
+        self.singa, self.operators = singa, operators
+        self._graph, self._program = graph, lowered(graph, HAS)
         self.parameters = {parameter.name: self._tensor(parameter) for parameter in graph.parameters()}
         self._kept: Dict[Hashable, Any] = {}
 
@@ -45,7 +47,7 @@ class Network:
     def __call__(self, images: Any, *, training: bool) -> Any:
         """Logits (N, classes); `training` keeps what the backward pass needs."""
         self.singa.autograd.training = training
-        return evaluate(self._graph, self._apply, images)
+        return evaluate(self._program, self._apply, images)
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
         autograd = self.singa.autograd
@@ -141,6 +143,8 @@ def _adaptive_avgpool2d(network: Network, node: Node, x: Any) -> Any:
     output, autograd = node.attrs["output"], network.singa.autograd
     if (height, width) == (output, output):
         return x
+    if height == width and output == 1:
+        return _pool2d(network, node, x, height, 1, 0, False)
     windows = network.kept(node, x, lambda: _windows(network, height, width, output))
     y = autograd.matmul(autograd.reshape(x, (images * channels, height * width)), windows)
     return autograd.reshape(y, (images, channels, output, output))
@@ -149,10 +153,6 @@ def _adaptive_avgpool2d(network: Network, node: Node, x: Any) -> Any:
 def _windows(network: Network, height: int, width: int, output: int) -> Any:
     matrix = np.kron(adaptive_matrix(height, output), adaptive_matrix(width, output)).T
     return network.singa.tensor.Tensor(data=np.ascontiguousarray(matrix), requires_grad=False)
-
-
-def _global_avgpool(network: Network, node: Node, x: Any) -> Any:
-    return network.singa.autograd.flatten(_pool2d(network, node, x, x.shape[2], 1, 0, False))
 
 
 def _linear(network: Network, node: Node, x: Any) -> Any:
@@ -172,11 +172,11 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "ReLU6": lambda network, node, x: network.singa.autograd.clip(x, 0.0, 6.0),
     "MaxPool2d": _maxpool2d,
     "AdaptiveAvgPool2d": _adaptive_avgpool2d,
-    "GlobalAvgPool": _global_avgpool,
-    "Flatten": lambda network, node, x: network.singa.autograd.flatten(x),
+    "Reshape": lambda network, node, x: network.singa.autograd.reshape(x, node.attrs["shape"]),
     "Linear": _linear,
     "Dropout": _dropout,
     "Add": lambda network, node, x, y: network.singa.autograd.add(x, y),
 }
 BY_MODE = ("BatchNorm2d", "Dropout")  # layers that compute something else in evaluation
-OPS = frozenset(LAYERS)
+HAS = frozenset(LAYERS)
+OPS = graph_ops(HAS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("framework_compare", "adapters", "models", "datasets", "tests", "benchmarks", "examples")
+FOLDERS = ("framework_compare", "adapters", "importers", "models", "datasets", "tests", "benchmarks", "examples")
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)

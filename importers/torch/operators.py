@@ -1,6 +1,6 @@
 """What each ATen operator is in the graph. A handler: (reading, the program's node, arguments by name) -> Value.
 
-Operators that only fold and permute axes make no node: see `graph.views`.
+Operators that only fold and permute axes make no node: see `common.views`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from framework_compare.graph.reader import GraphReader
-from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
+from framework_compare.graph import window
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
+from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 
 Arguments = Mapping[str, Any]
 Handler = Callable[[Any, Any, Arguments], Any]
-CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
 
 
 class Mask(NamedTuple):
@@ -38,27 +39,12 @@ def pair(value: Any, default: Any = None) -> List[int]:
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
 
 
-def short(value: Sequence[int]) -> Any:
-    """One number where all are equal, as the graph's attributes have it."""
-    return value[0] if len(set(value)) == 1 else list(value)
-
-
 def conv2d(reading: Any, node: Any, a: Arguments) -> Value:
     weight, bias, groups = a["weight"], a["bias"], a["groups"]
     out, into, *kernel = reading.own("Conv2d", "weight", weight).shape
     dilation = pair(a["dilation"], 1)
-    attrs = {
-        "in_channels": into * groups,
-        "out_channels": out,
-        "kernel": short(kernel),
-        "stride": short(pair(a["stride"], 1)),
-        "padding": short(_padding(a["padding"], kernel, dilation)),
-        "groups": groups,
-        "bias": bias is not None,
-        "init": CONV_INIT,
-    }
-    if dilation != [1, 1]:
-        attrs["dilation"] = short(dilation)
+    steps = {"stride": pair(a["stride"], 1), "padding": _padding(a["padding"], kernel, dilation), "dilation": dilation}
+    attrs = conv_attrs(into * groups, out, kernel, groups=groups, bias=bias is not None, **steps)
     source = reading.reader.image(a["input"])
     return reading.layer(node, "Conv2d", [source], attrs, weight=weight, bias=bias)
 
@@ -77,9 +63,7 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List
 
 def linear(reading: Any, node: Any, a: Arguments) -> Value:
     out, into = reading.own("Linear", "weight", a["weight"]).shape
-    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
-    if a["bias"] is None:
-        attrs["bias"] = False
+    attrs = linear_attrs(into, out, bias=a["bias"] is not None)
     return reading.on_features(node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
@@ -149,14 +133,14 @@ def _pooling(a: Arguments) -> Dict[str, Any]:
     stride, padding = pair(a["stride"], kernel), pair(a["padding"], 0)
     rest = [(n + 2 * p - k) % s for n, p, k, s in zip(a["self"].shape[2:], padding, kernel, stride)]
     ceil = {"ceil_mode": True} if a["ceil_mode"] and any(rest) else {}
-    return {"kernel": short(kernel), "stride": short(stride), "padding": short(padding), **ceil}
+    return {**window_attrs(kernel, stride, padding), **ceil}
 
 
 def adaptive_avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
     output = list(shape_of(node)[2:])
     if tuple(a["self"].shape) == shape_of(node):
         return a["self"]  # type: ignore[no-any-return]
-    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": short(output)})
+    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": window.plain(output)})
 
 
 def mean(reading: Any, node: Any, a: Arguments) -> Value:

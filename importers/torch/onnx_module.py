@@ -7,10 +7,10 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram
-from framework_compare.adapters.torch.onnx_ops import OPERATORS, PARTS, Call
-from framework_compare.adapters.torch.onnx_patterns import simplified
 from framework_compare.errors import UsageError
+from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
+from framework_compare.importers.torch.onnx_ops import OPERATORS, PARTS, Call
+from framework_compare.importers.torch.onnx_patterns import simplified
 
 NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
 UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from sequences import ROWS, SERIES, TAGS, WORDS
 
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, pairs, turned
 from framework_compare.adapters.jax import network as jax
@@ -30,12 +31,6 @@ from framework_compare.graph.lowering import NEEDS, Program, lowered
 from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, text_rnn
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.oracle import Mode, Oracle
-
-SERIES = Task((Field("prices", (12, 3)),), Field("price", (1,)), 1, "mse", (), "sequence")
-TOKENS = Field("tokens", (9,), "int32", 40)
-TAGS = Task((TOKENS,), Field("tags", (9,), "int64"), 3, "token_cross_entropy", (), "sequence")
-WORDS = Task((TOKENS,), Field("word", (), "int64"), 40, "cross_entropy", (), "sequence")
-ROWS = Task((Field("row", (8,)),), Field("y", (1,)), 1, "binary_cross_entropy", (), "row")
 
 
 def two_directions(op: str, **changed: object) -> Graph:

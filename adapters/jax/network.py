@@ -222,14 +222,8 @@ class Network:
 
     def quanv2d(self, node: Node, own: Mapping[str, Any], patches: Any, **_: Any) -> Any:
         jnp, a = self.jax.numpy, node.attrs
-        functions = quanv.Functions(
-            jnp.cos,
-            jnp.sin,
-            jnp.multiply,
-            lambda array, i: array[:, i : i + 1],
-            functools.partial(jnp.concatenate, axis=-1),
-            functools.partial(jnp.matmul, precision="highest"),
-        )
+        join, matmul = functools.partial(jnp.concatenate, axis=-1), functools.partial(jnp.matmul, precision="highest")
+        functions = quanv.Functions(jnp.cos, jnp.sin, join, matmul)
         angles = own["angles"][None] if a["trained"] else None
         pixels = patches.astype("float32").reshape(-1, quanv.QUBITS)
         y = quanv.expectations(functions, pixels, a["gates"], quanv.constants(a["gates"], a["trained"]), angles)

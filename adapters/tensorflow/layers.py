@@ -108,14 +108,7 @@ def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
 
 def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
     tf, a = net.tf, node.attrs
-    functions = quanv.Functions(
-        tf.cos,
-        tf.sin,
-        tf.multiply,
-        lambda array, i: array[:, i : i + 1],
-        lambda arrays: tf.concat(arrays, axis=-1),
-        tf.matmul,
-    )
+    functions = quanv.Functions(tf.cos, tf.sin, lambda arrays: tf.concat(arrays, axis=-1), tf.matmul)
     angles = net.of(node, "angles")[None] if a["trained"] else None
     pixels = tf.reshape(tf.cast(patches, "float32"), (-1, quanv.QUBITS))
     y = quanv.expectations(functions, pixels, a["gates"], quanv.constants(a["gates"], a["trained"]), angles)

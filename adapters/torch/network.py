@@ -123,14 +123,7 @@ def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
-    functions = quanv.Functions(
-        torch.cos,
-        torch.sin,
-        torch.mul,
-        lambda array, i: array[:, i : i + 1],
-        lambda arrays: torch.cat(arrays, -1),
-        torch.matmul,
-    )
+    functions = quanv.Functions(torch.cos, torch.sin, lambda arrays: torch.cat(arrays, -1), torch.matmul)
 
     class Quanv2d(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:

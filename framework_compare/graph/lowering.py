@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Set, Tuple, TypeVar
 
 from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.graph.network import Graph
@@ -25,13 +25,19 @@ from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import Field
 from framework_compare.graph.window import Window
 
+_T = TypeVar("_T")
+
+# Axes of the input and of the output in a graph; those in brackets are one axis.
+PATTERNS = {
+    "Tokens": "c h w -> (h w) c",
+    "ChannelShuffle": "(g c) h w -> (c g) h w",
+    "Windows": "c (r d) (l a) -> r l (d a) c",
+    "FromWindows": "r l (d a) c -> c (r d) (l a)",
+}
 # What an op needs of a framework that has none of that name; of its forms, those in graphs of images.
 NEEDS: Mapping[str, FrozenSet[str]] = {
     "Flatten": frozenset({"Reshape"}),
-    "Tokens": frozenset({"Reshape", "Permute"}),
-    "ChannelShuffle": frozenset({"Reshape", "Permute"}),
-    "Windows": frozenset({"Reshape", "Permute"}),
-    "FromWindows": frozenset({"Reshape", "Permute"}),
+    **dict.fromkeys(PATTERNS, frozenset({"Reshape", "Permute"})),
     "GlobalAvgPool": frozenset({"AdaptiveAvgPool2d", "Reshape"}),
     "Maxout": frozenset({"Reshape", "Max"}),
     "Last": frozenset({"Select"}),
@@ -52,8 +58,8 @@ def graph_ops(has: Collection[str]) -> FrozenSet[str]:
 class Program:
     """What is evaluated in place of a graph: other nodes, with the same arrays, and the same value at the end.
 
-    Nodes with arrays or chance keep their names. shapes: of all values, without the batch. shared: values that are the
-    same for all samples, of length 1 along the batch.
+    A node of chance keeps its name; one with arrays names the layer whose they are. shapes: of all values, without the
+    batch. shared: values that are the same for all samples, of length 1 along the batch.
     """
 
     graph: Graph
@@ -117,9 +123,9 @@ class _Lowering:
         self.shapes: Dict[str, Shape] = {name: self.own(self.given[name]) for name in graph.inputs}
         self.shared: Set[str] = set()
 
-    def own(self, shape: Shape) -> Shape:
-        """A shape of the graph with the framework's order of axes."""
-        return (*shape[1:], shape[0]) if len(shape) == IMAGE and self.channels_last else shape
+    def own(self, axes: Sequence[_T]) -> Tuple[_T, ...]:
+        """A shape of the graph, or what stands for its axes, in the framework's order."""
+        return (*axes[1:], axes[0]) if len(axes) == IMAGE and self.channels_last else tuple(axes)
 
     def axis(self, axis: int, rank: int) -> int:
         """Axis of an array, for one of a shape of the graph."""
@@ -163,32 +169,23 @@ def _as_it_is(to: _Lowering, node: Node, shape: Shape) -> None:
 
 # -- shapes and orders ---------------------------------------------------------------------------------------------------
 
-# Axes of the input and of the output in a graph; those in brackets are one axis.
-PATTERNS = {
-    "Tokens": "c h w -> (h w) c",
-    "ChannelShuffle": "(g c) h w -> (c g) h w",
-    "Windows": "c (r d) (l a) -> r l (d a) c",
-    "FromWindows": "r l (d a) c -> c (r d) (l a)",
-}
 PATCHES, FROM_PATCHES = "c (r d) (l a) -> (r l) (c d a)", "(r l) q -> q r l"
 
 
 def _rearranged(to: _Lowering, pattern: str, shape: Shape, **sizes: int) -> List[Step]:
     """From a shape of the graph, by a Reshape, a Permute and a Reshape, each where something is to be done."""
-    given, wanted = ([(one or other).split() for one, other in _GROUP.findall(side)] for side in pattern.split("->"))
-    for group, size in zip(given, shape):
+    left, right = ([(one or other).split() for one, other in _GROUP.findall(side)] for side in pattern.split("->"))
+    for group, size in zip(left, shape):
         unknown = [axis for axis in group if axis not in sizes]
         sizes.update({axis: size // math.prod(sizes.get(one, 1) for one in group) for axis in unknown})
-    as_view = to.views and len(given) != IMAGE == len(wanted)
-    given = to.own(given) if len(given) == IMAGE else given
-    wanted = [*wanted[1:], wanted[0]] if as_view else to.own(wanted)
+    as_view = to.views and len(left) != IMAGE == len(right)
+    given, wanted = to.own(left), (*right[1:], right[0]) if as_view else to.own(right)
     axes = [axis for group in given for axis in group]
-    cut, out = (
-        _reshape(*(math.prod(sizes[a] for a in one) for one in groups)) for groups in ([[a] for a in axes], wanted)
-    )
-    turned = _permute(cut.shape, *(axes.index(axis) for group in wanted for axis in group))
+    order = [axes.index(axis) for group in wanted for axis in group]
+    cut = _reshape(*(sizes[axis] for axis in axes))
+    out = _reshape(*(math.prod(sizes[axis] for axis in group) for group in wanted))
     steps = [cut] if len(axes) > len(given) else []
-    steps += [turned] if turned.shape != cut.shape or turned.attrs["order"] != tuple(range(len(axes) + 1)) else []
+    steps += [_permute(cut.shape, *order)] if order != sorted(order) else []
     steps += [out] if len(axes) > len(wanted) else []
     return [*steps, _permute(out.shape, 2, 0, 1)] if as_view else steps
 
@@ -197,6 +194,9 @@ _GROUP = re.compile(r"\(([^)]*)\)|(\w)")
 
 
 def _moved(to: _Lowering, node: Node, shape: Shape) -> None:
+    if node.op in to.has:
+        to.one(node)
+        return
     a = node.attrs
     sizes = {"g": a["groups"]} if "groups" in a else dict(zip("da", a.get("window", ())))
     to.chain(node, *_rearranged(to, PATTERNS[node.op], shape, **sizes))

@@ -145,15 +145,7 @@ def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value
     return activated(reading, layer, as_keras(reading.reader, made))
 
 
-def max_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return _pooled(reading, layer, inputs[0], "MaxPool2d", {})
-
-
-def average_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return _pooled(reading, layer, inputs[0], "AvgPool2d", {"count_include_pad": False})
-
-
-def _pooled(reading: Any, layer: Any, x: Value, op: str, more: Dict[str, Any]) -> Value:
+def pooled(reading: Any, layer: Any, x: Value, op: str, **more: Any) -> Value:
     refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
     reader: GraphReader = reading.reader
     source = image(reader, x)
@@ -252,19 +244,11 @@ def layer_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
 # -- all else -----------------------------------------------------------------------------------------------------------
 
 
-def activation(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return activated(reading, layer, inputs[0])
-
-
 def relu(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     refuse_unless("ReLU", negative_slope=(layer.negative_slope, 0), threshold=(layer.threshold, 0))
     if layer.max_value not in (None, 6):
         raise NotExpressible(f"ReLU up to {layer.max_value}")
     return reading.elementwise(layer.name, "ReLU" if layer.max_value is None else "ReLU6", inputs[0], {})
-
-
-def softmax(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
 
 
 def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
@@ -276,21 +260,12 @@ def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return reading.elementwise(layer.name, "StochasticDepth" if shape else "Dropout", inputs[0], {"p": layer.rate})
 
 
-def flatten(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    shape = inputs[0].shape
-    return reading.reshape(inputs[0], (shape[0], math.prod(shape[1:])))  # type: ignore[no-any-return]
-
-
 def reshape(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     batch, *rest = inputs[0].shape
     shape = list(layer.target_shape)
     if -1 in shape:
         shape[shape.index(-1)] = math.prod(rest) // -math.prod(shape)
-    return reading.reshape(inputs[0], (batch, *shape))  # type: ignore[no-any-return]
-
-
-def permute(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return reading.permute(inputs[0], (0, *layer.dims))  # type: ignore[no-any-return]
+    return reading.reshape(inputs[0], (batch, *shape))
 
 
 def merged(op: str) -> Handler:
@@ -308,11 +283,7 @@ def merged(op: str) -> Handler:
 def _both(reading: Any, layer: Any, op: str, first: Value, second: Value) -> Value:
     if len(first.view) != len(second.view):  # which Keras aligns in another way than torch does
         raise NotExpressible(f"{op} of {first.shape} and {second.shape}")
-    return reading.both(layer.name, op, first, second)  # type: ignore[no-any-return]
-
-
-def concatenate(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return reading.concat(layer.name, inputs, layer.axis)  # type: ignore[no-any-return]
+    return reading.both(layer.name, op, first, second)
 
 
 def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
@@ -324,32 +295,33 @@ def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return x
 
 
-def same(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return inputs[0]
-
-
 HANDLERS: Dict[str, Handler] = {
-    "Activation": activation,
-    "ActivityRegularization": same,
+    "Activation": lambda reading, layer, inputs: activated(reading, layer, inputs[0]),
+    **dict.fromkeys(("ActivityRegularization", "Identity"), lambda reading, layer, inputs: inputs[0]),
     "Add": merged("Add"),
-    "AveragePooling2D": average_pool,
+    "AveragePooling2D": lambda reading, layer, inputs: pooled(
+        reading, layer, inputs[0], "AvgPool2d", count_include_pad=False
+    ),
     "BatchNormalization": batch_norm,
-    "Concatenate": concatenate,
+    "Concatenate": lambda reading, layer, inputs: reading.concat(layer.name, inputs, layer.axis),
     "Conv2D": conv2d,
     "Dense": dense,
     "DepthwiseConv2D": depthwise_conv2d,
     "Dropout": dropout,
-    "Flatten": flatten,
+    "Flatten": lambda reading, layer, inputs: reading.reshape(
+        inputs[0], (inputs[0].shape[0], math.prod(inputs[0].shape[1:]))
+    ),
     "GlobalAveragePooling2D": global_average_pool,
-    "Identity": same,
     "LayerNormalization": layer_norm,
-    "MaxPooling2D": max_pool,
+    "MaxPooling2D": lambda reading, layer, inputs: pooled(reading, layer, inputs[0], "MaxPool2d"),
     "Multiply": merged("Mul"),
-    "Permute": permute,
+    "Permute": lambda reading, layer, inputs: reading.permute(inputs[0], (0, *layer.dims)),
     "ReLU": relu,
     "Rescaling": rescaling,
     "Reshape": reshape,
     "SeparableConv2D": separable_conv2d,
-    "Softmax": softmax,
+    "Softmax": lambda reading, layer, inputs: (
+        left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
+    ),
     "ZeroPadding2D": zero_padding,
 }

@@ -99,10 +99,6 @@ def same(op: str) -> Handler:
     return handler
 
 
-def gelu(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]})
-
-
 def hardtanh(reading: Any, node: Any, a: Arguments) -> Value:
     if (a["min_val"], a["max_val"]) != (0, 6):
         refuse("Hardtanh", f"from {a['min_val']} to {a['max_val']}")
@@ -162,15 +158,6 @@ def mean(reading: Any, node: Any, a: Arguments) -> Value:
     return Value(reading.node(node, "GlobalAvgPool", [x.node], {}), moved(left, (None, 0)))
 
 
-def view(reading: Any, node: Any, a: Arguments) -> Any:
-    """Every operator that gives the same numbers in another shape."""
-    return reading.reshape(a.get("self", a.get("input")), shape_of(node))
-
-
-def permute(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.permute(a["self"], a["dims"])
-
-
 def transpose(reading: Any, node: Any, a: Arguments) -> Any:
     order = list(range(len(a["self"].shape)))
     first, second = (a[name] for name in a if name != "self")
@@ -178,25 +165,8 @@ def transpose(reading: Any, node: Any, a: Arguments) -> Any:
     return reading.permute(a["self"], order)
 
 
-def swapped(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.permute(a["self"], range(len(a["self"].shape))[::-1])
-
-
-def expand(reading: Any, node: Any, a: Arguments) -> Any:
-    """Of a parameter to the batch, or of nothing: what is computed with broadcasts by itself."""
-    return reading.expand(a["self"], shape_of(node))
-
-
-def through(reading: Any, node: Any, a: Arguments) -> Any:
-    return a.get("self", a.get("input"))
-
-
-def add(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], a.get("alpha", 1)))
-
-
-def sub(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], -a.get("alpha", 1)))
+def sum_of(reading: Any, node: Any, a: Arguments, times: Any) -> Any:
+    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], times))
 
 
 def mul(reading: Any, node: Any, a: Arguments) -> Any:
@@ -231,21 +201,9 @@ def bernoulli(reading: Any, node: Any, a: Arguments) -> Mask:
     return Mask(keep, shape_of(node), divided=keep == 1)
 
 
-def cat(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.concat(node, a["tensors"], a["dim"])
-
-
 def chunk(reading: Any, node: Any, a: Arguments) -> List[Value]:
     sizes = [one.shape[a["dim"]] for one in node.meta["val"]]
     return [reading.part(node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
-
-
-def unbind(reading: Any, node: Any, a: Arguments) -> List[Value]:
-    return [reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])]
-
-
-def select(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.select(node, a["self"], a["dim"], a["index"])
 
 
 def slice_(reading: Any, node: Any, a: Arguments) -> Any:
@@ -310,61 +268,46 @@ def detach(reading: Any, node: Any, a: Arguments) -> Any:
     return x
 
 
-def channel_shuffle(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.layer(node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]})
-
-
+SAME = ("HardSigmoid", "HardSwish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Tanh")
+THROUGH = ("alias", "clone", "contiguous")
+VIEWS = ("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
 HANDLERS: Dict[str, Handler] = {
+    **{op.lower(): same(op) for op in SAME},
+    **dict.fromkeys(THROUGH, lambda reading, node, a: a.get("self", a.get("input"))),
+    # the same numbers in another shape
+    **dict.fromkeys(VIEWS, lambda reading, node, a: reading.reshape(a.get("self", a.get("input")), shape_of(node))),
+    # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
+    **dict.fromkeys(("expand", "expand_as"), lambda reading, node, a: reading.expand(a["self"], shape_of(node))),
+    **dict.fromkeys(("cat", "concat"), lambda reading, node, a: reading.concat(node, a["tensors"], a["dim"])),
+    **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
+    **dict.fromkeys(("constant_pad_nd", "pad"), pad),
+    **dict.fromkeys(("swapaxes", "transpose"), transpose),
     "adaptive_avg_pool2d": adaptive_avg_pool2d,
-    "add": add,
-    "alias": through,
+    "add": lambda reading, node, a: sum_of(reading, node, a, a.get("alpha", 1)),
     "avg_pool2d": avg_pool2d,
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
-    "cat": cat,
-    "channel_shuffle": channel_shuffle,
-    "chunk": chunk,
-    "clone": through,
-    "concat": cat,
-    "constant_pad_nd": pad,
-    "contiguous": through,
+    "channel_shuffle": lambda reading, node, a: reading.layer(
+        node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]}
+    ),
     "conv2d": conv2d,
     "detach": detach,
     "div": div,
     "dropout": dropout,
-    "expand": expand,
-    "expand_as": expand,
-    "flatten": view,
-    "gelu": gelu,
-    "hardsigmoid": same("HardSigmoid"),
-    "hardswish": same("HardSwish"),
+    "gelu": lambda reading, node, a: reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]}),
     "hardtanh": hardtanh,
     "layer_norm": layer_norm,
     "linear": linear,
     "max_pool2d": max_pool2d,
     "mean": mean,
     "mul": mul,
-    "pad": pad,
-    "permute": permute,
-    "relu": same("ReLU"),
-    "relu6": same("ReLU6"),
-    "reshape": view,
+    "permute": lambda reading, node, a: reading.permute(a["self"], a["dims"]),
     "roll": roll,
-    "select": select,
-    "sigmoid": same("Sigmoid"),
-    "silu": same("SiLU"),
+    "select": lambda reading, node, a: reading.select(node, a["self"], a["dim"], a["index"]),
     "slice": slice_,
-    "split": chunk,
-    "split_with_sizes": chunk,
-    "squeeze": view,
-    "sub": sub,
-    "swapaxes": transpose,
-    "t": swapped,
-    "tanh": same("Tanh"),
-    "transpose": transpose,
-    "unbind": unbind,
-    "unflatten": view,
-    "unsqueeze": view,
-    "view": view,
-    "view_as": view,
+    "sub": lambda reading, node, a: sum_of(reading, node, a, -a.get("alpha", 1)),
+    "t": lambda reading, node, a: reading.permute(a["self"], range(len(a["self"].shape))[::-1]),
+    "unbind": lambda reading, node, a: [
+        reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])
+    ],
 }

@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.common.network import adaptive_matrix
+from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.image_ops import adaptive_size
@@ -54,12 +53,14 @@ class Network:
         statistics = {name: arrays[name] for name in self._statistics}
 
         def apply(node: Node, *inputs: Any) -> Any:
+            if node.op in FUNCTIONS:
+                return FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
             own = {name.rpartition(".")[2]: arrays[name] for name in self._names.get(node.arrays, ())}
             if node.op == "BatchNorm2d":
                 value, moved = self.batchnorm(node, own, *inputs, training=key is not None)
                 statistics.update({f"{node.name}.{name}": array for name, array in moved.items()})
                 return value
-            return LOWERINGS[node.op](self, node, own, *inputs, key=key)
+            return LAYERS[node.op](self, node, own, *inputs, key=key)
 
         return evaluate(self.program, apply, images).astype("float32"), statistics
 
@@ -119,16 +120,13 @@ class Network:
             return x.mean(self.spatial, dtype="float32", keepdims=True).astype(x.dtype)
         # no such op in JAX: the windows of torch's adaptive pooling as one small matrix for rows, one for columns
         sizes = zip((x.shape[axis] for axis in self.spatial), outputs)
-        rows, columns = (self.jax.numpy.asarray(adaptive_matrix(*pair), x.dtype) for pair in sizes)
+        rows, columns = (self.jax.numpy.asarray(network.adaptive_matrix(*pair), x.dtype) for pair in sizes)
         how = "ih,nhwc,jw->nijc" if self.channels_last else "ih,nchw,jw->ncij"
         return self.jax.numpy.einsum(how, rows, x, columns)
 
     def linear(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         y = x.astype(self.dtype) @ own["weight"].astype(self.dtype)
         return y + own["bias"].astype(self.dtype) if "bias" in own else y
-
-    def dropout(self, node: Node, own: Mapping[str, Any], x: Any, *, key: Any) -> Any:
-        return self.dropped(node, x, x.shape, key)
 
     def dropped(self, node: Node, x: Any, shape: Tuple[int, ...], key: Any) -> Any:
         """A share p of x as zero, by chance drawn for that shape; x itself where there is no key."""
@@ -237,47 +235,17 @@ class Network:
         return vector if self.channels_last else vector[:, None, None]
 
 
-def _slice(net: Network, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-    a = node.attrs
-    return x[(slice(None),) * a["axis"] + (slice(a["start"], a["end"], a["step"]),)]
-
-
-def _mean(net: Network, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-    return x.mean(node.attrs["axis"], dtype="float32").astype(x.dtype)
-
-
-def _pad(net: Network, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-    return net.jax.numpy.pad(x, node.attrs["pads"], constant_values=node.attrs["value"])
-
-
-def _stochastic_depth(net: Network, node: Node, own: Mapping[str, Any], x: Any, *, key: Any) -> Any:
-    return net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key)
-
-
-def _repeat(net: Network, node: Node, own: Mapping[str, Any], x: Any, like: Any, **_: Any) -> Any:
-    return net.jax.numpy.broadcast_to(x, (len(like), *x.shape[1:]))
-
-
-LOWERINGS: Dict[str, Callable[..., Any]] = {
+# Of a Network, a node, its arrays, its inputs, and by name the key of dropout.
+LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": Network.conv2d,
     UNEVEN: Network.conv2d,
-    "ReLU": lambda net, node, own, x, **_: net.jax.nn.relu(x),
-    "ReLU6": lambda net, node, own, x, **_: net.jax.nn.relu6(x),
-    "SiLU": lambda net, node, own, x, **_: net.jax.nn.silu(x),
-    "HardSigmoid": lambda net, node, own, x, **_: net.jax.nn.hard_sigmoid(x),
-    "HardSwish": lambda net, node, own, x, **_: net.jax.nn.hard_swish(x),
-    "GELU": lambda net, node, own, x, **_: net.jax.nn.gelu(x, approximate=node.attrs["approximate"] == "tanh"),
-    "Tanh": lambda net, node, own, x, **_: net.jax.numpy.tanh(x),
-    "Sigmoid": lambda net, node, own, x, **_: net.jax.nn.sigmoid(x),
     "MaxPool2d": Network.maxpool,
     "AvgPool2d": Network.avgpool,
     "AdaptiveAvgPool2d": Network.adaptive_avgpool,
     "Linear": Network.linear,
     "LayerNorm": Network.layernorm,
-    "Dropout": Network.dropout,
-    "StochasticDepth": _stochastic_depth,
-    "Add": lambda net, node, own, x, y, **_: x + y,
-    "Mul": lambda net, node, own, x, y, **_: x * y,
+    "Dropout": lambda net, node, own, x, *, key: net.dropped(node, x, x.shape, key),
+    "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
     "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
     "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
     "LSTM": Network.lstm,
@@ -286,19 +254,26 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Attention": Network.attention,
     "RelativeBias": Network.relative_bias,
     "Quanv2d": Network.quanv2d,
-    "Reshape": lambda net, node, own, x, **_: x.reshape(node.attrs["shape"]),
-    "Permute": lambda net, node, own, x, **_: x.transpose(node.attrs["order"]),
-    "Slice": _slice,
-    "Select": lambda net, node, own, x, **_: x[:, node.attrs["index"]],
-    "Reverse": lambda net, node, own, x, **_: net.jax.numpy.flip(x, node.attrs["axis"]),
-    "Concat": lambda net, node, own, *inputs, **_: net.jax.numpy.concatenate(inputs, node.attrs["axis"]),
-    "Repeat": _repeat,
-    "Pad": _pad,
-    "Roll": lambda net, node, own, x, **_: net.jax.numpy.roll(
-        x, tuple(node.attrs["shifts"]), tuple(node.attrs["axes"])
-    ),
-    "Max": lambda net, node, own, x, **_: x.max(node.attrs["axis"]),
-    "Mean": _mean,
 }
-HAS = frozenset(LOWERINGS) | {"BatchNorm2d"}
+# Of jax, attributes, and inputs.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.FUNCTIONS,
+    "ReLU": lambda jax, a, x: jax.nn.relu(x),
+    "ReLU6": lambda jax, a, x: jax.nn.relu6(x),
+    "SiLU": lambda jax, a, x: jax.nn.silu(x),
+    "HardSigmoid": lambda jax, a, x: jax.nn.hard_sigmoid(x),
+    "HardSwish": lambda jax, a, x: jax.nn.hard_swish(x),
+    "GELU": lambda jax, a, x: jax.nn.gelu(x, approximate=a["approximate"] == "tanh"),
+    "Tanh": lambda jax, a, x: jax.numpy.tanh(x),
+    "Sigmoid": lambda jax, a, x: jax.nn.sigmoid(x),
+    "Permute": lambda jax, a, x: x.transpose(a["order"]),
+    "Reverse": lambda jax, a, x: jax.numpy.flip(x, a["axis"]),
+    "Concat": lambda jax, a, *inputs: jax.numpy.concatenate(inputs, a["axis"]),
+    "Repeat": lambda jax, a, x, like: jax.numpy.broadcast_to(x, (len(like), *a["shape"])),
+    "Pad": lambda jax, a, x: jax.numpy.pad(x, a["pads"], constant_values=a["value"]),
+    "Roll": lambda jax, a, x: jax.numpy.roll(x, tuple(a["shifts"]), tuple(a["axes"])),
+    "Max": lambda jax, a, x: x.max(a["axis"]),
+    "Mean": lambda jax, a, x: x.mean(a["axis"], dtype="float32").astype(x.dtype),
+}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"BatchNorm2d"}
 OPS = graph_ops(HAS)

@@ -175,10 +175,6 @@ def _adaptive_avgpool(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     return F.contrib.AdaptiveAvgPooling2D(x, output_size=output)
 
 
-def _add(F: Any, a: Mapping[str, Any], x: Any, y: Any) -> Any:
-    return F.broadcast_add(x, y) if a["broadcasts"] else x + y
-
-
 def _permute(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     moved = [axis for axis, source in enumerate(a["order"]) if axis != source]
     # of two axes that change places it takes less time (1.9.1)
@@ -252,7 +248,7 @@ FUNCTIONS = {
     "HardSwish": lambda F, a, x: x * F.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
     "GELU": _gelu,
     "AdaptiveAvgPool2d": _adaptive_avgpool,
-    "Add": _add,
+    "Add": lambda F, a, x, y: F.broadcast_add(x, y) if a["broadcasts"] else x + y,
     "Mul": lambda F, a, x, y: F.broadcast_mul(x, y),
     "Reshape": lambda F, a, x: F.reshape(x, a["shape"]),
     "Permute": _permute,

@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.common.network import by_graph_name
+from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import UNEVEN, Program, graph_ops, lowered
@@ -50,7 +49,7 @@ def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
 
 
 def arrays_of(program: Program, layers: Dict[str, Any]) -> Dict[str, Any]:
-    return by_graph_name(by_direction(layers, pairs(program)), _arrays_of, GRAPH_NAMES)
+    return network.by_graph_name(by_direction(layers, pairs(program)), _arrays_of, GRAPH_NAMES)
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
@@ -255,16 +254,12 @@ LAYERS: Dict[str, Callable[..., Any]] = {
 }
 # Of paddle, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "Add": lambda paddle, a, x, y: x + y,
-    "Mul": lambda paddle, a, x, y: x * y,
+    **network.FUNCTIONS,
     # its own slope is 0.1666667
     "HardSigmoid": lambda paddle, a, x: paddle.nn.functional.hardsigmoid(x, slope=1 / 6, offset=0.5),
-    "Reshape": lambda paddle, a, x: x.reshape(a["shape"]),
     "Permute": lambda paddle, a, x: x.transpose(a["order"]),
     # its own kernel for that takes less time than a Permute
     "ChannelShuffle": lambda paddle, a, x: paddle.nn.functional.channel_shuffle(x, a["groups"]),
-    "Slice": lambda paddle, a, x: x[(slice(None),) * a["axis"] + (slice(a["start"], a["end"], a["step"]),)],
-    "Select": lambda paddle, a, x: x[(slice(None),) * a["axis"] + (a["index"],)],
     "Reverse": lambda paddle, a, x: paddle.flip(x, [a["axis"]]),
     TURN: lambda paddle, a, x: x.transpose([1, 0, *range(2, len(x.shape))]),
     "Concat": lambda paddle, a, *inputs: paddle.concat(list(inputs), axis=a["axis"]),

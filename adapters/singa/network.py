@@ -132,11 +132,6 @@ def _pool2d(network: Network, node: Node, x: Any, kernel: int, stride: int, padd
     return network.singa.autograd.pooling_2d(handle, x)
 
 
-def _maxpool2d(network: Network, node: Node, x: Any) -> Any:
-    a = node.attrs
-    return _pool2d(network, node, x, a["kernel"], a["stride"], a["padding"], True)
-
-
 def _adaptive_avgpool2d(network: Network, node: Node, x: Any) -> Any:
     """A product with the windows' matrix, as SINGA has no such layer; nothing where the size is right already."""
     images, channels, height, width = x.shape
@@ -161,20 +156,20 @@ def _linear(network: Network, node: Node, x: Any) -> Any:
     return autograd.add_bias(autograd.matmul(x, weight), bias, axis=0)
 
 
-def _dropout(network: Network, node: Node, x: Any) -> Any:
-    return network.singa.autograd.dropout(x, node.attrs["p"]) if network.singa.autograd.training else x
-
-
 LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": _conv2d,
     "BatchNorm2d": _batchnorm2d,
     "ReLU": lambda network, node, x: network.singa.autograd.relu(x),
     "ReLU6": lambda network, node, x: network.singa.autograd.clip(x, 0.0, 6.0),
-    "MaxPool2d": _maxpool2d,
+    "MaxPool2d": lambda network, node, x: _pool2d(
+        network, node, x, *(node.attrs[name] for name in ("kernel", "stride", "padding")), True
+    ),
     "AdaptiveAvgPool2d": _adaptive_avgpool2d,
     "Reshape": lambda network, node, x: network.singa.autograd.reshape(x, node.attrs["shape"]),
     "Linear": _linear,
-    "Dropout": _dropout,
+    "Dropout": lambda network, node, x: (
+        network.singa.autograd.dropout(x, node.attrs["p"]) if network.singa.autograd.training else x
+    ),
     "Add": lambda network, node, x, y: network.singa.autograd.add(x, y),
 }
 BY_MODE = ("BatchNorm2d", "Dropout")  # layers that compute something else in evaluation

@@ -1,15 +1,11 @@
-"""What each op is in TensorFlow, on NHWC; what oneDNN's kernels do not take is stated otherwise.
-
-An op: (network, node, inputs, and by name whether it is training and keeps its statistics) -> a tensor.
-"""
+"""What each op is in TensorFlow, on NHWC; what oneDNN's kernels do not take is stated otherwise."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.common.network import adaptive_matrix
+from framework_compare.adapters.common import network, quanv
 from framework_compare.adapters.tensorflow import recurrent
 from framework_compare.graph import Node
 from framework_compare.graph.image_ops import adaptive_size
@@ -78,7 +74,7 @@ def adaptive_avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
         kernel = [size // output for size, output in sizes]
         return net.tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
     # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows, one for columns
-    rows, columns = (net.tf.cast(adaptive_matrix(*pair), x.dtype) for pair in sizes)
+    rows, columns = (net.tf.cast(network.adaptive_matrix(*pair), x.dtype) for pair in sizes)
     return net.tf.einsum("ih,nhwc,jw->nijc", rows, x, columns)
 
 
@@ -180,36 +176,19 @@ def relative_bias(net: Any, node: Node, **_: Any) -> Any:
 
 
 def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
-    count = net.tf.shape(x)[0] if x.shape[0] is None else x.shape[0]  # not known before, or known
-    return net.dropped(node, x, [count, *[1] * (len(x.shape) - 1)]) if training else x
+    return net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
 
 
-def repeat(net: Any, node: Node, x: Any, like: Any, **_: Any) -> Any:
-    count = net.tf.shape(like)[0] if like.shape[0] is None else like.shape[0]
-    return net.tf.broadcast_to(x, [count, *x.shape[1:]])
+def samples(tf: Any, x: Any) -> Any:
+    """How many there are in a batch, a tensor where it is not known before."""
+    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
-def slice_(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    a = node.attrs
-    return x[(slice(None),) * a["axis"] + (slice(a["start"], a["end"], a["step"]),)]
-
-
-def pad(net: Any, node: Node, x: Any, **_: Any) -> Any:
-    return net.tf.pad(x, node.attrs["pads"], constant_values=node.attrs["value"])
-
-
-LOWERINGS: Dict[str, Callable[..., Any]] = {
+# Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
+LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": conv2d,
     UNEVEN: conv2d,
     "BatchNorm2d": batchnorm,
-    "ReLU": lambda net, node, x, **_: net.tf.nn.relu(x),
-    "ReLU6": lambda net, node, x, **_: net.tf.nn.relu6(x),
-    "SiLU": lambda net, node, x, **_: net.tf.nn.silu(x),
-    "HardSigmoid": lambda net, node, x, **_: net.tf.nn.relu6(x + 3) / 6,
-    "HardSwish": lambda net, node, x, **_: x * (net.tf.nn.relu6(x + 3) / 6),
-    "GELU": lambda net, node, x, **_: net.tf.nn.gelu(x, approximate=node.attrs["approximate"] == "tanh"),
-    "Tanh": lambda net, node, x, **_: net.tf.tanh(x),
-    "Sigmoid": lambda net, node, x, **_: net.tf.sigmoid(x),
     "MaxPool2d": maxpool,
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
@@ -217,8 +196,6 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "LayerNorm": layernorm,
     "Dropout": lambda net, node, x, *, training, **_: net.dropped(node, x, None) if training else x,
     "StochasticDepth": stochastic_depth,
-    "Add": lambda net, node, x, y, **_: x + y,
-    "Mul": lambda net, node, x, y, **_: x * y,
     "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
     "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
     "LSTM": recurrent.lstm,
@@ -227,15 +204,25 @@ LOWERINGS: Dict[str, Callable[..., Any]] = {
     "Attention": attention,
     "RelativeBias": relative_bias,
     "Quanv2d": quanv2d,
-    "Reshape": lambda net, node, x, **_: net.tf.reshape(x, node.attrs["shape"]),
-    "Permute": lambda net, node, x, **_: net.tf.transpose(x, node.attrs["order"]),
-    "Slice": slice_,
-    "Select": lambda net, node, x, **_: x[:, node.attrs["index"]],
-    "Reverse": lambda net, node, x, **_: net.tf.reverse(x, [node.attrs["axis"]]),
-    "Concat": lambda net, node, *inputs, **_: net.tf.concat(inputs, node.attrs["axis"]),
-    "Repeat": repeat,
-    "Pad": pad,
-    "Roll": lambda net, node, x, **_: net.tf.roll(x, node.attrs["shifts"], node.attrs["axes"]),
-    "Max": lambda net, node, x, **_: net.tf.reduce_max(x, axis=node.attrs["axis"]),
-    "Mean": lambda net, node, x, **_: net.tf.reduce_mean(x, axis=node.attrs["axis"]),
+}
+# Of tensorflow, attributes, and inputs.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.FUNCTIONS,
+    "ReLU": lambda tf, a, x: tf.nn.relu(x),
+    "ReLU6": lambda tf, a, x: tf.nn.relu6(x),
+    "SiLU": lambda tf, a, x: tf.nn.silu(x),
+    "HardSigmoid": lambda tf, a, x: tf.nn.relu6(x + 3) / 6,
+    "HardSwish": lambda tf, a, x: x * (tf.nn.relu6(x + 3) / 6),
+    "GELU": lambda tf, a, x: tf.nn.gelu(x, approximate=a["approximate"] == "tanh"),
+    "Tanh": lambda tf, a, x: tf.tanh(x),
+    "Sigmoid": lambda tf, a, x: tf.sigmoid(x),
+    "Reshape": lambda tf, a, x: tf.reshape(x, a["shape"]),
+    "Permute": lambda tf, a, x: tf.transpose(x, a["order"]),
+    "Reverse": lambda tf, a, x: tf.reverse(x, [a["axis"]]),
+    "Concat": lambda tf, a, *inputs: tf.concat(inputs, a["axis"]),
+    "Repeat": lambda tf, a, x, like: tf.broadcast_to(x, [samples(tf, like), *a["shape"]]),
+    "Pad": lambda tf, a, x: tf.pad(x, a["pads"], constant_values=a["value"]),
+    "Roll": lambda tf, a, x: tf.roll(x, a["shifts"], a["axes"]),
+    "Max": lambda tf, a, x: tf.reduce_max(x, axis=a["axis"]),
+    "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
 }

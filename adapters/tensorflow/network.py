@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.tensorflow.layers import LOWERINGS, is_depthwise
+from framework_compare.adapters.tensorflow.layers import FUNCTIONS, LAYERS, is_depthwise
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.lowering import graph_ops, lowered
@@ -32,7 +32,7 @@ POINTWISE = (
 )
 # BlockLSTM has the gates in the order i, g, f, o.
 _BLOCK_GATES = (0, 2, 1, 3)
-HAS = frozenset(LOWERINGS)
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
 OPS = graph_ops(HAS)
 
 
@@ -129,7 +129,9 @@ class Network:
         """Logits; `training` uses batch statistics and dropout, and updates the running ones unless told to keep them."""
 
         def apply(node: Node, *inputs: Any) -> Any:
-            return LOWERINGS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
+            if node.op in FUNCTIONS:
+                return FUNCTIONS[node.op](self.tf, node.attrs, *inputs)
+            return LAYERS[node.op](self, node, *inputs, training=training, keep_statistics=keep_statistics)
 
         images = self.tf.cast(images, self.dtype) if self._of_numbers else images
         return self.tf.cast(evaluate(self.program, apply, images), "float32")

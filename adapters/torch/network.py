@@ -6,7 +6,7 @@ import operator
 from collections import Counter
 from typing import Any, Callable, Dict, Mapping, Set
 
-from framework_compare.adapters.common import quanv
+from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import INPUT, Graph
 from framework_compare.graph.lowering import graph_ops, lowered
 
@@ -269,10 +269,8 @@ LAYERS = {
 }
 # Of torch, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "Reshape": lambda torch, a, x: x.reshape(a["shape"]),
+    **network.FUNCTIONS,
     "Permute": lambda torch, a, x: x.permute(a["order"]),
-    "Slice": lambda torch, a, x: x[(slice(None),) * a["axis"] + (slice(a["start"], a["end"], a["step"]),)],
-    "Select": lambda torch, a, x: x.select(a["axis"], a["index"]),
     "Reverse": lambda torch, a, x: torch.flip(x, (a["axis"],)),
     "Concat": lambda torch, a, *inputs: torch.cat(inputs, a["axis"]),
     "Repeat": lambda torch, a, x, like: x.expand(like.shape[0], *a["shape"]),
@@ -280,7 +278,6 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Roll": lambda torch, a, x: torch.roll(x, a["shifts"], a["axes"]),
     "Max": lambda torch, a, x: x.amax(a["axis"]),
     "Mean": lambda torch, a, x: x.mean(a["axis"]),
-    "Mul": lambda torch, a, x, y: x * y,
 }
-HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Add", "Split"}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split"}
 OPS = graph_ops(HAS)

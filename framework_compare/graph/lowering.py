@@ -6,9 +6,9 @@ Ops that no graph of a user's has, and their attributes:
 Reshape: shape, with -1 for the batch. Permute: order of all axes. Select: axis, which is gone, and index. Max, Mean: axis,
 which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one.
 
-Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step. Pad has `pads`,
-(before, behind) for each axis. Attention has `mask`, an array or None, and `operands`, 1 or 3; RelativeBias has `index`.
-Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
+Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step, and `at`, by which
+an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention has `mask`, an array or None, and `operands`,
+1 or 3; RelativeBias has `index`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
 """
 
 from __future__ import annotations
@@ -152,11 +152,12 @@ class _Lowering:
         shape = self.own(self.given[node.name])
         self.append(node.name, op or node.op, node.inputs, {**node.attrs, **changed}, shape)
 
-    def slice(self, shape: Shape, axis: int, start: int, end: int, step: int = 1) -> Step:
+    def cut(self, shape: Shape, axis: int, start: int, end: int, step: int = 1) -> Step:
         """Of a shape in the framework's order, along an axis of its array."""
         sizes = list(shape)
         sizes[axis - 1] = -(-(end - start) // step)
-        return Step("Slice", {"axis": axis, "start": start, "end": end, "step": step}, tuple(sizes))
+        at = (slice(None),) * axis + (slice(start, end, step),)
+        return Step("Slice", {"axis": axis, "start": start, "end": end, "step": step, "at": at}, tuple(sizes))
 
 
 MOVES = ("Reshape", "Permute", "Slice", "Pad")
@@ -229,7 +230,7 @@ def _parameter(to: _Lowering, node: Node, shape: Shape) -> None:
 def _quanv2d(to: _Lowering, node: Node, shape: Shape) -> None:
     _, rows, columns = to.given[node.name]
     even = (1, 2 * rows, 2 * columns)
-    cuts = [to.slice(to.own(shape), to.axis(a, IMAGE), 0, even[a]) for a in (1, 2) if shape[a] != even[a]]
+    cuts = [to.cut(to.own(shape), to.axis(a, IMAGE), 0, even[a]) for a in (1, 2) if shape[a] != even[a]]
     patches = _rearranged(to, PATCHES, even, d=2, a=2)
     out = Step("Quanv2d", node.attrs, patches[-1].shape)
     to.chain(node, *cuts, *patches, out, *_rearranged(to, FROM_PATCHES, out.shape, r=rows))
@@ -245,7 +246,7 @@ def _select(to: _Lowering, node: Node, shape: Shape) -> None:
 
 def _slice(to: _Lowering, node: Node, shape: Shape) -> None:
     a = node.attrs
-    to.chain(node, to.slice(to.own(shape), to.axis(a["axis"], len(shape)), a["start"], a["end"], a.get("step", 1)))
+    to.chain(node, to.cut(to.own(shape), to.axis(a["axis"], len(shape)), a["start"], a["end"], a.get("step", 1)))
 
 
 def _split(to: _Lowering, node: Node, shape: Shape) -> None:
@@ -254,7 +255,7 @@ def _split(to: _Lowering, node: Node, shape: Shape) -> None:
         to.one(node, axis=axis)
     else:
         start = sum(a["sizes"][: a["index"]])
-        to.chain(node, to.slice(to.own(shape), axis, start, start + a["sizes"][a["index"]]))
+        to.chain(node, to.cut(to.own(shape), axis, start, start + a["sizes"][a["index"]]))
 
 
 def _reverse(to: _Lowering, node: Node, shape: Shape) -> None:
@@ -297,7 +298,7 @@ def _roll(to: _Lowering, node: Node, shape: Shape) -> None:
     for number, (axis, shift) in enumerate(rolled, start=1):
         cut, end = given[axis - 1] - shift, given[axis - 1]
         name = node.name if number == len(rolled) else f"{node.name}.lowered{number}"
-        behind, before = (to.slice(given, axis, *part) for part in ((cut, end), (0, cut)))
+        behind, before = (to.cut(given, axis, *part) for part in ((cut, end), (0, cut)))
         parts = [
             to.append(f"{name}.{side}", part.op, [source], part.attrs, part.shape)
             for side, part in (("behind", behind), ("before", before))

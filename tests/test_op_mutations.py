@@ -21,7 +21,6 @@ from framework_compare.graph import (
     Optimizer,
     Task,
     circuit,
-    image_classification,
     weight_views,
 )
 from framework_compare.graph.window import Window
@@ -47,24 +46,6 @@ def squashed() -> Graph:
     return g.build()
 
 
-def pooled() -> Graph:
-    g = GraphBuilder("pooled", image_classification(3, 12))
-    g.conv("conv", 6, 3, bias=True)
-    g.avgpool("avgpool", 3, stride=2, padding=1, count_include_pad=True)
-    g.flatten("flatten")
-    g.linear("fc", 3)
-    return g.build()
-
-
-def frozen() -> Graph:
-    g = GraphBuilder("partly", image_classification(3, 12))
-    g.conv("base.conv", 6, 3)
-    g.batchnorm("base.bn")
-    g.flatten("flatten")
-    g.linear("fc", 3)
-    return g.build().frozen("base.")
-
-
 NETWORKS: Dict[str, Callable[[], Graph]] = {
     "lstm": lambda: lstm.build(SERIES, layers=2, hidden=8),
     "gru": lambda: gru.build(SERIES, layers=2, hidden=8),
@@ -73,8 +54,7 @@ NETWORKS: Dict[str, Callable[[], Graph]] = {
     "text_rnn": lambda: text_rnn.build(WORDS, width=8, hidden=8),
     "diabetes_mlp": lambda: diabetes_mlp.build(ROWS),
     "squashed": squashed,
-    "pooled": pooled,
-    "frozen": frozen,
+    "frozen": lambda: graphs.joined().frozen("stem"),
     "mnist_cnn": lambda: small_cnns.mnist_cnn(Task((Field("image", (1, 28, 28)),), DIGITS.target, 10, "cross_entropy")),
     "quanv_fixed": lambda: quanv.build(DIGITS),
     "quanv_trained": lambda: quanv.build(DIGITS, trained=True),
@@ -375,7 +355,7 @@ MISTAKES = {
     "LayerNorm with another eps": Mistake("conv_tagger", 1, "LayerNorm", attrs(eps=1e-3)),
     "a hard Tanh": Mistake("squashed", 1, "Tanh", hard(-1, 1, 1, 0)),
     "a hard Sigmoid": Mistake("squashed", 1, "Sigmoid", hard(0, 1, 0.2, 0.5)),
-    "AvgPool2d that does not count its padding": Mistake("pooled", 1, "AvgPool2d", attrs(count_include_pad=False)),
+    "AvgPool2d that does not count its padding": Mistake("joined", 1, "AvgPool2d", attrs(count_include_pad=False)),
     "Quanv2d with pixels by columns": Mistake("quanv_fixed", 1, "Quanv2d", first(by_columns)),
     "Quanv2d without its CNOT": Mistake("quanv_fixed", 1, "Quanv2d", attrs(gates=NO_CNOT)),
     "Quanv2d with half the gradient of an angle": Mistake("quanv_trained", 2, "Quanv2d", scaled("angles", 0.5)),
@@ -440,7 +420,7 @@ MISTAKES = {
     "one NAdam product for all arrays": Mistake("lstm", 3, "nadam", shared_product),
     "eps-hat in NAdam": Mistake("lstm", 3, "nadam", settings(eps_hat)),
     "a frozen BatchNorm in training mode": Mistake(
-        "frozen", 1, "BatchNorm2d", lambda right: lambda n, w, x, mode: right(n, w, x, oracle.Mode(True))
+        "frozen", 1, "BatchNorm2d", only(named("stem_bn"), lambda right: lambda *a: right(*a[:3], oracle.Mode(True)))
     ),
 }
 
@@ -465,7 +445,7 @@ def test_a_frozen_layer_that_is_trained_is_caught(monkeypatch):
 
     def apply(self, gradients, optimizer):
         right(self, gradients, optimizer)
-        self.weights["base.conv.weight"] *= np.float32(0.999)
+        self.weights["stem.weight"] *= np.float32(0.999)
 
     monkeypatch.setattr(Oracle, "apply", apply)
     found = ratios(asked)

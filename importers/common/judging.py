@@ -1,4 +1,4 @@
-"""Where the judges of an import start from."""
+"""The arrays from which the judges of an import start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading a foreign program comes to, whatever calls its layers: values, and the ops on them.
+"""Values of a foreign program, and the ops on them, whatever its layers are called.
 
 `at` is what a reader has for the place in the program that a node is made for; `node` names the node after it.
 """

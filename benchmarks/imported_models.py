@@ -94,7 +94,7 @@ def catalogue(arguments: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
 
 def here(source: Source, sizes: Sequence[int]) -> Traced:
     """As a module in hand: without a worker for each, which costs three times as much as the rest of a small model."""
-    tracing = importlib.import_module("framework_compare.adapters.torch.tracing")
+    tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     return trace_in_hand(tracing.load(source.to_dict()), sizes)
 
 

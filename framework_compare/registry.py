@@ -39,6 +39,7 @@ class Framework:
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
     companions: Tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
+    importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -114,15 +115,22 @@ FRAMEWORKS: Dict[str, Framework] = {
     ),
 }
 
-# What reads files of formats that belong to no framework, each in an environment of its own.
+# What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
+_I = "framework_compare.importers."
+_ONNX = _I + "onnx:OnnxImporter"
 READERS: Dict[str, Framework] = {
-    "onnx": Framework("onnx", _A + "onnx:OnnxReader", _PINS, imports="onnx", python=_PYTHONS),
+    "onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX),
+}
+IMPORTERS: Dict[str, Framework] = {
+    "torch": dataclasses.replace(FRAMEWORKS["torch"], importer=_I + "torch:TorchImporter"),
+    "tensorflow": dataclasses.replace(FRAMEWORKS["tensorflow"], importer=_I + "keras:KerasImporter"),
+    **READERS,
 }
 
 # What trains a model of the user's as its author wrote it, in the environment of the framework it is named after.
 AS_WRITTEN: Dict[str, Framework] = {
     "torch-as-written": dataclasses.replace(
-        FRAMEWORKS["torch"], trainer=_A + "torch:WrittenTrainer", process_per_device=False
+        FRAMEWORKS["torch"], importer=_I + "torch:WrittenTrainer", process_per_device=False
     ),
 }
 
@@ -258,7 +266,15 @@ def adapter_path(spec: Framework) -> Path:
 
     It imports a framework that this process does not have. Raises UsageError where there is none.
     """
-    place = spec.trainer.rpartition(":")[0]
+    return _source_path(spec.trainer.rpartition(":")[0])
+
+
+def importer_path(spec: Framework) -> Path:
+    """The folder of the importer; likewise."""
+    return _source_path(spec.importer.rpartition(":")[0])
+
+
+def _source_path(place: str) -> Path:
     path = Path(place) if "/" in place or place.endswith(".py") else _module_file(place)
     path = path.parent if path.name == "__init__.py" else path
     if not (path.is_file() or (path / "__init__.py").is_file()):

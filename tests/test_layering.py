@@ -28,6 +28,7 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("doctor", "results"),
     ("launch", "plan"),
     ("environments",),
+    ("importers",),
     ("adapters",),
     ("store", "worker", "datasets"),
     ("records", "batches", "models"),
@@ -36,7 +37,8 @@ FLOORS: Tuple[Tuple[str, ...], ...] = (
     ("errors",),
 )
 # What is copied into a worker: it imports nothing else of ours, and of others only what every environment has.
-WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "adapters"}
+WORKER_SIDE = {"errors", "events", "graph", "protocol", "batches", "worker", "adapters", "importers"}
+WITH_FRAMEWORKS = {"adapters", "importers"}
 WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 # Which packages may import a library that takes long to load or that not every user has.
 LIBRARIES = {
@@ -54,7 +56,8 @@ LIBRARIES = {
 
 def modules() -> Dict[str, Path]:
     """Every product module by its name without the package's own, such as "store.schema"."""
-    folders = {ROOT / PACKAGE: "", **{ROOT / name: f"{name}." for name in ("adapters", "models", "datasets")}}
+    beside = ("adapters", "importers", "models", "datasets")
+    folders = {ROOT / PACKAGE: "", **{ROOT / name: f"{name}." for name in beside}}
     names = {}
     for folder, prefix in folders.items():
         for path in sorted(folder.rglob("*.py")):
@@ -121,15 +124,16 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circles(below)
 
 
-def test_adapters_do_not_import_each_other() -> None:
+@pytest.mark.parametrize("kind", ["adapters", "importers"])
+def test_adapters_and_importers_do_not_import_each_other(kind: str) -> None:
     wrong = []
     for module, path in MODULES.items():
         own = module.split(".")[1:2]
-        if package(module) == "adapters" and own:
+        if package(module) == kind and own:
             wrong += [
                 f"{module}:{line} imports {target}"
                 for target, _, line in own_imports(path)
-                if package(target) == "adapters" and target.split(".")[1:2] not in (own, ["common"])
+                if package(target) == kind and target.split(".")[1:2] not in (own, ["common"])
             ]
     assert not wrong
 
@@ -200,7 +204,7 @@ def test_the_worker_side_imports_nothing_of_the_parent(module: str) -> None:
     assert not wrong, f"{module} runs in workers and imports the parent side: {wrong}"
 
 
-@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - {"adapters"}))
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if package(name) in WORKER_SIDE - WITH_FRAMEWORKS))
 def test_the_worker_side_depends_on_what_every_environment_has(module: str) -> None:
     for target, _, line in imports(MODULES[module]):
         top = target.partition(".")[0]

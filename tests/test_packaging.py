@@ -26,8 +26,9 @@ def test_every_package_folder_is_listed():
 
 def test_requirements_travel_with_the_adapters():
     data = configured()["options.package_data"]
-    assert data["framework_compare.adapters"] == "*/*.txt"
-    assert len(list((ROOT / "adapters").glob("*/*.txt"))) == len(list((ROOT / "adapters").rglob("*.txt")))
+    for name in ("adapters", "importers"):
+        assert data[f"framework_compare.{name}"] == "*/*.txt"
+        assert len(list((ROOT / name).glob("*/*.txt"))) == len(list((ROOT / name).rglob("*.txt")))
 
 
 def test_type_checkers_are_told_that_the_package_has_types():

@@ -33,17 +33,23 @@ def imported(path: Path) -> set:
     return names
 
 
-@pytest.mark.parametrize("framework", OWN)
-def test_staged_source_imports_only_what_a_worker_has(framework, own_cache):
-    folder = staging.stage(registry.framework(framework))
+STAGED = {
+    **{name: (name, registry.framework(name)) for name in OWN},
+    **{f"{name}-importer": (name, entry) for name, entry in registry.IMPORTERS.items()},
+}
+
+
+@pytest.mark.parametrize("framework, entry", STAGED.values(), ids=STAGED)
+def test_staged_source_imports_only_what_a_worker_has(framework, entry, own_cache):
+    folder = staging.stage(entry)
     for path in folder.rglob("*.py"):
         outside = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - ALLOWED
         assert outside <= OWN[framework], f"{path.relative_to(folder)} imports {sorted(outside - OWN[framework])}"
 
 
-@pytest.mark.parametrize("framework", OWN)
-def test_staged_source_is_complete(framework, own_cache):
-    folder = staging.stage(registry.framework(framework))
+@pytest.mark.parametrize("framework, entry", STAGED.values(), ids=STAGED)
+def test_staged_source_is_complete(framework, entry, own_cache):
+    folder = staging.stage(entry)
     staged = {
         ".".join(p.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for p in folder.rglob("*.py")
     }
@@ -55,8 +61,10 @@ def test_staged_source_is_complete(framework, own_cache):
 
 
 def test_adapters_import_their_framework_only_when_asked():
-    for name, entry in registry.FRAMEWORKS.items():
-        for path in registry.adapter_path(entry).glob("*.py"):
+    folders = [(name, registry.adapter_path(entry)) for name, entry in registry.FRAMEWORKS.items()]
+    folders += [(name, registry.importer_path(entry)) for name, entry in registry.IMPORTERS.items()]
+    for name, folder in folders:
+        for path in folder.glob("*.py"):
             top = {n.split(".")[0] for node in ast.parse(path.read_text()).body for n in _names(node)}
             assert not top & OWN[name], f"{path.parent.name}/{path.name} imports its framework at the top"
 

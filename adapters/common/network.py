@@ -16,6 +16,16 @@ def adaptive_matrix(size: int, output: int) -> np.ndarray:
     return matrix
 
 
+# Of a framework, attributes and inputs, where arrays are as numpy's in this.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    "Add": lambda framework, a, x, y: x + y,
+    "Mul": lambda framework, a, x, y: x * y,
+    "Reshape": lambda framework, a, x: x.reshape(a["shape"]),
+    "Slice": lambda framework, a, x: x[a["at"]],
+    "Select": lambda framework, a, x: x[(slice(None),) * a["axis"] + (a["index"],)],
+}
+
+
 def by_graph_name(
     layers: Mapping[str, Any], arrays_of: Callable[[Any], Mapping[str, Any]], graph_names: Mapping[str, str]
 ) -> Dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Callable, List, NamedTuple, Sequence
 
 import numpy as np
@@ -16,10 +17,10 @@ class Functions(NamedTuple):
 
     cos: Callable[[Any], Any]
     sin: Callable[[Any], Any]
-    times: Callable[[Any, Any], Any]
-    column: Callable[[Any, int], Any]  # (rows, 1) of (rows, columns)
     join: Callable[[List[Any]], Any]
     matmul: Callable[[Any, Any], Any]
+    times: Callable[[Any, Any], Any] = operator.mul
+    column: Callable[[Any, int], Any] = lambda array, i: array[:, i : i + 1]  # (rows, 1) of (rows, columns)
 
 
 def rotations(gates: Sequence[Gate]) -> int:

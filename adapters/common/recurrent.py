@@ -9,27 +9,29 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from framework_compare.graph import Graph, Node
+from framework_compare.graph import Node
+from framework_compare.graph.lowering import Program
 
 RECURRENT = ("LSTM", "GRU")
 PAIR = "Pair"  # a layer of each direction: attributes "op", "forward" and "backward", the names of their arrays
 TURN = "Turn"  # (N, steps, ...) to (steps, N, ...), or back
-LOWERED = frozenset({PAIR, TURN})  # ops that no graph of a user's has
-STEPS = "steps_axis"  # attribute: where the steps are, if not behind the samples
+_OF_STEPS = ("Select", "Reverse")  # along the axis of the steps, which is the first where these are in front
+_FEATURES = 2  # axis of a sequence's array
 _EACH_STEP = ("Dropout", "Linear", "Tanh", "Sigmoid", "ReLU", "Reverse")  # whatever is in front of the features
 
 
-def lowered(graph: Graph) -> Graph:
-    """The graph to evaluate in place of one: other nodes, of the same arrays, with the same value at the end."""
-    if not any(node.op in RECURRENT for node in graph.nodes):
-        return graph
-    nodes = _Turned(graph.inputs, _paired(graph)).nodes
-    return dataclasses.replace(graph, nodes=tuple(nodes))
+def turned(program: Program) -> Program:
+    """The program to evaluate in place of one: other nodes, of the same arrays, with the same value at the end."""
+    if not any(node.op in RECURRENT for node in program.nodes):
+        return program
+    nodes = _Turned(program.inputs, _paired(program)).nodes
+    shapes = {**program.shapes, **{node.name: program.shapes[node.inputs[0]] for node in nodes if node.op == TURN}}
+    return dataclasses.replace(program, nodes=tuple(nodes), shapes=shapes)
 
 
-def pairs(graph: Graph) -> Dict[str, Tuple[str, str]]:
-    """Of each pair of directions in a lowered graph, by its name, the names of the arrays forward and backward."""
-    return {n.name: (n.attrs["forward"], n.attrs["backward"]) for n in graph.nodes if n.op == PAIR}
+def pairs(program: Program) -> Dict[str, Tuple[str, str]]:
+    """Of each pair of directions in a turned program, by its name, the names of the arrays forward and backward."""
+    return {n.name: (n.attrs["forward"], n.attrs["backward"]) for n in program.nodes if n.op == PAIR}
 
 
 class Direction(NamedTuple):
@@ -50,35 +52,36 @@ def by_direction(layers: Mapping[str, Any], of_pairs: Mapping[str, Tuple[str, st
     return found
 
 
-def _paired(graph: Graph) -> List[Node]:
+def _paired(program: Program) -> List[Node]:
     """Nodes, where each layer beside one between two Reverse, joined by Concat, is one node in the place of the Concat."""
     gone: Set[str] = set()
     made: Dict[str, Node] = {}
-    for node in graph.nodes:
-        found = _directions(graph, node)
+    for node in program.nodes:
+        found = _directions(program, node)
         if found:
             forward, backward = found[0], found[2]
             attrs = {**forward.attrs, "op": forward.op, "forward": forward.name, "backward": backward.name}
             made[node.name] = Node(node.name, PAIR, forward.inputs, attrs)
             gone.update(one.name for one in found)
-    return [made.get(node.name, node) for node in graph.nodes if node.name not in gone]
+    return [made.get(node.name, node) for node in program.nodes if node.name not in gone]
 
 
-def _directions(graph: Graph, concat: Node) -> Optional[Tuple[Node, Node, Node, Node]]:
+def _directions(program: Program, concat: Node) -> Optional[Tuple[Node, Node, Node, Node]]:
     """The layer forward, Reverse, the layer backward and Reverse that a Concat joins, if nothing else reads them."""
-    if concat.op != "Concat" or len(concat.inputs) != 2 or "axis" in concat.attrs:
+    if concat.op != "Concat" or len(concat.inputs) != 2 or concat.attrs["axis"] != _FEATURES:
         return None
-    by_name = {node.name: node for node in graph.nodes}
+    by_name = {node.name: node for node in program.nodes}
     forward, last = (by_name.get(name) for name in concat.inputs)
     backward = by_name.get(last.inputs[0]) if last and last.op == "Reverse" else None
     first = by_name.get(backward.inputs[0]) if backward and backward.op in RECURRENT else None
     if not (forward and last and backward and first and first.op == "Reverse"):
         return None
     alike = (forward.op, forward.inputs, forward.attrs) == (backward.op, first.inputs, backward.attrs)
-    read = [name for node in graph.nodes for name in (*node.inputs, node.arrays)]  # each names itself by its arrays
+    read = [name for node in program.nodes for name in (*node.inputs, node.arrays)]  # each names itself by its arrays
     layers = (forward, first, backward, last)
     alone = all(read.count(node.name) == 2 for node in layers)
-    return layers if alike and alone and not (graph.is_frozen(forward) or graph.is_frozen(backward)) else None
+    frozen = program.graph.is_frozen(forward) or program.graph.is_frozen(backward)
+    return layers if alike and alone and not frozen else None
 
 
 class _Turned:
@@ -96,9 +99,9 @@ class _Turned:
 
     def _add(self, node: Node) -> None:
         front = self._goes_in_front(node)
-        reads = front or (node.op == "Last" and node.inputs[0] in self._front)
+        reads = front or (node.op == "Select" and node.inputs[0] in self._front)
         inputs = tuple(name if (name in self._front) == reads else self._turn(name) for name in node.inputs)
-        attrs = {**node.attrs, STEPS: 0} if reads and node.op in ("Last", "Reverse") else node.attrs
+        attrs = {**node.attrs, "axis": 0} if reads and node.op in _OF_STEPS else node.attrs
         self.nodes.append(dataclasses.replace(node, inputs=inputs, attrs=attrs))
         self._front.update({node.name} if front else ())
 
@@ -108,7 +111,7 @@ class _Turned:
         if node.op == "Embedding":  # tokens are less to turn than their rows
             return all(reader.op in (*RECURRENT, PAIR, "Reverse") for reader in self._readers[node.name])
         in_front = all(name in self._front for name in node.inputs)
-        return in_front and (node.op in _EACH_STEP or (node.op == "Concat" and "axis" not in node.attrs))
+        return in_front and (node.op in _EACH_STEP or (node.op == "Concat" and node.attrs["axis"] == _FEATURES))
 
     def _turn(self, name: str) -> str:
         """The name of a value with steps and samples the other way round, made when it is first asked for."""

@@ -8,12 +8,11 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.common.network import adaptive_matrix
-from framework_compare.adapters.jax import attention
+from framework_compare.adapters.common import network, quanv
 from framework_compare.graph import OPS as GRAPH_OPS
 from framework_compare.graph import Graph, Node, evaluate
 from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.lowering import UNEVEN, graph_ops, lowered
 from framework_compare.graph.window import Window
 
 
@@ -25,7 +24,8 @@ class Network:
 
     def __init__(self, jax: Any, graph: Graph, *, dtype: str, layout: str, shifts: bool) -> None:
         self.jax = jax
-        self.graph = graph
+        self.program = lowered(graph, HAS, channels_last=layout == "NHWC")
+        self._places = {node.name: place for place, node in enumerate(graph.nodes)}
         self.dtype = jax.numpy.dtype(dtype)  # of convolutions and linear layers, and of what lies between
         self.channels_last = layout == "NHWC"
         self.layouts = (layout, "HWIO" if self.channels_last else "OIHW", layout)
@@ -33,7 +33,7 @@ class Network:
         nodes = (node for node in graph.nodes if node.op in ("Embedding", "Parameter", "RelativeBias"))
         self._tables = {p.name for node in nodes for p in GRAPH_OPS[node.op].parameters(node)}
         self._statistics = [p.name for p in graph.parameters() if p.kind == "statistic"]
-        self._names = {node.name: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
+        self._names = {node.arrays: [p.name for p in GRAPH_OPS[node.op].parameters(node)] for node in graph.nodes}
 
     def to_native(self, name: str, array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self._moved(name, array, (2, 3, 1, 0)))
@@ -53,14 +53,16 @@ class Network:
         statistics = {name: arrays[name] for name in self._statistics}
 
         def apply(node: Node, *inputs: Any) -> Any:
-            own = {name.rpartition(".")[2]: arrays[name] for name in self._names[node.name]}
+            if node.op in FUNCTIONS:
+                return FUNCTIONS[node.op](self.jax, node.attrs, *inputs)
+            own = {name.rpartition(".")[2]: arrays[name] for name in self._names.get(node.arrays, ())}
             if node.op == "BatchNorm2d":
                 value, moved = self.batchnorm(node, own, *inputs, training=key is not None)
                 statistics.update({f"{node.name}.{name}": array for name, array in moved.items()})
                 return value
-            return LOWERINGS[node.op](self, node, own, *inputs, key=key)
+            return LAYERS[node.op](self, node, own, *inputs, key=key)
 
-        return evaluate(self.graph, apply, images).astype("float32"), statistics
+        return evaluate(self.program, apply, images).astype("float32"), statistics
 
     def conv2d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         a = node.attrs
@@ -118,30 +120,20 @@ class Network:
             return x.mean(self.spatial, dtype="float32", keepdims=True).astype(x.dtype)
         # no such op in JAX: the windows of torch's adaptive pooling as one small matrix for rows, one for columns
         sizes = zip((x.shape[axis] for axis in self.spatial), outputs)
-        rows, columns = (self.jax.numpy.asarray(adaptive_matrix(*pair), x.dtype) for pair in sizes)
+        rows, columns = (self.jax.numpy.asarray(network.adaptive_matrix(*pair), x.dtype) for pair in sizes)
         how = "ih,nhwc,jw->nijc" if self.channels_last else "ih,nchw,jw->ncij"
         return self.jax.numpy.einsum(how, rows, x, columns)
 
-    def global_avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        return x.mean(self.spatial if x.ndim == 4 else 1, dtype="float32").astype(x.dtype)
-
-    def flatten(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        """In (C, H, W) order whatever the layout."""
-        return (x.transpose(0, 3, 1, 2) if self.channels_last and x.ndim == 4 else x).reshape(x.shape[0], -1)
-
     def linear(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        y = self.features_last(x).astype(self.dtype) @ own["weight"].astype(self.dtype)
-        return self.features_first(y + own["bias"].astype(self.dtype) if "bias" in own else y)
-
-    def dropout(self, node: Node, own: Mapping[str, Any], x: Any, *, key: Any) -> Any:
-        return self.dropped(node, x, x.shape, key)
+        y = x.astype(self.dtype) @ own["weight"].astype(self.dtype)
+        return y + own["bias"].astype(self.dtype) if "bias" in own else y
 
     def dropped(self, node: Node, x: Any, shape: Tuple[int, ...], key: Any) -> Any:
         """A share p of x as zero, by chance drawn for that shape; x itself where there is no key."""
         if key is None:
             return x
         random, kept = self.jax.random, 1 - node.attrs["p"]
-        key = random.fold_in(key, self.graph.nodes.index(node))
+        key = random.fold_in(key, self._places[node.name])
         return self.jax.numpy.where(random.bernoulli(key, kept, shape), x / kept, 0).astype(x.dtype)
 
     def lstm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
@@ -185,10 +177,9 @@ class Network:
         return y + own["bias"].astype(self.dtype) if node.attrs["bias"] else y
 
     def layernorm(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
-        exact = self.features_last(x).astype("float32")
+        exact = x.astype("float32")
         scale = self.jax.lax.rsqrt(exact.var(-1, keepdims=True) + node.attrs["eps"])
-        y = (exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]
-        return self.features_first(y.astype(x.dtype))
+        return ((exact - exact.mean(-1, keepdims=True)) * scale * own["weight"] + own["bias"]).astype(x.dtype)
 
     def avgpool(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
         exact, window = x.astype("float32"), Window.of(node.attrs)
@@ -209,68 +200,80 @@ class Network:
             kernel[axis], strides[axis], pads[axis] = along
         return self.jax.lax.reduce_window(x, start, function, kernel, strides, pads)
 
-    def quanv2d(self, node: Node, own: Mapping[str, Any], x: Any, **_: Any) -> Any:
+    def attention(self, node: Node, own: Mapping[str, Any], *inputs: Any, **_: Any) -> Any:
+        a, jnp = node.attrs, self.jax.numpy
+        operands = [x.astype(self.dtype) for x in inputs[: a["operands"]]]
+        bias = inputs[-1] if a.get("bias") else None
+        q, k, v = jnp.split(operands[0], 3, axis=-1) if len(operands) == 1 else operands
+        q, k, v = (x.reshape(*x.shape[:-1], a["heads"], -1) for x in (q, k, v))  # (N, ..., steps, heads, features)
+        if q.ndim == 4:
+            y = self.jax.nn.dot_product_attention(q, k, v, bias, scale=a["scale"])
+        else:
+            scores = a["scale"] * jnp.einsum("nrcqhf,nrckhf->nrchqk", q, k).astype("float32")
+            scores = scores if bias is None else scores + bias[:, None, None]
+            shares = self.jax.nn.softmax(scores if a["mask"] is None else scores + a["mask"]).astype(self.dtype)
+            y = jnp.einsum("nrchqk,nrckhf->nrcqhf", shares, v)
+        return y.reshape(*y.shape[:-2], -1)
+
+    def relative_bias(self, node: Node, own: Mapping[str, Any], **_: Any) -> Any:
+        return own["weight"].astype(self.dtype)[node.attrs["index"]].transpose(2, 0, 1)[None]
+
+    def quanv2d(self, node: Node, own: Mapping[str, Any], patches: Any, **_: Any) -> Any:
         jnp, a = self.jax.numpy, node.attrs
-        x = x.astype("float32") if self.channels_last else x.astype("float32").transpose(0, 2, 3, 1)
-        rows, across = x.shape[1] // 2, x.shape[2] // 2
-        pixels = x[:, : 2 * rows, : 2 * across, 0].reshape(-1, rows, 2, across, 2)
-        pixels = pixels.transpose(0, 1, 3, 2, 4).reshape(-1, quanv.QUBITS)
-        functions = quanv.Functions(
-            jnp.cos,
-            jnp.sin,
-            jnp.multiply,
-            lambda array, i: array[:, i : i + 1],
-            functools.partial(jnp.concatenate, axis=-1),
-            functools.partial(jnp.matmul, precision="highest"),
-        )
+        join, matmul = functools.partial(jnp.concatenate, axis=-1), functools.partial(jnp.matmul, precision="highest")
+        functions = quanv.Functions(jnp.cos, jnp.sin, join, matmul)
         angles = own["angles"][None] if a["trained"] else None
-        known = quanv.constants(a["gates"], a["trained"])
-        y = quanv.expectations(functions, pixels, a["gates"], known, angles).reshape(-1, rows, across, quanv.QUBITS)
-        return (y if self.channels_last else y.transpose(0, 3, 1, 2)).astype(self.dtype)
+        pixels = patches.astype("float32").reshape(-1, quanv.QUBITS)
+        y = quanv.expectations(functions, pixels, a["gates"], quanv.constants(a["gates"], a["trained"]), angles)
+        return y.reshape(patches.shape).astype(self.dtype)
 
     @property
     def spatial(self) -> Tuple[int, int]:
         return (1, 2) if self.channels_last else (2, 3)
 
-    def axis(self, rank: int, axis: int) -> int:
-        """Axis of an array, for one of the graph's shape, which has no batch and channels before rows."""
-        return 1 + ((axis - 1) % 3 if rank == 3 and self.channels_last else axis)
-
-    def features_last(self, x: Any) -> Any:
-        """An image with its channels at the end, where all else has its features."""
-        return x.transpose(0, 2, 3, 1) if x.ndim == 4 and not self.channels_last else x
-
-    def features_first(self, x: Any) -> Any:
-        """Back from `features_last`."""
-        return x.transpose(0, 3, 1, 2) if x.ndim == 4 and not self.channels_last else x
-
     def _by_channel(self, vector: Any) -> Any:
         return vector if self.channels_last else vector[:, None, None]
 
 
-LOWERINGS: Dict[str, Callable[..., Any]] = {
+# Of a Network, a node, its arrays, its inputs, and by name the key of dropout.
+LAYERS: Dict[str, Callable[..., Any]] = {
     "Conv2d": Network.conv2d,
-    "ReLU": lambda net, node, own, x, **_: net.jax.nn.relu(x),
-    "ReLU6": lambda net, node, own, x, **_: net.jax.nn.relu6(x),
+    UNEVEN: Network.conv2d,
     "MaxPool2d": Network.maxpool,
+    "AvgPool2d": Network.avgpool,
     "AdaptiveAvgPool2d": Network.adaptive_avgpool,
-    "GlobalAvgPool": Network.global_avgpool,
-    "Flatten": Network.flatten,
     "Linear": Network.linear,
-    "Dropout": Network.dropout,
-    "Add": lambda net, node, own, x, y, **_: x + y,
-    "Tanh": lambda net, node, own, x, **_: net.jax.numpy.tanh(x),
-    "Sigmoid": lambda net, node, own, x, **_: net.jax.nn.sigmoid(x),
+    "LayerNorm": Network.layernorm,
+    "Dropout": lambda net, node, own, x, *, key: net.dropped(node, x, x.shape, key),
+    "StochasticDepth": lambda net, node, own, x, *, key: net.dropped(node, x, (len(x), *[1] * (x.ndim - 1)), key),
+    "Parameter": lambda net, node, own, **_: own["value"].astype(net.dtype)[None],
     "Embedding": lambda net, node, own, x, **_: own["weight"].astype(net.dtype)[x],
     "LSTM": Network.lstm,
     "GRU": Network.gru,
-    "Last": lambda net, node, own, x, **_: x[:, -1],
-    "Reverse": lambda net, node, own, x, **_: x[:, ::-1],
     "Conv1d": Network.conv1d,
-    "LayerNorm": Network.layernorm,
-    "AvgPool2d": Network.avgpool,
+    "Attention": Network.attention,
+    "RelativeBias": Network.relative_bias,
     "Quanv2d": Network.quanv2d,
-    "Maxout": lambda net, node, own, x, **_: x.reshape(*x.shape[:-1], -1, node.attrs["pieces"]).max(-1),
-    **attention.LOWERINGS,
 }
-OPS = frozenset(LOWERINGS) | {"BatchNorm2d"}
+# Of jax, attributes, and inputs.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.FUNCTIONS,
+    "ReLU": lambda jax, a, x: jax.nn.relu(x),
+    "ReLU6": lambda jax, a, x: jax.nn.relu6(x),
+    "SiLU": lambda jax, a, x: jax.nn.silu(x),
+    "HardSigmoid": lambda jax, a, x: jax.nn.hard_sigmoid(x),
+    "HardSwish": lambda jax, a, x: jax.nn.hard_swish(x),
+    "GELU": lambda jax, a, x: jax.nn.gelu(x, approximate=a["approximate"] == "tanh"),
+    "Tanh": lambda jax, a, x: jax.numpy.tanh(x),
+    "Sigmoid": lambda jax, a, x: jax.nn.sigmoid(x),
+    "Permute": lambda jax, a, x: x.transpose(a["order"]),
+    "Reverse": lambda jax, a, x: jax.numpy.flip(x, a["axis"]),
+    "Concat": lambda jax, a, *inputs: jax.numpy.concatenate(inputs, a["axis"]),
+    "Repeat": lambda jax, a, x, like: jax.numpy.broadcast_to(x, (len(like), *a["shape"])),
+    "Pad": lambda jax, a, x: jax.numpy.pad(x, a["pads"], constant_values=a["value"]),
+    "Roll": lambda jax, a, x: jax.numpy.roll(x, tuple(a["shifts"]), tuple(a["axes"])),
+    "Max": lambda jax, a, x: x.max(a["axis"]),
+    "Mean": lambda jax, a, x: x.mean(a["axis"], dtype="float32").astype(x.dtype),
+}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"BatchNorm2d"}
+OPS = graph_ops(HAS)

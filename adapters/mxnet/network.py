@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterator, Mapping, Sequence, Tuple
+import math
+from typing import Any, Dict, Mapping
 
 from framework_compare.adapters.common import quanv
 from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.common.recurrent import LOWERED, Direction, by_direction, lowered, pairs
+from framework_compare.adapters.common.recurrent import TURN, Direction, by_direction, pairs, turned
 from framework_compare.adapters.mxnet import attention, recurrent
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, evaluate, trainable_names
 from framework_compare.graph.image_ops import adaptive_size
-from framework_compare.graph.node import IMAGE, feature_axis
+from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {"gamma": "weight", "beta": "bias"}
-POOLS = ("MaxPool2d", "AvgPool2d")
 
 
 def make_network(mx: Any, graph: Graph) -> Any:
-    shapes, shared = graph.shapes(), graph.shared_values()
-    evaluated = lowered(graph)
-    described = {
+    program = turned(lowered(graph, HAS))
+    attrs = {
         node.name: {
-            "input": shapes[node.inputs[0]] if node.inputs else (),
-            "output": node.attrs.get("output", shapes[node.name]),
-            "broadcasts": bool(shared.intersection(node.inputs)) or len({shapes[name] for name in node.inputs}) > 1,
-            "operands": len(node.inputs) - bool(node.op == "Attention" and node.attrs.get("bias")),
+            **node.attrs,
+            "input": program.input_shape(node),  # symbols have no shapes
+            "size": program.shapes[node.name],
+            "broadcasts": len({(name in program.shared, program.shapes[name]) for name in node.inputs}) > 1,
         }
-        for node in graph.nodes
+        for node in program.nodes
     }
-    attrs = {node.name: {**node.attrs, **described.get(node.name, {})} for node in evaluated.nodes}
 
     class Network(mx.gluon.HybridBlock):
         """The graph as one block; children are registered under their graph names."""
@@ -38,53 +36,21 @@ def make_network(mx: Any, graph: Graph) -> Any:
         def __init__(self) -> None:
             super().__init__(prefix="")
             self.layers = {}
-            self.pairs = pairs(evaluated)
-            for node in evaluated.nodes:
+            self.pairs = pairs(program)
+            for node in program.nodes:
                 if node.op in LAYERS and node.arrays not in self.layers:
                     self.layers[node.arrays] = LAYERS[node.op](mx.gluon, attrs[node.name])
                     self.register_child(self.layers[node.arrays], node.arrays)
 
         def hybrid_forward(self, F: Any, x: Any) -> Any:
             def apply(node: Node, *inputs: Any) -> Any:
-                if _pads_first(node.op, node.attrs):
-                    inputs = (_padded(F, node.attrs, *inputs),)
-                if node.op == "Concat" and shared.intersection(node.inputs):
-                    inputs = tuple(_repeated(F, node, shared, inputs))
                 if node.op not in LAYERS:
                     return FUNCTIONS[node.op](F, attrs[node.name], *inputs)
-                value = self.layers[node.arrays](*(inputs or (x,)))
-                return _cut(F, attrs[node.name], value) if node.op in POOLS else value
+                return self.layers[node.arrays](*(inputs or (x,)))
 
-            return evaluate(evaluated, apply, x)
+            return evaluate(program, apply, x)
 
     return Network()
-
-
-def _repeated(F: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[Any]) -> Iterator[Any]:
-    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
-    like = next((x for name, x in zip(node.inputs, inputs) if name not in shared), inputs[0])
-    for name, x in zip(node.inputs, inputs):
-        yield F.broadcast_like(x, like, lhs_axes=(0,), rhs_axes=(0,)) if name in shared else x
-
-
-def _pads_first(op: str, a: Mapping[str, Any]) -> bool:
-    """Whether padding is a layer of its own: that of a convolution which is not symmetric, and where an average rounds
-    up and counts its padding, whose gradient is wrong by what it rounds up to (1.9.1)."""
-    if op == "Conv2d":
-        return not Window.of(a).is_symmetric
-    return op == "AvgPool2d" and bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
-
-
-def _padded(F: Any, a: Mapping[str, Any], x: Any) -> Any:
-    (top, bottom), (left, right) = Window.of(a).pads
-    return F.pad(x, mode="constant", constant_value=0, pad_width=(0, 0, 0, 0, top, bottom, left, right))
-
-
-def _cut(F: Any, a: Mapping[str, Any], x: Any) -> Any:
-    """Without a last window that starts behind the image: MXNet rounds up without regard to that."""
-    if not a.get("ceil_mode"):
-        return x
-    return F.slice(x, begin=(None, None, 0, 0), end=(None, None, *a["output"][1:]))
 
 
 def parameters_of(network: Any) -> Dict[str, Any]:
@@ -138,9 +104,6 @@ def _conv1d(gluon: Any, a: Dict[str, Any]) -> Any:
 
 
 def _quanv2d(gluon: Any, a: Dict[str, Any]) -> Any:
-    _, height, width = a["input"]
-    rows, across = height // 2, width // 2
-
     class Quanv2d(gluon.HybridBlock):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -156,71 +119,90 @@ def _quanv2d(gluon: Any, a: Dict[str, Any]) -> Any:
             functions = quanv.Functions(
                 F.cos,
                 F.sin,
-                F.broadcast_mul,
-                lambda array, i: F.slice_axis(array, axis=1, begin=i, end=i + 1),
                 lambda arrays: F.concat(*arrays, dim=-1),
                 F.dot,
+                F.broadcast_mul,
+                lambda array, i: F.slice_axis(array, axis=1, begin=i, end=i + 1),
             )
-            pixels = F.slice(x, begin=(None, 0, 0, 0), end=(None, 1, 2 * rows, 2 * across))
-            pixels = F.transpose(F.reshape(pixels, (-1, rows, 2, across, 2)), (0, 1, 3, 2, 4))
-            pixels = F.reshape(pixels, (-1, quanv.QUBITS))
             known = [constants[f"constant{number}"] for number in range(len(constants))]
             angles = None if angles is None else F.expand_dims(angles, 0)
-            y = quanv.expectations(functions, pixels, a["gates"], known, angles)
-            return F.transpose(F.reshape(y, (-1, rows, across, quanv.QUBITS)), (0, 3, 1, 2))
+            pixels = F.reshape(x, (-1, quanv.QUBITS))
+            return F.reshape(quanv.expectations(functions, pixels, a["gates"], known, angles), (-1, *a["input"]))
 
     return Quanv2d()
 
 
-def _maxout(gluon: Any, a: Dict[str, Any]) -> Any:
-    class Maxout(gluon.HybridBlock):  # type: ignore[misc]
+def _pool(gluon: Any, a: Mapping[str, Any], kind: str, **how: Any) -> Any:
+    """With its padding in front where `_pads_first`, and cut behind where MXNet rounds up to windows behind the image."""
+    first, window = kind == "AvgPool2D" and _pads_first(a), Window.of(a)
+    if first:  # then what is counted is what it gets
+        how["count_include_pad"] = False
+    pads = (0, 0) if first else (window.pads[0][0], window.pads[1][0])
+    pool = getattr(gluon.nn, kind)(window.kernel, window.stride, pads, ceil_mode=window.ceil_mode, **how)
+    if not window.ceil_mode:
+        return pool
+
+    class Pool(gluon.HybridBlock):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.pool = pool
+
         def hybrid_forward(self, F: Any, x: Any) -> Any:
-            shape = (*[0] * len(a["input"]), -4, -1, a["pieces"])  # each 0 keeps an axis, -4 divides the next
-            return F.max(F.reshape(x, shape), axis=-1)
+            x = _pad(F, {"pads": ((0, 0), (0, 0), *window.pads), "value": 0}, x) if first else x
+            return F.slice(self.pool(x), begin=(None, None, 0, 0), end=(None, None, *a["size"][1:]))
 
-    return Maxout()
-
-
-def _padding(a: Dict[str, Any]) -> Tuple[int, int]:
-    """Of a convolution; what is not symmetric is a layer of its own."""
-    window = Window.of(a)
-    return (window.pads[0][0], window.pads[1][0]) if window.is_symmetric else (0, 0)
+    return Pool()
 
 
-def _avgpool(gluon: Any, a: Dict[str, Any]) -> Any:
-    if _pads_first("AvgPool2d", a):  # then what is counted is what it gets
-        a = {**a, "padding": 0, "count_include_pad": False}
-    return gluon.nn.AvgPool2D(**_pool(a), count_include_pad=a["count_include_pad"])
+def _pads_first(a: Mapping[str, Any]) -> bool:
+    """Whether an average rounds up and counts its padding, whose gradient is wrong by what it rounds up to (1.9.1)."""
+    return bool(a.get("ceil_mode")) and bool(a["count_include_pad"])
 
 
-def _pool(a: Dict[str, Any]) -> Dict[str, Any]:
-    window = Window.of(a)
-    how = {"pool_size": window.kernel, "strides": window.stride, "padding": _padding(a)}
-    return {**how, "ceil_mode": window.ceil_mode}
+def _linear(gluon: Any, a: Mapping[str, Any]) -> Any:
+    how = {"in_units": a["in_features"], "use_bias": a.get("bias", True)}
+    return gluon.nn.Dense(a["out_features"], flatten=len(a["input"]) == 1, **how)
 
 
-def _linear(gluon: Any, a: Dict[str, Any]) -> Any:
-    if len(a["input"]) == IMAGE:
-        return attention.linear_of_channels(gluon, a)
-    return gluon.nn.Dense(
-        a["out_features"],
-        in_units=a["in_features"],
-        flatten=len(a["input"]) == 1,
-        use_bias=a.get("bias", True),
-    )
+def _layernorm(gluon: Any, a: Mapping[str, Any], axis: int = -1) -> Any:
+    return gluon.nn.LayerNorm(axis=axis, epsilon=a["eps"], in_channels=a["features"])
 
 
-def _global_pool(F: Any, x: Any) -> Any:
-    return F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")
-
-
-def _adaptive_avgpool(F: Any, a: Dict[str, Any], x: Any) -> Any:
+def _adaptive_avgpool(F: Any, a: Mapping[str, Any], x: Any) -> Any:
     output = adaptive_size(a)
-    return _global_pool(F, x) if output == (1, 1) else F.contrib.AdaptiveAvgPooling2D(x, output_size=output)
+    if output == (1, 1):
+        return F.Pooling(x, kernel=(1, 1), global_pool=True, pool_type="avg")
+    return F.contrib.AdaptiveAvgPooling2D(x, output_size=output)
 
 
-def _add(F: Any, a: Dict[str, Any], x: Any, y: Any) -> Any:
-    return F.broadcast_add(x, y) if a["broadcasts"] else x + y
+def _permute(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    moved = [axis for axis, source in enumerate(a["order"]) if axis != source]
+    # of two axes that change places it takes less time (1.9.1)
+    return F.swapaxes(x, *moved) if len(moved) == 2 else F.transpose(x, a["order"])
+
+
+def _slice(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    if a["step"] == 1:
+        return F.slice_axis(x, axis=a["axis"], begin=a["start"], end=a["end"])
+    everything = (None,) * a["axis"]
+    begin, end, step = ((*everything, a[name]) for name in ("start", "end", "step"))
+    return F.slice(x, begin, end, step=step)
+
+
+def _select(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    one = F.slice_axis(x, axis=a["axis"], begin=a["index"], end=a["index"] + 1)
+    return F.squeeze(one, axis=a["axis"])
+
+
+def _pad(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    sides = [side for pads in a["pads"] for side in pads]
+    return F.pad(x, mode="constant", constant_value=a["value"], pad_width=sides)
+
+
+def _gelu(F: Any, a: Mapping[str, Any], x: Any) -> Any:
+    if a["approximate"] == "none":
+        return F.LeakyReLU(x, act_type="gelu")
+    return 0.5 * x * (1 + F.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 LAYERS = {
@@ -228,7 +210,7 @@ LAYERS = {
         a["out_channels"],
         Window.of(a).kernel,
         strides=Window.of(a).stride,
-        padding=_padding(a),
+        padding=tuple(side for side, _ in Window.of(a).pads),
         dilation=Window.of(a).dilation,
         groups=a["groups"],
         use_bias=a["bias"],
@@ -239,30 +221,46 @@ LAYERS = {
         momentum=1 - a["momentum"], epsilon=a["eps"], in_channels=a["channels"]
     ),
     "ReLU": lambda gluon, a: gluon.nn.Activation("relu"),
-    "MaxPool2d": lambda gluon, a: gluon.nn.MaxPool2D(**_pool(a)),
+    "MaxPool2d": lambda gluon, a: _pool(gluon, a, "MaxPool2D"),
     "Linear": _linear,
     "Dropout": lambda gluon, a: gluon.nn.Dropout(a["p"]),
     "Tanh": lambda gluon, a: gluon.nn.Activation("tanh"),
     "Sigmoid": lambda gluon, a: gluon.nn.Activation("sigmoid"),
     "Embedding": lambda gluon, a: gluon.nn.Embedding(a["num_embeddings"], a["embedding_dim"]),
-    "AvgPool2d": _avgpool,
+    "AvgPool2d": lambda gluon, a: _pool(gluon, a, "AvgPool2D", count_include_pad=a["count_include_pad"]),
     "Conv1d": _conv1d,
-    "LayerNorm": lambda gluon, a: gluon.nn.LayerNorm(
-        axis=1 if len(a["input"]) == IMAGE else -1, epsilon=a["eps"], in_channels=a["features"]
-    ),
-    "Maxout": _maxout,
+    "LinearOfChannels": attention.linear_of_channels,
+    "LayerNorm": _layernorm,
+    "LayerNormOfChannels": lambda gluon, a: _layernorm(gluon, a, axis=1),
     "Quanv2d": _quanv2d,
+    "Attention": attention.attention,
+    "RelativeBias": attention.relative_bias,
+    "Parameter": attention.parameter,
+    "StochasticDepth": lambda gluon, a: gluon.nn.Dropout(a["p"], axes=tuple(range(1, 1 + len(a["input"])))),
     **recurrent.LAYERS,
-    **attention.LAYERS,
 }
+# Of F, attributes, and inputs.
 FUNCTIONS = {
     "ReLU6": lambda F, a, x: F.clip(x, 0, 6),
+    "SiLU": lambda F, a, x: x * F.sigmoid(x),
+    # its own slope is 0.2
+    "HardSigmoid": lambda F, a, x: F.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
+    "HardSwish": lambda F, a, x: x * F.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
+    "GELU": _gelu,
     "AdaptiveAvgPool2d": _adaptive_avgpool,
-    "GlobalAvgPool": lambda F, a, x: F.flatten(_global_pool(F, x)) if len(a["input"]) == IMAGE else F.mean(x, axis=1),
-    "Flatten": lambda F, a, x: F.flatten(x),
-    "Add": _add,
-    "Concat": lambda F, a, *xs: F.concat(*xs, dim=1 + a.get("axis", feature_axis(a["input"]))),
-    **recurrent.FUNCTIONS,
-    **attention.FUNCTIONS,
+    "Add": lambda F, a, x, y: F.broadcast_add(x, y) if a["broadcasts"] else x + y,
+    "Mul": lambda F, a, x, y: F.broadcast_mul(x, y),
+    "Reshape": lambda F, a, x: F.reshape(x, a["shape"]),
+    "Permute": _permute,
+    "Slice": _slice,
+    "Select": _select,
+    "Reverse": lambda F, a, x: F.reverse(x, axis=a["axis"]),
+    TURN: lambda F, a, x: F.swapaxes(x, dim1=0, dim2=1),
+    "Concat": lambda F, a, *xs: F.concat(*xs, dim=a["axis"]),
+    "Repeat": lambda F, a, x, like: F.broadcast_like(x, like, lhs_axes=(0,), rhs_axes=(0,)),
+    "Pad": _pad,
+    "Max": lambda F, a, x: F.max(x, axis=a["axis"]),
+    "Mean": lambda F, a, x: F.mean(x, axis=a["axis"]),
 }
-OPS = (frozenset(LAYERS) | frozenset(FUNCTIONS)) - LOWERED
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+OPS = graph_ops(HAS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping
 
-from framework_compare.adapters.common.recurrent import PAIR, STEPS, TURN, Direction
+from framework_compare.adapters.common.recurrent import PAIR, Direction
 
 _ARRAYS = {"i2h_weight": "weight_ih", "h2h_weight": "weight_hh", "i2h_bias": "bias_ih", "h2h_bias": "bias_hh"}
 
@@ -23,18 +23,8 @@ def arrays_of(one: Direction) -> Dict[str, Any]:
     return arrays
 
 
-def _last(F: Any, a: Mapping[str, Any], x: Any) -> Any:
-    axis = a.get(STEPS, 1)
-    return F.squeeze(F.slice_axis(x, axis=axis, begin=-1, end=None), axis=axis)
-
-
 LAYERS = {
     "LSTM": lambda gluon, a: _layer(gluon, a, "LSTM"),
     "GRU": lambda gluon, a: _layer(gluon, a, "GRU"),
     PAIR: lambda gluon, a: _layer(gluon, a, a["op"], bidirectional=True),
-}
-FUNCTIONS = {
-    "Last": _last,
-    "Reverse": lambda F, a, x: F.reverse(x, axis=a.get(STEPS, 1)),
-    TURN: lambda F, a, x: F.swapaxes(x, dim1=0, dim2=1),
 }

@@ -7,13 +7,13 @@ from typing import Any, List, Sequence
 import numpy as np
 
 
-def make_trainer(mx: Any, network: Any, optimizer: Any) -> Any:
+def make_trainer(mx: Any, parameters: Any, optimizer: Any) -> Any:
     """gluon's Trainer with a kvstore that sums gradients, and each context updating by itself.
 
     Where the kvstore updates, its own copy of the weights undoes what is loaded later (1.9.1). It is made here, not at the
     first step, where it would put context 0's running statistics over the others'.
     """
-    trainer = mx.gluon.Trainer(network.collect_params(), optimizer, kvstore="device", update_on_kvstore=False)
+    trainer = mx.gluon.Trainer(parameters, optimizer, kvstore="device", update_on_kvstore=False)
     trainer._init_kvstore()
     trainer._init_params()
     return trainer

@@ -124,8 +124,8 @@ class MXNetTrainer(TrainerDefaults):
         self._reordered = False
         self._loss = LOSSES[graph.task.loss](mx)
         self._target_type = "int32" if graph.task.target.dtype.startswith("int") else "float32"
-        make = data_parallel.make_trainer if self._replicas else _make_trainer
-        self._optimizer = make(mx, self._network, make_optimizer(mx, config))
+        given = (self._network.collect_params(), make_optimizer(mx, config))
+        self._optimizer = data_parallel.make_trainer(mx, *given) if self._replicas else mx.gluon.Trainer(*given)
         if self._amp:
             self._amp.init_trainer(self._optimizer)
         if config.weight_decay:
@@ -250,10 +250,6 @@ class MXNetTrainer(TrainerDefaults):
     def release(self) -> None:
         self.mx.nd.waitall()
         self._network = self._optimizer = None
-
-
-def _make_trainer(mx: Any, network: Any, optimizer: Any) -> Any:
-    return mx.gluon.Trainer(network.collect_params(), optimizer)
 
 
 def _gpu_environment(config: TrainConfig) -> Dict[str, str]:

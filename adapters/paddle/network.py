@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.common.network import by_graph_name
-from framework_compare.adapters.common.recurrent import (
-    LOWERED,
-    PAIR,
-    RECURRENT,
-    STEPS,
-    TURN,
-    Direction,
-    by_direction,
-    lowered,
-    pairs,
-)
-from framework_compare.adapters.paddle import attention
+from framework_compare.adapters.common import network, quanv
+from framework_compare.adapters.common.recurrent import PAIR, RECURRENT, TURN, Direction, by_direction, pairs, turned
 from framework_compare.graph import Graph, Node, evaluate
-from framework_compare.graph.node import IMAGE
+from framework_compare.graph.lowering import UNEVEN, Program, graph_ops, lowered
 from framework_compare.graph.window import Window
 
 GRAPH_NAMES = {"_mean": "running_mean", "_variance": "running_var"}
 
 
-def make_layers(paddle: Any, graph: Graph) -> Dict[str, Any]:
-    """What computes the nodes of the lowered graph, by the names of their arrays."""
-    shapes, layers = graph.shapes(), {}
-    read = {node.name: node.inputs for node in graph.nodes}
-    for node in lowered(graph).nodes:
+def make_program(graph: Graph) -> Program:
+    return turned(lowered(graph, HAS))
+
+
+def make_layers(paddle: Any, program: Program) -> Dict[str, Any]:
+    """What computes the nodes of a program, by the names of their arrays."""
+    layers: Dict[str, Any] = {}
+    for node in program.nodes:
         if node.op in LAYERS and node.arrays not in layers:
-            shape = shapes[read[node.name][0]] if node.inputs else ()
-            layer = LAYERS[node.op](paddle.nn, {**node.attrs, "input": shape})
-            by_place = node.op in ("Linear", "LayerNorm") and len(shape) == IMAGE
-            layers[node.arrays] = attention.by_place(paddle.nn, layer) if by_place else layer
+            layers[node.arrays] = LAYERS[node.op](paddle.nn, {**node.attrs, "input": program.input_shape(node)})
     return layers
 
 
-def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
-    shared, evaluated = graph.shared_values(), lowered(graph)
+def make_network(paddle: Any, program: Program, layers: Dict[str, Any]) -> Any:
+    def apply(node: Node, *inputs: Any) -> Any:
+        if node.op not in LAYERS:
+            return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
+        value = layers[node.arrays](*inputs)
+        return value[0] if node.op in (*RECURRENT, PAIR) else value  # the states of all steps
 
     class Network(paddle.nn.Layer):
         def __init__(self) -> None:
@@ -51,28 +43,13 @@ def make_network(paddle: Any, graph: Graph, layers: Dict[str, Any]) -> Any:
                 self.add_sublayer(name.replace(".", "_"), layer)
 
         def forward(self, images: Any) -> Any:
-            def apply(node: Node, *inputs: Any) -> Any:
-                if node.op in (*RECURRENT, PAIR):
-                    return layers[node.arrays](*inputs)[0]  # the states of all steps
-                if node.op in LAYERS:
-                    return layers[node.arrays](*inputs)
-                if node.op == "Concat":
-                    inputs = _repeated(paddle, node, shared, inputs)
-                return FUNCTIONS[node.op](paddle, node.attrs, *inputs)
-
-            return evaluate(evaluated, apply, images)
+            return evaluate(program, apply, images)
 
     return Network()
 
 
-def _repeated(paddle: Any, node: Node, shared: FrozenSet[str], inputs: Sequence[Any]) -> Sequence[Any]:
-    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
-    count = next((x.shape[0] for name, x in zip(node.inputs, inputs) if name not in shared), 1)
-    return [x.expand([count, *x.shape[1:]]) if name in shared else x for name, x in zip(node.inputs, inputs)]
-
-
-def arrays_of(graph: Graph, layers: Dict[str, Any]) -> Dict[str, Any]:
-    return by_graph_name(by_direction(layers, pairs(lowered(graph))), _arrays_of, GRAPH_NAMES)
+def arrays_of(program: Program, layers: Dict[str, Any]) -> Dict[str, Any]:
+    return network.by_graph_name(by_direction(layers, pairs(program)), _arrays_of, GRAPH_NAMES)
 
 
 def _arrays_of(layer: Any) -> Dict[str, Any]:
@@ -109,27 +86,10 @@ def _recurrent(nn: Any, a: Mapping[str, Any], op: str, **how: Any) -> Any:
     return getattr(nn, op)(a["input_size"], a["hidden_size"], time_major=True, **how)
 
 
-def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Maxout(nn.Layer):  # type: ignore[misc]
-        """paddle.nn.Maxout takes neighbours along the channels of images only."""
-
-        def forward(self, x: Any) -> Any:
-            return x.reshape([*x.shape[:-1], x.shape[-1] // a["pieces"], a["pieces"]]).max(-1)
-
-    return Maxout()
-
-
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import paddle
 
-    functions = quanv.Functions(
-        paddle.cos,
-        paddle.sin,
-        paddle.multiply,
-        lambda array, i: array[:, i : i + 1],
-        lambda arrays: paddle.concat(arrays, axis=-1),
-        paddle.matmul,
-    )
+    functions = quanv.Functions(paddle.cos, paddle.sin, lambda arrays: paddle.concat(arrays, axis=-1), paddle.matmul)
 
     class Quanv2d(nn.Layer):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -138,13 +98,11 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
             if a["trained"]:
                 self.angles = self.create_parameter([quanv.rotations(a["gates"])])
 
-        def forward(self, x: Any) -> Any:
-            rows, across = x.shape[2] // 2, x.shape[3] // 2
-            pixels = x[:, 0, : 2 * rows, : 2 * across].reshape([-1, rows, 2, across, 2])
-            pixels = pixels.transpose([0, 1, 3, 2, 4]).reshape([-1, quanv.QUBITS])
+        def forward(self, patches: Any) -> Any:
             angles = self.angles.unsqueeze(0) if a["trained"] else None
+            pixels = patches.reshape([-1, quanv.QUBITS])
             y = quanv.expectations(functions, pixels, a["gates"], self.known, angles)
-            return y.reshape([-1, rows, across, quanv.QUBITS]).transpose([0, 3, 1, 2])
+            return y.reshape([-1, *a["input"]])
 
     return Quanv2d()
 
@@ -179,19 +137,73 @@ def _pads_behind(nn: Any, a: Mapping[str, Any], value: float) -> Any:
     return None if pads == window.pads else nn.Pad2D([*pads[1], *pads[0]], value=value)
 
 
-def _global_avgpool(paddle: Any, a: Mapping[str, Any], x: Any) -> Any:
-    if len(x.shape) == 3:
-        return x.mean(1)
-    return paddle.flatten(paddle.nn.functional.adaptive_avg_pool2d(x, 1), 1)
+def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
+    import paddle
+
+    class Attention(nn.Layer):  # type: ignore[misc]
+        def forward(self, *inputs: Any) -> Any:
+            bias = inputs[-1] if a.get("bias") else None
+            parts = paddle.split(inputs[0], 3, axis=-1) if a["operands"] == 1 else inputs[:3]
+            q, k, v = (x.reshape([*x.shape[:-1], a["heads"], x.shape[-1] // a["heads"]]) for x in parts)
+            if bias is None and len(q.shape) == 4:
+                # it scales by the root of a head's features, whatever is asked
+                q = q * (a["scale"] * math.sqrt(q.shape[-1]))
+                y = nn.functional.scaled_dot_product_attention(q, k, v, training=self.training)
+            else:
+                y = self.products(q, k, v, bias)
+            return y.reshape([*y.shape[:-2], y.shape[-2] * y.shape[-1]])
+
+        def products(self, q: Any, k: Any, v: Any, bias: Any) -> Any:
+            """Of (N, ..., steps, heads, features): Paddle's own kernels have no gradient of a bias."""
+            q, k, v = (_heads_first(x) for x in (q * a["scale"], k, v))
+            scores = paddle.matmul(q, k, transpose_y=True)
+            if bias is not None:
+                scores = scores + (bias if len(q.shape) == 4 else bias.unsqueeze([1, 2]))
+            if a["mask"] is not None:
+                scores = scores + paddle.to_tensor(a["mask"])
+            return _heads_first(paddle.matmul(nn.functional.softmax(scores), v))
+
+    return Attention()
 
 
-def _concat(paddle: Any, a: Mapping[str, Any], *inputs: Any) -> Any:
-    rank = len(inputs[0].shape) - 1
-    return paddle.concat(list(inputs), axis=1 + a.get("axis", 0 if rank == IMAGE else rank - 1))
+def _heads_first(x: Any) -> Any:
+    """(N, ..., steps, heads, features) to (N, ..., heads, steps, features), and back."""
+    *outer, first, second, last = range(len(x.shape))
+    return x.transpose([*outer, second, first, last])
 
 
-LAYERS: Dict[str, Callable[..., Any]] = {
-    "Conv2d": lambda nn, a: nn.Conv2D(
+def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
+    import paddle
+
+    index = a["index"]
+
+    class RelativeBias(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.create_parameter([int(index.max()) + 1, a["heads"]])
+            self.index = paddle.to_tensor(index.ravel())
+
+        def forward(self) -> Any:
+            rows = paddle.gather(self.weight, self.index).reshape([*index.shape, a["heads"]])
+            return rows.transpose([2, 0, 1]).unsqueeze(0)
+
+    return RelativeBias()
+
+
+def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
+    class Parameter(nn.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = self.create_parameter(a["shape"])
+
+        def forward(self) -> Any:
+            return self.value.unsqueeze(0)
+
+    return Parameter()
+
+
+def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
+    return nn.Conv2D(
         a["in_channels"],
         a["out_channels"],
         a["kernel"],
@@ -200,7 +212,12 @@ LAYERS: Dict[str, Callable[..., Any]] = {
         dilation=a.get("dilation", 1),
         groups=a["groups"],
         bias_attr=None if a["bias"] else False,
-    ),
+    )
+
+
+LAYERS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": _conv2d,
+    UNEVEN: _conv2d,
     "BatchNorm2d": lambda nn, a: nn.BatchNorm2D(a["channels"], momentum=1 - a["momentum"], epsilon=a["eps"]),
     "ReLU": lambda nn, a: nn.ReLU(),
     "ReLU6": lambda nn, a: nn.ReLU6(),
@@ -229,19 +246,28 @@ LAYERS: Dict[str, Callable[..., Any]] = {
         bias_attr=None if a["bias"] else False,
         data_format="NLC",
     ),
-    "Maxout": _maxout,
     "Quanv2d": _quanv2d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], epsilon=a["eps"]),
-    **attention.LAYERS,
+    "Attention": _attention,
+    "RelativeBias": _relative_bias,
+    "Parameter": _parameter,
 }
+# Of paddle, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "GlobalAvgPool": _global_avgpool,
-    "Flatten": lambda paddle, a, x: paddle.flatten(x, 1),
-    "Add": lambda paddle, a, x, y: x + y,
-    "Last": lambda paddle, a, x: x[-1] if STEPS in a else x[:, -1],
-    "Reverse": lambda paddle, a, x: paddle.flip(x, [a.get(STEPS, 1)]),
+    **network.FUNCTIONS,
+    # its own slope is 0.1666667
+    "HardSigmoid": lambda paddle, a, x: paddle.nn.functional.hardsigmoid(x, slope=1 / 6, offset=0.5),
+    "Permute": lambda paddle, a, x: x.transpose(a["order"]),
+    # its own kernel for that takes less time than a Permute
+    "ChannelShuffle": lambda paddle, a, x: paddle.nn.functional.channel_shuffle(x, a["groups"]),
+    "Reverse": lambda paddle, a, x: paddle.flip(x, [a["axis"]]),
     TURN: lambda paddle, a, x: x.transpose([1, 0, *range(2, len(x.shape))]),
-    "Concat": _concat,
-    **attention.FUNCTIONS,
+    "Concat": lambda paddle, a, *inputs: paddle.concat(list(inputs), axis=a["axis"]),
+    "Repeat": lambda paddle, a, x, like: x.expand([like.shape[0], *a["shape"]]),
+    "Pad": lambda paddle, a, x: paddle.nn.functional.pad(x, [*a["pads"][3], *a["pads"][2]], value=a["value"]),
+    "Roll": lambda paddle, a, x: paddle.roll(x, a["shifts"], a["axes"]),
+    "Max": lambda paddle, a, x: x.max(a["axis"]),
+    "Mean": lambda paddle, a, x: x.mean(a["axis"]),
 }
-OPS = (frozenset(LAYERS) | frozenset(FUNCTIONS)) - LOWERED
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS)
+OPS = graph_ops(HAS)

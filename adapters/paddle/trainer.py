@@ -18,7 +18,14 @@ from framework_compare.adapters.common.trainer import (
     needs_capability,
 )
 from framework_compare.adapters.paddle import replicas as data_parallel
-from framework_compare.adapters.paddle.network import OPS, arrays_of, make_layers, make_network, second_biases
+from framework_compare.adapters.paddle.network import (
+    OPS,
+    arrays_of,
+    make_layers,
+    make_network,
+    make_program,
+    second_biases,
+)
 from framework_compare.adapters.paddle.pipeline import open_loader
 from framework_compare.adapters.paddle.tasks import LOSSES, NAMES, forget, make_optimizer, optimizer_name
 from framework_compare.graph import Graph
@@ -107,14 +114,15 @@ class PaddleTrainer(TrainerDefaults):
 
     def build(self, graph: Graph) -> None:
         config, paddle = self.config, self.paddle
-        layers = make_layers(paddle, graph)
-        self._arrays = arrays_of(graph, layers)
+        program = make_program(graph)
+        layers = make_layers(paddle, program)
+        self._arrays = arrays_of(program, layers)
         self._transposed = {f"{node.arrays}.weight" for node in graph.nodes if node.op == "Linear"}  # (in, out)
         untrained = second_biases(layers)
         for parameter in graph.parameters():
             if not parameter.trainable:
                 self._arrays[parameter.name].stop_gradient = True
-        self._network = make_network(paddle, graph, layers)
+        self._network = make_network(paddle, program, layers)
         # full_graph: the bytecode translator that is otherwise used fails on the loop over the graph (3.3.1)
         graphed = config.execution == "graph"
         self._call = paddle.jit.to_static(self._network, full_graph=True) if graphed else self._network

@@ -16,6 +16,7 @@ from framework_compare.adapters.singa.operators import Operators
 from framework_compare.adapters.singa.repairs import Singa
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, Node, Parameter, evaluate
+from framework_compare.graph.lowering import graph_ops, lowered
 from framework_compare.graph.node import IMAGE
 
 EPS = 1e-5  # of BatchNorm, fixed in SINGA's C++ side
@@ -27,7 +28,8 @@ class Network:
     def __init__(self, singa: Singa, operators: Operators, graph: Graph) -> None:
         _refuse_frozen_batchnorm(graph)
         _refuse_other_forms(graph)
-        self.singa, self.operators, self._graph = singa, operators, graph
+        self.singa, self.operators = singa, operators
+        self._graph, self._program = graph, lowered(graph, HAS)
         self.parameters = {parameter.name: self._tensor(parameter) for parameter in graph.parameters()}
         self._kept: Dict[Hashable, Any] = {}
 
@@ -45,7 +47,7 @@ class Network:
     def __call__(self, images: Any, *, training: bool) -> Any:
         """Logits (N, classes); `training` keeps what the backward pass needs."""
         self.singa.autograd.training = training
-        return evaluate(self._graph, self._apply, images)
+        return evaluate(self._program, self._apply, images)
 
     def _apply(self, node: Node, *inputs: Any) -> Any:
         autograd = self.singa.autograd
@@ -130,17 +132,14 @@ def _pool2d(network: Network, node: Node, x: Any, kernel: int, stride: int, padd
     return network.singa.autograd.pooling_2d(handle, x)
 
 
-def _maxpool2d(network: Network, node: Node, x: Any) -> Any:
-    a = node.attrs
-    return _pool2d(network, node, x, a["kernel"], a["stride"], a["padding"], True)
-
-
 def _adaptive_avgpool2d(network: Network, node: Node, x: Any) -> Any:
     """A product with the windows' matrix, as SINGA has no such layer; nothing where the size is right already."""
     images, channels, height, width = x.shape
     output, autograd = node.attrs["output"], network.singa.autograd
     if (height, width) == (output, output):
         return x
+    if height == width and output == 1:
+        return _pool2d(network, node, x, height, 1, 0, False)
     windows = network.kept(node, x, lambda: _windows(network, height, width, output))
     y = autograd.matmul(autograd.reshape(x, (images * channels, height * width)), windows)
     return autograd.reshape(y, (images, channels, output, output))
@@ -151,18 +150,10 @@ def _windows(network: Network, height: int, width: int, output: int) -> Any:
     return network.singa.tensor.Tensor(data=np.ascontiguousarray(matrix), requires_grad=False)
 
 
-def _global_avgpool(network: Network, node: Node, x: Any) -> Any:
-    return network.singa.autograd.flatten(_pool2d(network, node, x, x.shape[2], 1, 0, False))
-
-
 def _linear(network: Network, node: Node, x: Any) -> Any:
     weight, bias = network.of(node, "weight", "bias")
     autograd = network.singa.autograd
     return autograd.add_bias(autograd.matmul(x, weight), bias, axis=0)
-
-
-def _dropout(network: Network, node: Node, x: Any) -> Any:
-    return network.singa.autograd.dropout(x, node.attrs["p"]) if network.singa.autograd.training else x
 
 
 LAYERS: Dict[str, Callable[..., Any]] = {
@@ -170,13 +161,17 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "BatchNorm2d": _batchnorm2d,
     "ReLU": lambda network, node, x: network.singa.autograd.relu(x),
     "ReLU6": lambda network, node, x: network.singa.autograd.clip(x, 0.0, 6.0),
-    "MaxPool2d": _maxpool2d,
+    "MaxPool2d": lambda network, node, x: _pool2d(
+        network, node, x, *(node.attrs[name] for name in ("kernel", "stride", "padding")), True
+    ),
     "AdaptiveAvgPool2d": _adaptive_avgpool2d,
-    "GlobalAvgPool": _global_avgpool,
-    "Flatten": lambda network, node, x: network.singa.autograd.flatten(x),
+    "Reshape": lambda network, node, x: network.singa.autograd.reshape(x, node.attrs["shape"]),
     "Linear": _linear,
-    "Dropout": _dropout,
+    "Dropout": lambda network, node, x: (
+        network.singa.autograd.dropout(x, node.attrs["p"]) if network.singa.autograd.training else x
+    ),
     "Add": lambda network, node, x, y: network.singa.autograd.add(x, y),
 }
 BY_MODE = ("BatchNorm2d", "Dropout")  # layers that compute something else in evaluation
-OPS = frozenset(LAYERS)
+HAS = frozenset(LAYERS)
+OPS = graph_ops(HAS)

@@ -6,15 +6,4 @@ optimizer; `graph` captures the whole step as a CUDA graph, `compiled` does so w
 native pipeline is torchvision's ImageNet recipe in a DataLoader.
 """
 
-from typing import Any
-
 from framework_compare.adapters.torch.trainer import TorchTrainer as TorchTrainer
-
-
-def __getattr__(name: str) -> Any:
-    """WrittenTrainer reads models as tracing does, which no other cell waits for."""
-    if name != "WrittenTrainer":
-        raise AttributeError(name)
-    from framework_compare.adapters.torch.as_written import WrittenTrainer
-
-    return WrittenTrainer

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Set
+from typing import Any, Callable, Dict, Mapping, Set
 
-from framework_compare.adapters.common import quanv
-from framework_compare.adapters.torch import attention
-from framework_compare.graph import INPUT, Graph, Node
-from framework_compare.graph.node import IMAGE
-from framework_compare.graph.window import Window
+from framework_compare.adapters.common import network, quanv
+from framework_compare.graph import INPUT, Graph
+from framework_compare.graph.lowering import graph_ops, lowered
 
 # torch's names of arrays that the graph calls otherwise, by op; None: no array of the graph's.
 GRAPH_NAMES = {
@@ -25,9 +23,9 @@ OVERWRITABLE = ("Conv2d", "BatchNorm2d", "Linear", "Conv1d", "Add")
 
 
 def make_network(torch: Any, graph: Graph) -> Any:
-    shapes, spare, shared = graph.shapes(), _spare_values(graph), graph.shared_values()
+    spare, program = _spare_values(graph), lowered(graph, HAS, views=True)
     modules = {}
-    for node in graph.nodes:
+    for node in program.nodes:
         if node.op in LAYERS and node.arrays not in modules:
             in_place = {"in_place": True} if node.op in IN_PLACE and node.inputs[0] in spare else {}
             modules[node.arrays] = LAYERS[node.op](torch.nn, {**node.attrs, **in_place})
@@ -35,80 +33,31 @@ def make_network(torch: Any, graph: Graph) -> Any:
     tracer = torch.fx.proxy.GraphAppendingTracer(code)
     values = {INPUT: torch.fx.Proxy(code.placeholder("images"), tracer)}
     parts: Dict[Any, Any] = {}
-    for node in graph.nodes:
+    for node in program.nodes:
         inputs = [values[name] for name in node.inputs]
-        if node.op == "Add":
+        if node.op in LAYERS:
+            value = code.call_module(node.arrays, tuple(one.node for one in inputs))
+            values[node.name] = torch.fx.Proxy(value, tracer)
+        elif node.op == "Add":
             first, second = node.inputs
-            spared = first in spare and first != second and shapes[first] == shapes[node.name]
+            spared = first in spare and first != second and program.shapes[first] == program.shapes[node.name]
             value = code.call_function(operator.iadd if spared else operator.add, tuple(one.node for one in inputs))
             values[node.name] = torch.fx.Proxy(value, tracer)
         elif node.op == "Split":
             key = (node.inputs, node.attrs["axis"], *node.attrs["sizes"])
             if key not in parts:
-                parts[key] = torch.split(*inputs, node.attrs["sizes"], 1 + node.attrs["axis"])
+                parts[key] = torch.split(*inputs, node.attrs["sizes"], node.attrs["axis"])
             values[node.name] = parts[key][node.attrs["index"]]
         else:
-            if node.op == "Concat" and shared.intersection(node.inputs):
-                inputs = _repeated(node, inputs, shared, len(shapes[node.name]))
-            rank = len(shapes[(*node.inputs, node.name)[0]])
-            values[node.name] = _emit(torch, tracer, node, rank, *inputs)
-    code.output(values[graph.nodes[-1].name].node)
+            values[node.name] = FUNCTIONS[node.op](torch, node.attrs, *inputs)
+    code.output(values[program.nodes[-1].name].node)
     return torch.fx.GraphModule(modules, code, graph.name)
-
-
-def _emit(torch: Any, tracer: Any, node: Node, rank: int, *inputs: Any) -> Any:
-    """The value of a node whose first input has that rank without the batch."""
-    if node.op in FUNCTIONS:
-        return FUNCTIONS[node.op](torch, node, rank, *inputs)
-    by_place = rank == IMAGE and node.op in ("Linear", "LayerNorm")  # which torch has for the last axis only
-    if by_place:
-        inputs = (inputs[0].permute(0, 2, 3, 1),)
-    if node.op == "Conv2d" and not Window.of(node.attrs).is_symmetric:
-        inputs = (_padded(torch, inputs[0], node.attrs["padding"]),)
-    if node.op == "GlobalAvgPool" and rank != IMAGE:
-        return inputs[0].mean(1)
-    value = torch.fx.Proxy(tracer.graph.call_module(node.arrays, tuple(one.node for one in inputs)), tracer)
-    if by_place:
-        value = value.permute(0, 3, 1, 2)
-    return torch.flatten(value, 1) if node.op == "GlobalAvgPool" else value
 
 
 def _spare_values(graph: Graph) -> Set[str]:
     """Values that a later layer may overwrite: read once, and not needed by their own layer's backward pass."""
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     return {node.name for node in graph.nodes if node.op in OVERWRITABLE and readers[node.name] == 1}
-
-
-def _repeated(node: Node, inputs: List[Any], shared: FrozenSet[str], rank: int) -> List[Any]:
-    """A node's inputs, of which those without a batch are repeated for each sample of the others."""
-    count = next((one for name, one in zip(node.inputs, inputs) if name not in shared), inputs[0]).shape[0]
-    sizes = [-1] * rank
-    return [one.expand(count, *sizes) if name in shared else one for name, one in zip(node.inputs, inputs)]
-
-
-def _padded(torch: Any, x: Any, padding: Sequence[int], value: float = 0.0) -> Any:
-    top, bottom, left, right = padding
-    return torch.nn.functional.pad(x, (left, right, top, bottom), value=value)
-
-
-def _concat(torch: Any, node: Node, rank: int, *inputs: Any) -> Any:
-    axis = 0 if rank == IMAGE else rank - 1
-    return torch.cat(inputs, 1 + node.attrs.get("axis", axis))
-
-
-def _slices(a: Mapping[str, Any]) -> Any:
-    return (slice(None),) * (1 + a["axis"]) + (slice(a["start"], a["end"], a.get("step", 1)),)
-
-
-def _windows(x: Any, down: int, across: int) -> Any:
-    cut = x.unflatten(3, (-1, across)).unflatten(2, (-1, down))
-    return cut.permute(0, 2, 4, 3, 5, 1).flatten(3, 4)
-
-
-def _from_windows(x: Any, down: int, across: int) -> Any:
-    """Its channels last in memory, as the layers behind it want them."""
-    whole = x.unflatten(3, (down, across)).transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    return whole.permute(0, 3, 1, 2)
 
 
 def by_graph_name(graph: Graph, arrays: Mapping[str, Any]) -> Dict[str, Any]:
@@ -171,25 +120,10 @@ def _avgpool2d(nn: Any, a: Mapping[str, Any]) -> Any:
     )
 
 
-def _maxout(nn: Any, a: Mapping[str, Any]) -> Any:
-    class Maxout(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return x.unflatten(-1, (-1, a["pieces"])).amax(-1)
-
-    return Maxout()
-
-
 def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
-    functions = quanv.Functions(
-        torch.cos,
-        torch.sin,
-        torch.mul,
-        lambda array, i: array[:, i : i + 1],
-        lambda arrays: torch.cat(arrays, -1),
-        torch.matmul,
-    )
+    functions = quanv.Functions(torch.cos, torch.sin, lambda arrays: torch.cat(arrays, -1), torch.matmul)
 
     class Quanv2d(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -200,14 +134,11 @@ def _quanv2d(nn: Any, a: Mapping[str, Any]) -> Any:
             if a["trained"]:
                 self.angles = nn.Parameter(torch.zeros(quanv.rotations(a["gates"])))
 
-        def forward(self, x: Any) -> Any:
-            rows, across = x.shape[2] // 2, x.shape[3] // 2
-            pixels = x[:, 0, : 2 * rows, : 2 * across].reshape(-1, rows, 2, across, 2)
-            pixels = pixels.permute(0, 1, 3, 2, 4).reshape(-1, quanv.QUBITS)
+        def forward(self, patches: Any) -> Any:
             known = [getattr(self, f"constant{number}") for number in range(self.known)]
             angles = self.angles[None] if a["trained"] else None
-            y = quanv.expectations(functions, pixels, a["gates"], known, angles)
-            return y.reshape(-1, rows, across, quanv.QUBITS).permute(0, 3, 1, 2)
+            pixels = patches.reshape(-1, quanv.QUBITS)
+            return quanv.expectations(functions, pixels, a["gates"], known, angles).reshape(patches.shape)
 
     return Quanv2d()
 
@@ -220,11 +151,89 @@ def _conv2d(nn: Any, a: Mapping[str, Any]) -> Any:
         a["out_channels"],
         a["kernel"],
         stride=a["stride"],
-        padding=a["padding"] if Window.of(a).is_symmetric else 0,
+        padding=a["padding"],
         dilation=a.get("dilation", 1),
         groups=a["groups"],
         bias=a["bias"],
     )
+
+
+def _attention(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    mask = None if a["mask"] is None else torch.from_numpy(a["mask"])
+    shape = None if mask is None else mask.shape
+
+    class Attention(nn.Module):  # type: ignore[misc]
+        """scaled_dot_product_attention, which picks torch's own fused kernel; products around it are Linear layers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            # flat: of five axes there is no channels_last, which a module asks of all of its arrays
+            self.register_buffer("mask", None if mask is None else mask.flatten(), persistent=False)
+
+        def forward(self, *inputs: Any) -> Any:
+            if a["operands"] == 1:
+                q, k, v = inputs[0].unflatten(-1, (3, a["heads"], -1)).unbind(-3)
+            else:
+                q, k, v = (x.unflatten(-1, (a["heads"], -1)) for x in inputs[:3])
+            q, k, v = (x.transpose(-2, -3) for x in (q, k, v))
+            added = self.added(*inputs[a["operands"] :], windows=q.dim() == 6)
+            y = nn.functional.scaled_dot_product_attention(q, k, v, added, scale=a["scale"])
+            return y.transpose(-2, -3).flatten(-2)
+
+        def added(self, bias: Any = None, *, windows: bool) -> Any:
+            """What is added to the scores, or None."""
+            mask = None if self.mask is None else self.mask.view(shape)
+            if bias is None:
+                return mask
+            bias = bias[:, None, None] if windows else bias
+            return bias if mask is None else bias + mask
+
+    return Attention()
+
+
+def _parameter(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    class Parameter(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = nn.Parameter(torch.zeros(a["shape"]))
+
+        def forward(self) -> Any:
+            return self.value[None]
+
+    return Parameter()
+
+
+def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    index = torch.from_numpy(a["index"]).long()
+
+    class RelativeBias(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(int(index.max()) + 1, a["heads"]))
+            self.register_buffer("index", index.flatten(), persistent=False)
+
+        def forward(self) -> Any:
+            return self.weight[self.index].view(*index.shape, -1).permute(2, 0, 1)[None]
+
+    return RelativeBias()
+
+
+def _stochastic_depth(nn: Any, a: Mapping[str, Any]) -> Any:
+    kept = 1 - a["p"]
+
+    class StochasticDepth(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            if not self.training:
+                return x
+            return x * x.new_empty((len(x), *[1] * (x.dim() - 1))).bernoulli_(kept).div_(kept)
+
+    return StochasticDepth()
 
 
 LAYERS = {
@@ -236,12 +245,11 @@ LAYERS = {
     "HardSigmoid": lambda nn, a: nn.Hardsigmoid(),
     "HardSwish": lambda nn, a: nn.Hardswish(),
     "GELU": lambda nn, a: nn.GELU(approximate=a["approximate"]),
-    "StochasticDepth": attention.stochastic_depth,
+    "StochasticDepth": _stochastic_depth,
     "MaxPool2d": lambda nn, a: nn.MaxPool2d(
         a["kernel"], stride=a["stride"], padding=a["padding"], ceil_mode=a.get("ceil_mode", False)
     ),
     "AdaptiveAvgPool2d": lambda nn, a: nn.AdaptiveAvgPool2d(a["output"]),
-    "GlobalAvgPool": lambda nn, a: nn.AdaptiveAvgPool2d(1),
     "Linear": lambda nn, a: nn.utils.skip_init(
         nn.Linear, a["in_features"], a["out_features"], bias=a.get("bias", True)
     ),
@@ -254,28 +262,22 @@ LAYERS = {
     "GRU": _recurrent("GRU"),
     "Conv1d": _conv1d,
     "LayerNorm": lambda nn, a: nn.LayerNorm(a["features"], eps=a["eps"]),
-    "Maxout": _maxout,
     "Quanv2d": _quanv2d,
-    "Attention": attention.attention,
-    "Parameter": attention.parameter,
-    "RelativeBias": attention.relative_bias,
+    "Attention": _attention,
+    "Parameter": _parameter,
+    "RelativeBias": _relative_bias,
 }
-# Of torch, a node, the rank of its first input, and its inputs.
+# Of torch, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "Flatten": lambda torch, node, rank, x: torch.flatten(x, 1),
-    "Last": lambda torch, node, rank, x: x[:, -1],
-    "Select": lambda torch, node, rank, x: x[:, node.attrs["index"]],
-    "Reverse": lambda torch, node, rank, x: torch.flip(x, (1,)),
-    "Concat": _concat,
-    "Slice": lambda torch, node, rank, x: x[_slices(node.attrs)],
-    "Mul": lambda torch, node, rank, x, y: x * y,
-    "Tokens": lambda torch, node, rank, x: x.flatten(2).transpose(1, 2),
-    "ChannelShuffle": lambda torch, node, rank, x: (
-        x.unflatten(1, (node.attrs["groups"], -1)).transpose(1, 2).flatten(1, 2)
-    ),
-    "Pad": lambda torch, node, rank, x: _padded(torch, x, node.attrs["padding"], node.attrs.get("value", 0.0)),
-    "Roll": lambda torch, node, rank, x: torch.roll(x, node.attrs["shifts"], (2, 3)),
-    "Windows": lambda torch, node, rank, x: _windows(x, *node.attrs["window"]),
-    "FromWindows": lambda torch, node, rank, x: _from_windows(x, *node.attrs["window"]),
+    **network.FUNCTIONS,
+    "Permute": lambda torch, a, x: x.permute(a["order"]),
+    "Reverse": lambda torch, a, x: torch.flip(x, (a["axis"],)),
+    "Concat": lambda torch, a, *inputs: torch.cat(inputs, a["axis"]),
+    "Repeat": lambda torch, a, x, like: x.expand(like.shape[0], *a["shape"]),
+    "Pad": lambda torch, a, x: torch.nn.functional.pad(x, (*a["pads"][3], *a["pads"][2]), value=a["value"]),
+    "Roll": lambda torch, a, x: torch.roll(x, a["shifts"], a["axes"]),
+    "Max": lambda torch, a, x: x.amax(a["axis"]),
+    "Mean": lambda torch, a, x: x.mean(a["axis"]),
 }
-OPS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Add", "Split"}
+HAS = frozenset(LAYERS) | frozenset(FUNCTIONS) | {"Split"}
+OPS = graph_ops(HAS)

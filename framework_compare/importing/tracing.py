@@ -81,7 +81,7 @@ class Tracer:
             raise UsageError(f"{text} cannot be imported without {name}: {environment.reason}")
         job = Job(TrainConfig(epochs=0, threads=available_cores()), kind="trace", tasks=(task,))
         limits = Limits(timeout_s=self.timeout_s, memory_bytes=int(MEMORY_SHARE * psutil.virtual_memory().available))
-        run = run_job(registry.framework(name), environment, job, folder, limits=limits)
+        run = run_job(registry.IMPORTERS[name], environment, job, folder, limits=limits)
         if run.status != "ok":
             hint = "; use a machine with more memory" if run.status == "out-of-memory" else ""
             raise UsageError(f"{text}: {' '.join(run.reason.split())}{hint}")
@@ -97,7 +97,7 @@ def read_answer(folder: Path, judge: str) -> Traced:
 
 def trace_in_hand(module: Any, sizes: Sequence[int]) -> Traced:
     """An nn.Module that this process holds; torch is loaded here already."""
-    tracing = importlib.import_module("framework_compare.adapters.torch.tracing")
+    tracing = importlib.import_module("framework_compare.importers.torch.tracing")
     try:
         traced = tracing.trace_module(module, sizes)
     except FrameworkCompareError as error:

@@ -3,7 +3,7 @@
 A worker must find `framework_compare.adapters` and the rest from any interpreter, but never the parent side nor
 what is installed beside it. A folder that holds only what may be imported makes a breach impossible, and its
 checksum says which source produced a figure. Of the adapters it holds the one that is asked for, a file or a folder,
-and what all share.
+and what all share; of the importers likewise, where one is asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from framework_compare.registry import Framework
 
 # What a worker may import, and all that is copied for it: whole packages, so that nobody keeps a list of modules.
 WORKER_SIDE = ("errors", "events", "protocol", "graph", "batches", "worker")
-ADAPTERS = "framework_compare.adapters"
+ADAPTERS, IMPORTERS = "framework_compare.adapters", "framework_compare.importers"
 ENTRY = """import sys
 
 from framework_compare.worker.main import main
@@ -54,7 +54,9 @@ def _digest(files: Dict[str, bytes]) -> str:
 
 
 def trainer_target(framework: Framework) -> str:
-    """ "module:Class" under which the staged worker finds the adapter."""
+    """ "module:Class" under which the staged worker finds the adapter, or the importer."""
+    if framework.importer:
+        return framework.importer
     path = registry.adapter_path(framework)
     return f"{ADAPTERS}.{path.name if path.is_dir() else path.stem}:{framework.trainer.rpartition(':')[2]}"
 
@@ -64,8 +66,13 @@ def _files(framework: Framework) -> Dict[str, bytes]:
     if adapter.stem == "common":
         raise UsageError(f"adapter {framework.trainer!r} is called 'common', as what all adapters share; rename it")
     files = dict(_worker_side())
-    for path in (_source(f"{ADAPTERS}.common").parent, adapter):
-        files.update(_files_of(path))
+    places = {_source(f"{ADAPTERS}.common").parent: ADAPTERS, adapter: ADAPTERS}
+    if framework.importer:
+        files["framework_compare/importers/__init__.py"] = _source(IMPORTERS).read_bytes()
+        own = (_source(f"{IMPORTERS}.common").parent, registry.importer_path(framework))
+        places.update(dict.fromkeys(own, IMPORTERS))  # one that is no framework's is its adapter, too
+    for path, package in places.items():
+        files.update(_files_of(path, package))
     files["run_worker.py"] = ENTRY.encode()
     return files
 
@@ -80,10 +87,10 @@ def _worker_side() -> Iterator[Tuple[str, bytes]]:
     yield "framework_compare/adapters/__init__.py", _source(ADAPTERS).read_bytes()
 
 
-def _files_of(adapter: Path) -> Dict[str, bytes]:
+def _files_of(adapter: Path, package: str) -> Dict[str, bytes]:
     """An adapter's file, or all modules of its folder, by their places in the staged one."""
     paths = sorted(adapter.rglob("*.py")) if adapter.is_dir() else [adapter]
-    folder = ADAPTERS.replace(".", "/")
+    folder = package.replace(".", "/")
     return {f"{folder}/{path.relative_to(adapter.parent).as_posix()}": path.read_bytes() for path in paths}
 
 

@@ -95,7 +95,7 @@ def _train(job: Job, replicas: Optional[Replicas], events: EventWriter, turns: O
 
         ParityAnswers(job, trainer, events, replicas).run()
     elif job.kind == "trace":
-        importlib.import_module(f"{trainer.__module__.rpartition('.')[0]}.tracing").trace(job)
+        trainer.trace(job)
     elif job.kind == "conformance":
         if replicas:
             raise Unsupported("the conformance suite runs on one device")

@@ -1,7 +1,13 @@
-"""Test models of sequences: a forecast and a tagger, small ones of the workloads' networks."""
+"""Tasks of sequences and rows, and test models: a forecast and a tagger, small ones of the workloads' networks."""
 
 from framework_compare.graph import Field, Graph, Task
 from framework_compare.models import bilstm_tagger, gru
+
+SERIES = Task((Field("prices", (12, 3)),), Field("price", (1,)), 1, "mse", (), "sequence")
+TOKENS = Field("tokens", (9,), "int32", 40)
+TAGS = Task((TOKENS,), Field("tags", (9,), "int64"), 3, "token_cross_entropy", (), "sequence")
+WORDS = Task((TOKENS,), Field("word", (), "int64"), 40, "cross_entropy", (), "sequence")
+ROWS = Task((Field("row", (8,)),), Field("y", (1,)), 1, "binary_cross_entropy", (), "row")
 
 
 def forecast(num_classes: int = 3, image_size: int = 224) -> Graph:

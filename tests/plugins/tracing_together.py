@@ -20,7 +20,7 @@ from framework_compare.protocol import Job, TrainConfig
 SCRIPT = """
 import importlib, json, os, sys
 
-source, module, target, tasks = sys.argv[1:]
+source, target, tasks = sys.argv[1:]
 sys.path.insert(0, source)
 from framework_compare.errors import FrameworkCompareError
 from framework_compare.protocol import Job
@@ -36,7 +36,7 @@ for folder, job in jobs.items():
     job = Job.from_dict(job)
     os.environ.update(trainer.environment(job.config))
     try:
-        importlib.import_module(module).trace(job)
+        trainer.trace(job)
         reasons[folder] = ""
     except FrameworkCompareError as error:
         reasons[folder] = str(error)
@@ -49,7 +49,7 @@ with open(tasks, "w") as file:
 
 def trace_all(framework: str, folder: Path, tasks: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
     """Why each task was refused, "" where it was not; what it wrote is in a folder of its name."""
-    spec = registry.framework(framework)
+    spec = registry.IMPORTERS[framework]
     jobs = {
         str(folder / name): Job(TrainConfig(epochs=0, threads=1), "trace", tasks=(task,))
         for name, task in tasks.items()
@@ -58,8 +58,7 @@ def trace_all(framework: str, folder: Path, tasks: Mapping[str, Mapping[str, Any
     path.write_text(json.dumps({name: job.to_dict() for name, job in jobs.items()}))
     script.write_text(SCRIPT)
     target = staging.trainer_target(spec)
-    module = f"{target.partition(':')[0]}.tracing"
-    command = [str(managed.ensure(framework).python), str(script), str(staging.stage(spec)), module, target, str(path)]
+    command = [str(managed.ensure(framework).python), str(script), str(staging.stage(spec)), target, str(path)]
     environment = worker_environment(managed=True, temporary=folder)
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

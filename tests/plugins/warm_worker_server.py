@@ -66,7 +66,8 @@ def _import_from(source: Path) -> None:
 def _common(source: Path) -> Dict[str, bytes]:
     """Sources of a staged folder by their paths in it, but those of the adapter itself."""
     paths = [path.relative_to(source) for path in sorted((source / PACKAGE).rglob("*.py"))]
-    own = [path for path in paths if path.parts[1] == "adapters" and path.parts[2] not in ("__init__.py", "common")]
+    kinds = ("adapters", "importers")
+    own = [path for path in paths if path.parts[1] in kinds and path.parts[2] not in ("__init__.py", "common")]
     return {str(path): (source / path).read_bytes() for path in paths if path not in own}
 
 

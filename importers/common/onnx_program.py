@@ -9,7 +9,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
-PROGRAM, ARRAYS, REFERENCE = "program.json", "program.npz", "reference.npz"
+PROGRAM, PLACES = "program.json", {"arrays": "program.npz", "reference": "reference.npz"}
 
 
 class OnnxNode(NamedTuple):
@@ -44,21 +44,13 @@ class OnnxProgram:
     reference: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def write(self, folder: str) -> None:
-        names = list(self.arrays)
-        document = {
-            "input": self.input,
-            "output": self.output,
-            "nodes": [list(node) for node in self.nodes],
-            "names": names,  # of the arrays, which stand under numbers: no name is the name of a file
-            "trained": sorted(self.trained),
-            "statistics": sorted(self.statistics),
-            "channels_last": self.channels_last,
-            "batch": self.batch,
-            "notes": list(self.notes),
-            "reference": list(self.reference),
-        }
-        for place, arrays in ((ARRAYS, self.arrays), (REFERENCE, self.reference)):
+        """Arrays stand under numbers in their files: no name is the name of a file."""
+        document = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        document.update(trained=sorted(self.trained), statistics=sorted(self.statistics))
+        for name, place in PLACES.items():
+            arrays = document[name]
             np.savez(os.path.join(folder, place), **{f"a{i}": array for i, array in enumerate(arrays.values())})
+            document[name] = list(arrays)
         with open(os.path.join(folder, PROGRAM), "w", encoding="utf-8") as file:
             json.dump(document, file)
 
@@ -66,19 +58,12 @@ class OnnxProgram:
     def read(cls, folder: str) -> "OnnxProgram":
         with open(os.path.join(folder, PROGRAM), encoding="utf-8") as file:
             document = json.load(file)
-        nodes = tuple(OnnxNode(op, name, tuple(i), tuple(o), attrs) for op, name, i, o, attrs in document["nodes"])
-        return cls(
-            document["input"],
-            document["output"],
-            nodes,
-            _numbered(os.path.join(folder, ARRAYS), document["names"]),
-            frozenset(document["trained"]),
-            frozenset(document["statistics"]),
-            document["channels_last"],
-            document["batch"],
-            tuple(document["notes"]),
-            _numbered(os.path.join(folder, REFERENCE), document["reference"]),
-        )
+        for name, place in PLACES.items():
+            document[name] = _numbered(os.path.join(folder, place), document[name])
+        nodes = (OnnxNode(op, name, tuple(i), tuple(o), attrs) for op, name, i, o, attrs in document["nodes"])
+        kinds = {"trained": frozenset, "statistics": frozenset, "notes": tuple}
+        document.update({name: kind(document[name]) for name, kind in kinds.items()}, nodes=tuple(nodes))
+        return cls(**document)
 
 
 def _numbered(path: str, names: List[str]) -> Dict[str, np.ndarray]:

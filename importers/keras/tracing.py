@@ -13,32 +13,39 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.user_file import made_by, one_line
-from framework_compare.adapters.tensorflow.keras_reading import Reading
+from framework_compare.adapters.tensorflow.trainer import TensorFlowTrainer
 from framework_compare.errors import UsageError
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.judging import SEED, moved
+from framework_compare.importers.common.reading import left_out
+from framework_compare.importers.common.user_file import made_by, one_line
+from framework_compare.importers.keras.reading import Reading
 from framework_compare.protocol import Job
 
 BATCH = 2  # images of the reading; the judging has another number
 JUDGED = 3
-SEED = 0
 STATISTICS = ("moving_mean", "moving_variance", "seed_generator_state")  # ends of paths
 
 
-def trace(job: Job) -> None:
-    """Answer a job of kind "trace"; UsageError, in one line, where the model cannot be imported."""
-    (task,) = job.tasks
-    import keras
+class KerasImporter:
+    environment = staticmethod(TensorFlowTrainer.environment)
 
-    keras.utils.set_random_seed(SEED)  # the same weights at every import
-    model = load(task["source"])
-    _check_layers(keras, model)
-    readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
-    size = task["sizes"][0]
-    first = readings[size]
-    graphs = {size: reading.graph for size, reading in readings.items()}
-    notes = [*first.notes, *_notes(model, first)]
-    TraceAnswer(graphs, first.arrays, judge(keras, model, first, size), notes, keras.__version__).write(os.getcwd())
+    @staticmethod
+    def trace(job: Job) -> None:
+        """Answer a job of kind "trace"; UsageError, in one line, where the model cannot be imported."""
+        (task,) = job.tasks
+        import keras
+
+        keras.utils.set_random_seed(SEED)  # the same weights at every import
+        model = load(task["source"])
+        _check_layers(keras, model)
+        readings = {size: Reading(_checked(model, size), size, BATCH) for size in task["sizes"]}
+        size = task["sizes"][0]
+        first = readings[size]
+        graphs = {size: reading.graph for size, reading in readings.items()}
+        notes = [*first.notes, *_notes(model, first)]
+        exact = judge(keras, model, first, size)
+        TraceAnswer(graphs, first.arrays, exact, notes, keras.__version__).write(os.getcwd())
 
 
 def load(source: Mapping[str, str]) -> Any:
@@ -112,13 +119,7 @@ def _checked(model: Any, size: int) -> Any:
 def _notes(model: Any, reading: Reading) -> List[str]:
     used = set(reading.origin.values())
     left = [one for one in model.trainable_weights if one.path not in used]
-    notes = []
-    if left:
-        count, layers = (
-            sum(int(np.prod(one.shape)) for one in left),
-            sorted({one.path.partition("/")[0] for one in left}),
-        )
-        notes.append(f"{count:,} parameters are left out, as its first output does not need them: {', '.join(layers)}")
+    notes = left_out({one.path: int(np.prod(one.shape)) for one in left}, "/")
     if model.losses:
         notes.append("its regularizers are left out: all frameworks train the same loss")
     return notes
@@ -172,11 +173,7 @@ def _double(keras: Any, model: Any, reading: Reading) -> Tuple[Any, Dict[str, An
     variables, start = {}, {}
     for path in dict.fromkeys(reading.origin.values()):
         variables[path] = twins[path]
-        array = np.asarray(twins[path])
-        if array.ndim == 1 or (array == array.flat[0]).all():  # behind zeros every gradient is zero
-            noise = rng.random(array.shape)
-            array = array * (0.8 + 0.4 * noise) if path.endswith("moving_variance") else array + 0.2 * (noise - 0.5)
-        start[path] = array.astype(np.float32).astype(np.float64)
+        start[path] = moved(rng, np.asarray(twins[path]), positive=path.endswith("moving_variance"))
         variables[path].assign(start[path])
     return double, variables, start
 

@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 import numpy as np
 
 from framework_compare.graph import window
-from framework_compare.graph.reader import GraphReader
-from framework_compare.graph.views import BATCH, NotExpressible, Value, View, moved, plain, reshaped, whole
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
+from framework_compare.importers.common.views import NotExpressible, Value, View, plain, reshaped, whole
 
 Handler = Callable[[Any, Any, Sequence[Value]], Value]
-CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels
 # Ops by the names of Keras's activations; None: nothing is done.
 ACTIVATIONS = {
@@ -98,18 +98,9 @@ def _convolved(
     refuse_unless("a convolution", data_format=(layer.data_format, "channels_last"))
     source = image(reading.reader, x)
     dilation = list(layer.dilation_rate)
-    attrs = {
-        "in_channels": into,
-        "out_channels": out,
-        "kernel": window.plain(layer.kernel_size),
-        "stride": window.plain(layer.strides),
-        "padding": window.plain(_pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)),
-        "groups": groups,
-        "bias": bias is not None,
-        "init": CONV_INIT,
-    }
-    if set(dilation) != {1}:
-        attrs["dilation"] = window.plain(dilation)
+    padding = _pads(layer, reading.reader.shapes[source][1:], layer.kernel_size, dilation)
+    steps = {"stride": layer.strides, "padding": padding, "dilation": dilation, "groups": groups}
+    attrs = conv_attrs(into, out, layer.kernel_size, bias=bias is not None, **steps)
     arrays = {"weight": (kernel, form), **({} if bias is None else {"bias": (bias, None)})}
     return as_keras(reading.reader, reading.node(name, "Conv2d", [source], attrs, **arrays))
 
@@ -148,27 +139,13 @@ def separable_conv2d(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value
     name, bias = f"{layer.name}.depthwise", layer.bias if layer.use_bias else None
     x = _convolved(reading, layer, name, inputs[0], layer.depthwise_kernel, None, _depthwise, into, depth, into)
     out = layer.pointwise_kernel.shape[-1]
-    attrs = {"kernel": 1, "stride": 1, "padding": 0, "groups": 1, "bias": bias is not None, "init": CONV_INIT}
     arrays = {"weight": (layer.pointwise_kernel, _outer_first), **({} if bias is None else {"bias": (bias, None)})}
-    made = reading.node(
-        f"{layer.name}.pointwise",
-        "Conv2d",
-        [image(reading.reader, x)],
-        {"in_channels": depth, "out_channels": out, **attrs},
-        **arrays,
-    )
+    source, attrs = image(reading.reader, x), conv_attrs(depth, out, 1, bias=bias is not None)
+    made = reading.node(f"{layer.name}.pointwise", "Conv2d", [source], attrs, **arrays)
     return activated(reading, layer, as_keras(reading.reader, made))
 
 
-def max_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return _pooled(reading, layer, inputs[0], "MaxPool2d", {})
-
-
-def average_pool(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return _pooled(reading, layer, inputs[0], "AvgPool2d", {"count_include_pad": False})
-
-
-def _pooled(reading: Any, layer: Any, x: Value, op: str, more: Dict[str, Any]) -> Value:
+def pooled(reading: Any, layer: Any, x: Value, op: str, **more: Any) -> Value:
     refuse_unless("pooling", data_format=(layer.data_format, "channels_last"))
     reader: GraphReader = reading.reader
     source = image(reader, x)
@@ -178,8 +155,7 @@ def _pooled(reading: Any, layer: Any, x: Value, op: str, more: Dict[str, Any]) -
         if op != "MaxPool2d" or not _signless(reader, source):
             raise NotExpressible(f"{op} with unequal padding")
         source, pads = reading.node(f"{layer.name}.pad", "Pad", [source], {"padding": pads}), [0, 0, 0, 0]
-    numbers = {"kernel": layer.pool_size, "stride": layer.strides, "padding": pads}
-    attrs = {**{name: window.plain(value) for name, value in numbers.items()}, **more}
+    attrs = {**window_attrs(layer.pool_size, layer.strides, pads), **more}
     return as_keras(reader, reading.node(layer.name, op, [source], attrs))
 
 
@@ -206,18 +182,13 @@ def zero_padding(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
 
 
 def dense(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    x, reader = inputs[0], reading.reader
     into, out = layer.kernel.shape
-    name, view, form = _features(reader, x)
-    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
+    name, view, form = _features(reading.reader, inputs[0])
     arrays = {"weight": (layer.kernel, lambda kernel: form(kernel).T)}
     if layer.use_bias:
         arrays["bias"] = (layer.bias, None)
-    else:
-        attrs["bias"] = False
-    made = reading.node(layer.name, "Linear", [name], attrs, **arrays)
-    last = whole(reader.feature_axis(made), reader.width(made))
-    return activated(reading, layer, Value(made, (*view[:-1], last)))
+    made = reading.node(layer.name, "Linear", [name], linear_attrs(into, out, bias=layer.use_bias), **arrays)
+    return activated(reading, layer, reading.with_features(made, view))
 
 
 def _features(reader: GraphReader, x: Value) -> Tuple[str, View, Callable[[np.ndarray], np.ndarray]]:
@@ -265,17 +236,12 @@ def layer_norm(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     refuse_unless("LayerNormalization", scale=(layer.scale, True), center=(layer.center, True))
     if axis not in (-1, last, [-1], [last]):
         raise NotExpressible(f"LayerNormalization over axis {layer.axis}")
-    name, view = reading.reader.features_last(x)
     attrs = {"features": layer.gamma.shape[0], "eps": layer.epsilon}
-    made = reading.node(layer.name, "LayerNorm", [name], attrs, weight=(layer.gamma, None), bias=(layer.beta, None))
-    return Value(made, view)
+    arrays = {"weight": (layer.gamma, None), "bias": (layer.beta, None)}
+    return reading.on_features(layer.name, "LayerNorm", x, attrs, **arrays)
 
 
 # -- all else -----------------------------------------------------------------------------------------------------------
-
-
-def activation(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return activated(reading, layer, inputs[0])
 
 
 def relu(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
@@ -283,10 +249,6 @@ def relu(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     if layer.max_value not in (None, 6):
         raise NotExpressible(f"ReLU up to {layer.max_value}")
     return reading.elementwise(layer.name, "ReLU" if layer.max_value is None else "ReLU6", inputs[0], {})
-
-
-def softmax(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
 
 
 def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
@@ -298,21 +260,12 @@ def dropout(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return reading.elementwise(layer.name, "StochasticDepth" if shape else "Dropout", inputs[0], {"p": layer.rate})
 
 
-def flatten(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    shape = inputs[0].shape
-    return Value(inputs[0].node, reshaped(inputs[0].view, (shape[0], math.prod(shape[1:]))))
-
-
 def reshape(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     batch, *rest = inputs[0].shape
     shape = list(layer.target_shape)
     if -1 in shape:
         shape[shape.index(-1)] = math.prod(rest) // -math.prod(shape)
-    return Value(inputs[0].node, reshaped(inputs[0].view, (batch, *shape)))
-
-
-def permute(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return Value(inputs[0].node, swapped(inputs[0].view, (0, *layer.dims)))
+    return reading.reshape(inputs[0], (batch, *shape))
 
 
 def merged(op: str) -> Handler:
@@ -328,31 +281,9 @@ def merged(op: str) -> Handler:
 
 
 def _both(reading: Any, layer: Any, op: str, first: Value, second: Value) -> Value:
-    reader: GraphReader = reading.reader
-    ranks = [len(reader.shapes[value.node]) for value in (first, second)]
-    if sorted(ranks) == [1, 3]:  # a gate: the vector becomes an image of one pixel
-        reader.lift((first if ranks[0] == 1 else second).node)
-        first, second = (
-            Value(one.node, moved(one.view, (0,))) if rank == 1 else one for one, rank in zip((first, second), ranks)
-        )
-    if len(first.view) != len(second.view) or any(a and b and a != b for a, b in zip(first.view, second.view)):
-        raise NotExpressible(f"{op} of {first.shape} and {second.shape}, folded differently")
-    view = tuple(a or b for a, b in zip(first.view, second.view))
-    return Value(reading.node(layer.name, op, [first.node, second.node], {}), view)
-
-
-def concatenate(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    axis = layer.axis % len(inputs[0].view)
-    reader: GraphReader = reading.reader
-    others = {tuple(group for place, group in enumerate(value.view) if place != axis) for value in inputs}
-    group = inputs[0].view[axis]
-    if len(others) != 1 or len(group) != 1 or group[0].axis == BATCH:
-        raise NotExpressible(f"Concatenate of {' and '.join(str(value.shape) for value in inputs)}")
-    along = group[0].axis
-    attrs = {} if along == reader.feature_axis(inputs[0].node) else {"axis": along}
-    made = reading.node(layer.name, "Concat", [value.node for value in inputs], attrs)
-    view = inputs[0].view
-    return Value(made, (*view[:axis], whole(along, reader.shapes[made][along]), *view[axis + 1 :]))
+    if len(first.view) != len(second.view):  # which Keras aligns in another way than torch does
+        raise NotExpressible(f"{op} of {first.shape} and {second.shape}")
+    return reading.both(layer.name, op, first, second)
 
 
 def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
@@ -364,32 +295,33 @@ def rescaling(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
     return x
 
 
-def same(reading: Any, layer: Any, inputs: Sequence[Value]) -> Value:
-    return inputs[0]
-
-
 HANDLERS: Dict[str, Handler] = {
-    "Activation": activation,
-    "ActivityRegularization": same,
+    "Activation": lambda reading, layer, inputs: activated(reading, layer, inputs[0]),
+    **dict.fromkeys(("ActivityRegularization", "Identity"), lambda reading, layer, inputs: inputs[0]),
     "Add": merged("Add"),
-    "AveragePooling2D": average_pool,
+    "AveragePooling2D": lambda reading, layer, inputs: pooled(
+        reading, layer, inputs[0], "AvgPool2d", count_include_pad=False
+    ),
     "BatchNormalization": batch_norm,
-    "Concatenate": concatenate,
+    "Concatenate": lambda reading, layer, inputs: reading.concat(layer.name, inputs, layer.axis),
     "Conv2D": conv2d,
     "Dense": dense,
     "DepthwiseConv2D": depthwise_conv2d,
     "Dropout": dropout,
-    "Flatten": flatten,
+    "Flatten": lambda reading, layer, inputs: reading.reshape(
+        inputs[0], (inputs[0].shape[0], math.prod(inputs[0].shape[1:]))
+    ),
     "GlobalAveragePooling2D": global_average_pool,
-    "Identity": same,
     "LayerNormalization": layer_norm,
-    "MaxPooling2D": max_pool,
+    "MaxPooling2D": lambda reading, layer, inputs: pooled(reading, layer, inputs[0], "MaxPool2d"),
     "Multiply": merged("Mul"),
-    "Permute": permute,
+    "Permute": lambda reading, layer, inputs: reading.permute(inputs[0], (0, *layer.dims)),
     "ReLU": relu,
     "Rescaling": rescaling,
     "Reshape": reshape,
     "SeparableConv2D": separable_conv2d,
-    "Softmax": softmax,
+    "Softmax": lambda reading, layer, inputs: (
+        left_out(reading, inputs[0]) if layer is reading.last else refuse("Softmax")
+    ),
     "ZeroPadding2D": zero_padding,
 }

@@ -1,4 +1,4 @@
-"""An exported ATen program as a layer graph: state, constants, names; `aten_ops` says what each operator is."""
+"""An exported ATen program as a layer graph: state, constants, names; `operators` says what each operator is."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from framework_compare.adapters.torch import aten_attention as attention
-from framework_compare.adapters.torch import aten_windows as windows
-from framework_compare.adapters.torch.aten_ops import HANDLERS, Mask
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph
-from framework_compare.graph.reader import GraphReader
-from framework_compare.graph.views import BATCH, NotExpressible, Value, moved, reshaped, shape_of, whole
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.reading import ProgramReading, filled, left_out
+from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
+from framework_compare.importers.torch import attention, windows
+from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
@@ -36,7 +36,7 @@ class Learned(NamedTuple):
         return Learned(self.target, function(self.tensor), lambda tensor: function(form(tensor)))
 
 
-class Reading:
+class Reading(ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
     def __init__(self, program: Any, batch: int) -> None:
@@ -81,15 +81,10 @@ class Reading:
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
             self.values[place] = program.constants[target].clone()
 
-    def _notes(self) -> Tuple[str, ...]:
+    def _notes(self) -> List[str]:
+        trained = (self.learned[place] for place in self._trained)
         used = set(self.origin.values())
-        left = {self.learned[place].target: self.learned[place].tensor for place in self._trained}
-        left = {target: tensor for target, tensor in left.items() if target not in used}
-        if not left:
-            return ()
-        count = sum(tensor.numel() for tensor in left.values())
-        modules = ", ".join(sorted({target.partition(".")[0] for target in left}))
-        return (f"{count:,} parameters are left out, as its first output does not need them: {modules}",)
+        return left_out({one.target: one.tensor.numel() for one in trained if one.target not in used}, ".")
 
     def as_graph(self, name: str, array: Any) -> np.ndarray:
         """An array of the module, by the graph's name, in the graph's shape."""
@@ -236,44 +231,18 @@ class Reading:
             raise NotExpressible(f"{op} of {value.shape}, which is {tuple(node.meta['val'].shape)} in torch")
         return value
 
-    def elementwise(self, node: Any, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
-        """An op to which it does not matter how axes are folded."""
-        return Value(self.node(node, op, [value.node], attrs), value.view)
-
-    def on_features(
-        self, node: Any, op: str, value: Value, attrs: Mapping[str, Any], **arrays: Optional[Learned]
-    ) -> Value:
-        """An op on the last axis, which must be all features of a value; the other axes stay as they are."""
-        name, view = self.reader.features_last(value)
-        made = self.node(node, op, [name], attrs, **arrays)
-        last = whole(self.reader.feature_axis(made), self.reader.width(made))
-        return Value(made, (*view[:-1], last))
-
-    def resized(self, value: Value, made: str) -> Value:
-        """A value's view of a node whose axes are those of the value's, some of another size; none is folded."""
-        new = self.reader.shapes[made]
-        groups = []
-        for group in value.view:
-            axes = {atom.axis for atom in group}
-            if len(group) == 1 and group[0].axis != BATCH:
-                group = whole(group[0].axis, new[group[0].axis])
-            elif any(axis != BATCH and new[axis] != self.reader.shapes[value.node][axis] for axis in axes):
-                raise NotExpressible(f"a part of folded axes {value.shape}")
-            groups.append(group)
-        return Value(made, tuple(groups))
-
     # -- axes -------------------------------------------------------------------------------------------------------
 
     def reshape(self, value: Any, shape: Sequence[int]) -> Any:
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.reshape(tuple(shape)))
-        return self.reader.settled(Value(value.node, reshaped(value.view, shape)))
+        return super().reshape(value, shape)
 
     def permute(self, value: Any, order: Sequence[int]) -> Any:
         order = list(order)
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.permute(order))
-        return Value(value.node, tuple(value.view[axis] for axis in order))
+        return super().permute(value, order)
 
     def expand(self, value: Any, shape: Sequence[int]) -> Any:
         """Broadcasting is left to the op that reads it."""
@@ -328,48 +297,22 @@ class Reading:
         if not isinstance(second, Value):
             first, name = self.operand(node, first, second)
             return Value(self.node(node, op, [first.node, name], {}), first.view)
-        first, second = self._alike(first, second)
-        width = max(len(first.view), len(second.view))
-        groups = []
-        for one, other in zip(_filled(first.view, width), _filled(second.view, width)):
-            if one and other and one != other:
-                raise NotExpressible(f"{op} of {first.shape} and {second.shape}, folded differently")
-            groups.append(one or other)
-        made = self.node(node, op, [first.node, second.node], {})
-        return Value(made, tuple(groups))
-
-    def _alike(self, first: Value, second: Value) -> Tuple[Value, Value]:
-        """Values of one rank: a vector beside an image becomes one of a pixel, an image beside a sequence steps."""
-        reader = self.reader
-        ranks = [len(reader.shapes[value.node]) for value in (first, second)]
-        if sorted(ranks) == [1, 3]:
-            reader.lift((first if ranks[0] == 1 else second).node)
-        if sorted(ranks) == [2, 3]:
-            first, second = reader.tokens(first), reader.tokens(second)
-        return first, second
+        return self.both(node, op, first, second)
 
     def operand(self, node: Any, value: Value, other: Any) -> Tuple[Value, str]:
         """A parameter or a constant as a Parameter that broadcasts beside a value; the value, perhaps as steps."""
-        tensor = (
-            other
-            if isinstance(other, Learned)
-            else Learned(
-                "",
-                self.torch.as_tensor(other, dtype=None if isinstance(other, self.torch.Tensor) else self.torch.float64),
-            )
-        )
-        if not tensor.target:
-            tensor = self._without_batch(tensor, value)
-        shape = _filled(tensor.shape, len(value.view), 1)
+        if not isinstance(other, Learned):
+            exact = None if isinstance(other, self.torch.Tensor) else self.torch.float64
+            other = self._without_batch(Learned("", self.torch.as_tensor(other, dtype=exact)), value)
+        shape = filled(other.shape, len(value.view), 1)
         folded = any(size > 1 and len(group) > 1 for size, group in zip(shape, value.view))
         value = self.reader.tokens(value) if folded else value
-        return value, self.parameter(node, value, tensor.through(lambda one: one.reshape(shape)))
+        return value, self.parameter(node, value, other.through(lambda one: one.reshape(shape)))
 
     def _without_batch(self, constant: Learned, value: Value) -> Learned:
         """A constant that was made for the whole batch, the same for each of it."""
-        for axis, group in enumerate(
-            _filled(value.view, len(constant.shape))[-len(constant.shape) :] if constant.shape else ()
-        ):
+        groups = filled(value.view, len(constant.shape))
+        for axis, group in enumerate(groups[len(groups) - len(constant.shape) :]):
             if group == whole(BATCH, self.reader.batch) and constant.shape[axis] > 1:
                 first = constant.tensor.narrow(axis, 0, 1)
                 if not bool((constant.tensor == first).all()):
@@ -400,34 +343,12 @@ class Reading:
             return made
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
-    def concat(self, node: Any, operands: Sequence[Any], axis: int) -> Value:
-        values = [one for one in operands if not (isinstance(one, self.torch.Tensor) and one.numel() == 0)]
-        if len({isinstance(one, Value) for one in values}) > 1 or any(len(one.shape) == 3 for one in values):
-            values = [self.reader.tokens(one) if isinstance(one, Value) else one for one in values]
-        like = next((one for one in values if isinstance(one, Value)), None)
-        if like is None:
-            raise NotExpressible("Concat of parameters alone")
-        axis %= len(like.view)
-        group = like.view[axis]
-        others = {atom.axis for place, one in enumerate(like.view) for atom in one if place != axis}
-        rank = len(self.reader.shapes[like.node])
-        left = [one for one in range(rank) if one not in others]
-        along = group[0].axis if len(group) == 1 else left[0] if not group and len(left) == 1 else BATCH
-        if along == BATCH:
-            raise NotExpressible(f"Concat along folded axes {like.shape}")
-        names = []
-        for one in values:
-            if not isinstance(one, Value):
-                one = one if isinstance(one, Learned) else Learned("", one)
-                names.append(self.parameter(node, like, one, free=axis))
-                continue
-            if len(self.reader.shapes[one.node]) != rank or _but(one.view, axis) != _but(like.view, axis):
-                raise NotExpressible(f"Concat of {like.shape} and {one.shape}, folded differently")
-            names.append(one.node)
-        attrs = {} if along == self.reader.feature_axis(like.node) else {"axis": along}
-        made = self.node(node, "Concat", names, attrs)
-        size = self.reader.shapes[made][along]
-        return Value(made, (*like.view[:axis], whole(along, size), *like.view[axis + 1 :]))
+    def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:
+        empty = [isinstance(one, self.torch.Tensor) and one.numel() == 0 for one in operands]
+        return super().concat(at, [one for one, nothing in zip(operands, empty) if not nothing], axis)
+
+    def beside(self, at: Any, like: Value, array: Any, axis: int) -> str:
+        return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)
 
 
 OPERANDS = (Value, Mask, Learned, attention.Scores)
@@ -435,15 +356,6 @@ OPERANDS = (Value, Mask, Learned, attention.Scores)
 
 def _form(array: Learned) -> bytes:
     return bytes(array.tensor.cpu().numpy().tobytes())
-
-
-def _but(view: Sequence[Any], axis: int) -> List[Any]:
-    return [group for place, group in enumerate(view) if place != axis]
-
-
-def _filled(view: Sequence[Any], width: int, filler: Any = ()) -> Tuple[Any, ...]:
-    """With as many axes in front as are missing."""
-    return (*[filler] * (width - len(view)), *view)
 
 
 def _taken(tensor: Any, order: Sequence[int], sizes: Sequence[int]) -> Any:

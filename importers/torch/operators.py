@@ -1,6 +1,6 @@
 """What each ATen operator is in the graph. A handler: (reading, the program's node, arguments by name) -> Value.
 
-Operators that only fold and permute axes make no node: see `graph.views`.
+Operators that only fold and permute axes make no node: see `common.views`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from framework_compare.graph.reader import GraphReader
-from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
+from framework_compare.graph import window
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.reading import conv_attrs, linear_attrs, window_attrs
+from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, View, moved, whole
 
 Arguments = Mapping[str, Any]
 Handler = Callable[[Any, Any, Arguments], Any]
-CONV_INIT, LINEAR_INIT = "kaiming_normal_fan_out", "normal_0.01"
 
 
 class Mask(NamedTuple):
@@ -38,27 +39,12 @@ def pair(value: Any, default: Any = None) -> List[int]:
     return [int(one) for one in (listed * 2 if len(listed) == 1 else listed)]
 
 
-def short(value: Sequence[int]) -> Any:
-    """One number where all are equal, as the graph's attributes have it."""
-    return value[0] if len(set(value)) == 1 else list(value)
-
-
 def conv2d(reading: Any, node: Any, a: Arguments) -> Value:
     weight, bias, groups = a["weight"], a["bias"], a["groups"]
     out, into, *kernel = reading.own("Conv2d", "weight", weight).shape
     dilation = pair(a["dilation"], 1)
-    attrs = {
-        "in_channels": into * groups,
-        "out_channels": out,
-        "kernel": short(kernel),
-        "stride": short(pair(a["stride"], 1)),
-        "padding": short(_padding(a["padding"], kernel, dilation)),
-        "groups": groups,
-        "bias": bias is not None,
-        "init": CONV_INIT,
-    }
-    if dilation != [1, 1]:
-        attrs["dilation"] = short(dilation)
+    steps = {"stride": pair(a["stride"], 1), "padding": _padding(a["padding"], kernel, dilation), "dilation": dilation}
+    attrs = conv_attrs(into * groups, out, kernel, groups=groups, bias=bias is not None, **steps)
     source = reading.reader.image(a["input"])
     return reading.layer(node, "Conv2d", [source], attrs, weight=weight, bias=bias)
 
@@ -77,9 +63,7 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> List
 
 def linear(reading: Any, node: Any, a: Arguments) -> Value:
     out, into = reading.own("Linear", "weight", a["weight"]).shape
-    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT}
-    if a["bias"] is None:
-        attrs["bias"] = False
+    attrs = linear_attrs(into, out, bias=a["bias"] is not None)
     return reading.on_features(node, "Linear", a["input"], attrs, weight=a["weight"], bias=a["bias"])
 
 
@@ -115,10 +99,6 @@ def same(op: str) -> Handler:
     return handler
 
 
-def gelu(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]})
-
-
 def hardtanh(reading: Any, node: Any, a: Arguments) -> Value:
     if (a["min_val"], a["max_val"]) != (0, 6):
         refuse("Hardtanh", f"from {a['min_val']} to {a['max_val']}")
@@ -149,14 +129,14 @@ def _pooling(a: Arguments) -> Dict[str, Any]:
     stride, padding = pair(a["stride"], kernel), pair(a["padding"], 0)
     rest = [(n + 2 * p - k) % s for n, p, k, s in zip(a["self"].shape[2:], padding, kernel, stride)]
     ceil = {"ceil_mode": True} if a["ceil_mode"] and any(rest) else {}
-    return {"kernel": short(kernel), "stride": short(stride), "padding": short(padding), **ceil}
+    return {**window_attrs(kernel, stride, padding), **ceil}
 
 
 def adaptive_avg_pool2d(reading: Any, node: Any, a: Arguments) -> Value:
     output = list(shape_of(node)[2:])
     if tuple(a["self"].shape) == shape_of(node):
         return a["self"]  # type: ignore[no-any-return]
-    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": short(output)})
+    return reading.layer(node, "AdaptiveAvgPool2d", [reading.reader.image(a["self"])], {"output": window.plain(output)})
 
 
 def mean(reading: Any, node: Any, a: Arguments) -> Value:
@@ -178,15 +158,6 @@ def mean(reading: Any, node: Any, a: Arguments) -> Value:
     return Value(reading.node(node, "GlobalAvgPool", [x.node], {}), moved(left, (None, 0)))
 
 
-def view(reading: Any, node: Any, a: Arguments) -> Any:
-    """Every operator that gives the same numbers in another shape."""
-    return reading.reshape(a.get("self", a.get("input")), shape_of(node))
-
-
-def permute(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.permute(a["self"], a["dims"])
-
-
 def transpose(reading: Any, node: Any, a: Arguments) -> Any:
     order = list(range(len(a["self"].shape)))
     first, second = (a[name] for name in a if name != "self")
@@ -194,25 +165,8 @@ def transpose(reading: Any, node: Any, a: Arguments) -> Any:
     return reading.permute(a["self"], order)
 
 
-def swapped(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.permute(a["self"], range(len(a["self"].shape))[::-1])
-
-
-def expand(reading: Any, node: Any, a: Arguments) -> Any:
-    """Of a parameter to the batch, or of nothing: what is computed with broadcasts by itself."""
-    return reading.expand(a["self"], shape_of(node))
-
-
-def through(reading: Any, node: Any, a: Arguments) -> Any:
-    return a.get("self", a.get("input"))
-
-
-def add(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], a.get("alpha", 1)))
-
-
-def sub(reading: Any, node: Any, a: Arguments) -> Any:
-    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], -a.get("alpha", 1)))
+def sum_of(reading: Any, node: Any, a: Arguments, times: Any) -> Any:
+    return reading.binary(node, "Add", a["self"], reading.times(node, a["other"], times))
 
 
 def mul(reading: Any, node: Any, a: Arguments) -> Any:
@@ -247,21 +201,9 @@ def bernoulli(reading: Any, node: Any, a: Arguments) -> Mask:
     return Mask(keep, shape_of(node), divided=keep == 1)
 
 
-def cat(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.concat(node, a["tensors"], a["dim"])
-
-
 def chunk(reading: Any, node: Any, a: Arguments) -> List[Value]:
     sizes = [one.shape[a["dim"]] for one in node.meta["val"]]
     return [reading.part(node, a["self"], a["dim"], sizes, index) for index in range(len(sizes))]
-
-
-def unbind(reading: Any, node: Any, a: Arguments) -> List[Value]:
-    return [reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])]
-
-
-def select(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.select(node, a["self"], a["dim"], a["index"])
 
 
 def slice_(reading: Any, node: Any, a: Arguments) -> Any:
@@ -326,61 +268,46 @@ def detach(reading: Any, node: Any, a: Arguments) -> Any:
     return x
 
 
-def channel_shuffle(reading: Any, node: Any, a: Arguments) -> Value:
-    return reading.layer(node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]})
-
-
+SAME = ("HardSigmoid", "HardSwish", "ReLU", "ReLU6", "Sigmoid", "SiLU", "Tanh")
+THROUGH = ("alias", "clone", "contiguous")
+VIEWS = ("flatten", "reshape", "squeeze", "unflatten", "unsqueeze", "view", "view_as")
 HANDLERS: Dict[str, Handler] = {
+    **{op.lower(): same(op) for op in SAME},
+    **dict.fromkeys(THROUGH, lambda reading, node, a: a.get("self", a.get("input"))),
+    # the same numbers in another shape
+    **dict.fromkeys(VIEWS, lambda reading, node, a: reading.reshape(a.get("self", a.get("input")), shape_of(node))),
+    # of a parameter to the batch, or of nothing: what is computed with broadcasts by itself
+    **dict.fromkeys(("expand", "expand_as"), lambda reading, node, a: reading.expand(a["self"], shape_of(node))),
+    **dict.fromkeys(("cat", "concat"), lambda reading, node, a: reading.concat(node, a["tensors"], a["dim"])),
+    **dict.fromkeys(("chunk", "split", "split_with_sizes"), chunk),
+    **dict.fromkeys(("constant_pad_nd", "pad"), pad),
+    **dict.fromkeys(("swapaxes", "transpose"), transpose),
     "adaptive_avg_pool2d": adaptive_avg_pool2d,
-    "add": add,
-    "alias": through,
+    "add": lambda reading, node, a: sum_of(reading, node, a, a.get("alpha", 1)),
     "avg_pool2d": avg_pool2d,
     "batch_norm": batch_norm,
     "bernoulli": bernoulli,
-    "cat": cat,
-    "channel_shuffle": channel_shuffle,
-    "chunk": chunk,
-    "clone": through,
-    "concat": cat,
-    "constant_pad_nd": pad,
-    "contiguous": through,
+    "channel_shuffle": lambda reading, node, a: reading.layer(
+        node, "ChannelShuffle", [reading.reader.image(a["self"])], {"groups": a["groups"]}
+    ),
     "conv2d": conv2d,
     "detach": detach,
     "div": div,
     "dropout": dropout,
-    "expand": expand,
-    "expand_as": expand,
-    "flatten": view,
-    "gelu": gelu,
-    "hardsigmoid": same("HardSigmoid"),
-    "hardswish": same("HardSwish"),
+    "gelu": lambda reading, node, a: reading.elementwise(node, "GELU", a["self"], {"approximate": a["approximate"]}),
     "hardtanh": hardtanh,
     "layer_norm": layer_norm,
     "linear": linear,
     "max_pool2d": max_pool2d,
     "mean": mean,
     "mul": mul,
-    "pad": pad,
-    "permute": permute,
-    "relu": same("ReLU"),
-    "relu6": same("ReLU6"),
-    "reshape": view,
+    "permute": lambda reading, node, a: reading.permute(a["self"], a["dims"]),
     "roll": roll,
-    "select": select,
-    "sigmoid": same("Sigmoid"),
-    "silu": same("SiLU"),
+    "select": lambda reading, node, a: reading.select(node, a["self"], a["dim"], a["index"]),
     "slice": slice_,
-    "split": chunk,
-    "split_with_sizes": chunk,
-    "squeeze": view,
-    "sub": sub,
-    "swapaxes": transpose,
-    "t": swapped,
-    "tanh": same("Tanh"),
-    "transpose": transpose,
-    "unbind": unbind,
-    "unflatten": view,
-    "unsqueeze": view,
-    "view": view,
-    "view_as": view,
+    "sub": lambda reading, node, a: sum_of(reading, node, a, -a.get("alpha", 1)),
+    "t": lambda reading, node, a: reading.permute(a["self"], range(len(a["self"].shape))[::-1]),
+    "unbind": lambda reading, node, a: [
+        reading.select(node, a["self"], a["dim"], index) for index in range(a["self"].shape[a["dim"]])
+    ],
 }

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram
+from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
 
 GATES = {"Sigmoid": "Swish", "HardSigmoid": "HardSwish"}  # of x * gate(x)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram
-from framework_compare.adapters.torch.onnx_ops import OPERATORS, PARTS, Call
-from framework_compare.adapters.torch.onnx_patterns import simplified
 from framework_compare.errors import UsageError
+from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram
+from framework_compare.importers.torch.onnx_ops import OPERATORS, PARTS, Call
+from framework_compare.importers.torch.onnx_patterns import simplified
 
 NAMES = re.compile(r"[A-Za-z_]\w*(\.\w+)+")  # of arrays that have kept those of a module
 UNSIGNED = ("Relu", "Sigmoid", "HardSigmoid", "Softmax")  # never below zero
@@ -55,24 +56,9 @@ def module_of(program: OnnxProgram) -> Any:
                 self.add_module(name, Step(node))
                 self.steps.append((node, name))
             for name, place in _places(program, self.steps).items():
-                self.paths[name] = self._keep(name, place)
-
-        def _keep(self, name: str, place: str) -> str:
-            """Have an array as a parameter or a buffer at a place like this one."""
-            *path, leaf = place.split(".")
-            owner: Any = self
-            for i, part in enumerate(path):
-                if part not in owner._modules:
-                    path[i] = part = _free(owner, part)
-                    owner.add_module(part, torch.nn.Module())
-                owner = owner._modules[part]
-            leaf = _free(owner, leaf)
-            tensor = torch.from_numpy(np.array(program.arrays[name]))
-            if name in program.statistics:
-                owner.register_buffer(leaf, tensor)
-            else:
-                owner.register_parameter(leaf, torch.nn.Parameter(tensor))
-            return ".".join((*path, leaf))
+                array = torch.from_numpy(np.array(program.arrays[name]))
+                array = array if name in program.statistics else torch.nn.Parameter(array)
+                self.paths[name] = _keep(torch, self, place, array)
 
         def forward(self, images: Any) -> Any:
             values: Dict[str, Any] = {name: program.arrays[name] for name in program.arrays if name not in self.paths}
@@ -90,7 +76,8 @@ def module_of(program: OnnxProgram) -> Any:
             return values[program.output]
 
         def _run(self, node: OnnxNode, step: Any, values: Mapping[str, Any]) -> Sequence[Any]:
-            given = [self._value(name, values) for name in node.inputs]
+            own = ((name, self.paths.get(name)) for name in node.inputs)
+            given = (operator.attrgetter(path)(self) if path else values[name] if name else None for name, path in own)
             try:
                 result = step(*given)
             except UsageError:
@@ -99,15 +86,23 @@ def module_of(program: OnnxProgram) -> Any:
                 raise UsageError(f"node {node.name} ({node.op}): {' '.join(str(error).split())[:200]}") from error
             return result if isinstance(result, (list, tuple)) else [result]
 
-        def _value(self, name: str, values: Mapping[str, Any]) -> Any:
-            if name not in self.paths:
-                return values[name] if name else None
-            owner: Any = self
-            for part in self.paths[name].split("."):
-                owner = getattr(owner, part)
-            return owner
-
     return OnnxModule()
+
+
+def _keep(torch: Any, module: Any, place: str, array: Any) -> str:
+    """Have an array, which is a Parameter or becomes a buffer, in a module at a place like this one; where it is."""
+    *path, leaf = place.split(".")
+    for i, part in enumerate(path):
+        if part not in module._modules:
+            path[i] = part = _free(module, part)
+            module.add_module(part, torch.nn.Module())
+        module = module._modules[part]
+    leaf = _free(module, leaf)
+    if isinstance(array, torch.nn.Parameter):
+        module.register_parameter(leaf, array)
+    else:
+        module.register_buffer(leaf, array)
+    return ".".join((*path, leaf))
 
 
 def _check_known(nodes: Sequence[OnnxNode]) -> None:

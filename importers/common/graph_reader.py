@@ -12,7 +12,17 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.network import INPUT, Graph
 from framework_compare.graph.ops import OPS, Node, Shape
 from framework_compare.graph.task import image_classification
-from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, View, moved, plain, reshaped, whole
+from framework_compare.importers.common.views import (
+    BATCH,
+    Atom,
+    NotExpressible,
+    Value,
+    View,
+    moved,
+    plain,
+    reshaped,
+    whole,
+)
 
 MISSING = "?"  # in front of the kind of a layer that no op of the graph is for
 Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names: name in the program, numbers

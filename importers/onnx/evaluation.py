@@ -7,24 +7,21 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxProgram, decimal
-from framework_compare.adapters.common.user_file import one_line
+from framework_compare.importers.common.judging import SEED, moved
+from framework_compare.importers.common.onnx_program import OnnxProgram, decimal
+from framework_compare.importers.common.user_file import one_line
 
 IMAGES = 3
-SEED = 0
 ROOTS = (2**0.5, 0.5**0.5)
 DECIMALS = ("epsilon", "alpha", "beta")  # attributes that are float32 in the file
 
 
 def reference(model: Any, nodes: Sequence[Any], program: OnnxProgram, size: int) -> Dict[str, np.ndarray]:
-    """ "images", "logits", and "start:<name>" of what is trained and of statistics; "failure" where onnx cannot run it.
-
-    Biases, scales, statistics and what starts from equal numbers are moved, so that one left out shows.
-    """
+    """ "images", "logits", and "start:<name>" of what is trained and of statistics; "failure" where onnx cannot run it."""
     rng = np.random.default_rng(SEED)
     variances = {node.inputs[4] for node in program.nodes if node.op == "BatchNormalization"}
     learned = sorted(program.trained | program.statistics)
-    start = {name: _moved(rng, name in variances, program.arrays[name]) for name in learned}
+    start = {name: moved(rng, program.arrays[name], positive=name in variances) for name in learned}
     images = rng.standard_normal((IMAGES, 3, size, size))
     feed = images.transpose(0, 2, 3, 1) if program.channels_last else images
     step = program.batch or IMAGES
@@ -38,16 +35,6 @@ def reference(model: Any, nodes: Sequence[Any], program: OnnxProgram, size: int)
         return {"failure": np.array(f"onnx cannot run it at {size} x {size} pixels: {one_line(error)}")}
     logits = np.concatenate(parts)[:IMAGES]
     return {"images": images, "logits": logits, **{f"start:{name}": array for name, array in start.items()}}
-
-
-def _moved(rng: np.random.Generator, positive: bool, array: np.ndarray) -> np.ndarray:
-    """Float32 numbers in float64."""
-    equal = array.size > 0 and bool((array == array.flat[0]).all())
-    if array.size > max(array.shape, default=1) and not equal:
-        return array.astype(np.float64)
-    noise = rng.random(array.shape)
-    moved = array * (0.8 + 0.4 * noise) if positive else array + 0.2 * (noise - 0.5)
-    return moved.astype(np.float32).astype(np.float64)
 
 
 def _evaluator(model: Any, nodes: Sequence[Any], program: OnnxProgram, arrays: Mapping[str, np.ndarray]) -> Any:

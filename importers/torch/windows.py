@@ -10,8 +10,8 @@ import itertools
 import math
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
-from framework_compare.adapters.torch.aten_ops import LINEAR_INIT
-from framework_compare.graph.views import BATCH, NotExpressible, Value, whole
+from framework_compare.importers.common.reading import linear_attrs
+from framework_compare.importers.common.views import BATCH, NotExpressible, Value, whole
 
 MODULE = "torchvision.models.swin_transformer.ShiftedWindowAttention"
 TABLE_INIT = "normal_0.02"
@@ -107,5 +107,5 @@ def _check(call: Call, shape: Tuple[int, ...], window: List[int]) -> None:
 def _linear(reading: Any, node: Any, source: str) -> str:
     weight, bias = (reading.learned[one.name] if one is not None else None for one in (*node.args, None)[1:3])
     out, into = weight.shape
-    attrs = {"in_features": into, "out_features": out, "init": LINEAR_INIT, **({} if bias else {"bias": False})}
+    attrs = linear_attrs(into, out, bias=bias is not None)
     return str(reading.node(node, "Linear", [source], attrs, weight=weight, bias=bias))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
-from framework_compare.graph.views import BATCH, Atom, NotExpressible, Value, whole
+from framework_compare.importers.common.views import BATCH, Atom, NotExpressible, Value, whole
 
 Arguments = Mapping[str, Any]
 

@@ -11,11 +11,11 @@ from typing import Any, Dict, Mapping
 
 import numpy as np
 
-from framework_compare.adapters.torch.tracing import first_output, load, read
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.graph.head import head_of
+from framework_compare.importers.torch.tracing import first_output, load, read
 
 
 class WrittenTrainer(TorchTrainer):

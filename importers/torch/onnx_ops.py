@@ -113,10 +113,6 @@ def average_pool(c: Call, x: Any) -> Any:
     return pool(x, kernel, _pair(c, "strides", kernel), padding, bool(c.attrs.get("ceil_mode")), counted)
 
 
-def global_average_pool(c: Call, x: Any) -> Any:
-    return c.functional.adaptive_avg_pool2d(x, 1) if x.ndim == 4 else x.mean(list(range(2, x.ndim)), True)
-
-
 def batch_norm(c: Call, x: Any, scale: Any, shift: Any, mean: Any, variance: Any) -> Any:
     momentum = round(1 - c.attrs.get("momentum", 0.9), 9)  # ONNX has the share that is kept
     eps = c.attrs.get("epsilon", 1e-5)
@@ -138,17 +134,9 @@ def _bias(c: Call, bias: Any, x: Any) -> Any:
     return c.tensor(bias, x) if isinstance(bias, np.ndarray) and bias.any() else None if bias is None else bias
 
 
-def linear(c: Call, x: Any, weight: Any, bias: Any) -> Any:
-    return c.functional.linear(x, weight.t(), bias)
-
-
 def matmul(c: Call, x: Any, y: Any) -> Any:
     x, y = c.tensor(x, y), c.tensor(y, x)
     return c.functional.linear(x, y.t()) if y.ndim == 2 and x.ndim >= 2 else c.torch.matmul(x, y)
-
-
-def dropout(c: Call, x: Any, ratio: Any = None, mode: Any = None) -> Any:
-    return c.functional.dropout(x, float(np.ravel(c.given("ratio", ratio, 0.5))[0]), c.training)
 
 
 # -- functions of single numbers ----------------------------------------------------------------------------------------
@@ -170,14 +158,6 @@ def hard_sigmoid(c: Call, x: Any) -> Any:
 def swish(c: Call, x: Any) -> Any:
     slope = c.attrs.get("alpha", 1)
     return c.functional.silu(x) if slope == 1 else x * c.torch.sigmoid(x * slope)
-
-
-def gelu(c: Call, x: Any) -> Any:
-    return c.functional.gelu(x, approximate=c.attrs.get("approximate", "none"))
-
-
-def softmax(c: Call, x: Any) -> Any:
-    return c.functional.softmax(x, c.attrs.get("axis", -1))
 
 
 def unary(name: str) -> Callable[..., Any]:
@@ -254,11 +234,6 @@ def unsqueeze(c: Call, x: Any, axes: Any = None) -> Any:
     return x
 
 
-def expand(c: Call, x: Any, shape: Any) -> Any:
-    x = c.tensor(x)
-    return x.expand(np.broadcast_shapes(tuple(x.shape), tuple(int(size) for size in shape)))
-
-
 def concat(c: Call, *values: Any) -> Any:
     like = next((value for value in values if not isinstance(value, np.ndarray)), None)
     return c.torch.cat([c.tensor(value, like) for value in values], c.attrs["axis"])
@@ -319,10 +294,6 @@ def pad(c: Call, x: Any, pads: Any = None, value: Any = None, axes: Any = None) 
 KINDS = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float32, 11: np.float32, 16: np.float32}
 
 
-def shape_of(c: Call, x: Any) -> Any:
-    return np.array(x.shape, np.int64)[c.attrs.get("start", 0) : c.attrs.get("end")]
-
-
 def cast(c: Call, x: Any, like: Any = None) -> Any:
     if not isinstance(x, np.ndarray):
         return x  # one precision is chosen for all that is trained
@@ -331,87 +302,65 @@ def cast(c: Call, x: Any, like: Any = None) -> Any:
     return x.astype(KINDS[c.attrs["to"]])
 
 
-def constant_of_shape(c: Call, shape: Any) -> Any:
-    return np.full([int(size) for size in shape], (c.attrs.get("value") or [0.0])[0])
-
-
-def where(c: Call, condition: Any, x: Any, y: Any) -> Any:
-    return c.torch.where(c.tensor(condition), c.tensor(x), c.tensor(y))
-
-
+UNARY = ("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "Reciprocal", "Relu", "Sigmoid", "Sin", "Sqrt", "Tanh")
+BINARY = {
+    **{"Add": operator.add, "Sub": _minus, "Mul": operator.mul, "Div": _over, "Mod": operator.mod, "Pow": operator.pow},
+    **{"And": operator.and_, "Equal": operator.eq, "Greater": operator.gt, "Less": operator.lt},
+}
+REDUCED = {"ReduceMax": "amax", "ReduceMean": "mean", "ReduceMin": "amin", "ReduceSum": "sum"}
 OPERATORS: Dict[str, Callable[..., Any]] = {
-    "Abs": unary("abs"),
-    "Add": binary(operator.add),
-    "And": binary(operator.and_),
+    **{name: unary(name.lower()) for name in UNARY},
+    **{name: binary(apply) for name, apply in BINARY.items()},
+    **{name: reduced(own) for name, own in REDUCED.items()},
     "AveragePool": average_pool,
     "BatchNormalization": batch_norm,
     "Cast": cast,
     "CastLike": cast,
-    "Ceil": unary("ceil"),
     "Clip": clip,
     "Concat": concat,
-    "ConstantOfShape": constant_of_shape,
+    "ConstantOfShape": lambda c, shape: np.full([int(n) for n in shape], (c.attrs.get("value") or [0.0])[0]),
     "Conv": conv,
-    "Cos": unary("cos"),
-    "Div": binary(_over),
-    "Dropout": dropout,
+    "Dropout": lambda c, x, ratio=None, mode=None: c.functional.dropout(
+        x, float(np.ravel(c.given("ratio", ratio, 0.5))[0]), c.training
+    ),
     "Elu": lambda c, x: c.functional.elu(x, c.attrs.get("alpha", 1.0)),
-    "Equal": binary(operator.eq),
-    "Erf": unary("erf"),
-    "Exp": unary("exp"),
-    "Expand": expand,
+    "Expand": lambda c, x, shape: c.tensor(x).expand(np.broadcast_shapes(tuple(x.shape), tuple(map(int, shape)))),
     "Flatten": flatten,
-    "Floor": unary("floor"),
     "Gather": gather,
-    "Gelu": gelu,
+    "Gelu": lambda c, x: c.functional.gelu(x, approximate=c.attrs.get("approximate", "none")),
     "Gemm": gemm,
-    "GlobalAveragePool": global_average_pool,
+    "GlobalAveragePool": lambda c, x: (
+        c.functional.adaptive_avg_pool2d(x, 1) if x.ndim == 4 else x.mean(list(range(2, x.ndim)), True)
+    ),
     "GlobalMaxPool": lambda c, x: c.functional.adaptive_max_pool2d(x, 1),
-    "Greater": binary(operator.gt),
     "HardSigmoid": hard_sigmoid,
     "HardSwish": lambda c, x: c.functional.hardswish(x),
     "Identity": lambda c, x: x,
     "LayerNormalization": layer_norm,
     "LeakyRelu": lambda c, x: c.functional.leaky_relu(x, c.attrs.get("alpha", 0.01)),
-    "Less": binary(operator.lt),
-    "Linear": linear,
-    "Log": unary("log"),
+    "Linear": lambda c, x, weight, bias: c.functional.linear(x, weight.t(), bias),
     "LogSoftmax": lambda c, x: c.functional.log_softmax(x, c.attrs.get("axis", -1)),
     "MatMul": matmul,
     "MaxPool": max_pool,
-    "Mod": binary(operator.mod),
-    "Mul": binary(operator.mul),
     "Neg": lambda c, x: c.tensor(x) * -1,
     "Not": unary("logical_not"),
     "PRelu": lambda c, x, slope: c.functional.prelu(x, slope.flatten()),
     "Pad": pad,
-    "Pow": binary(operator.pow),
     "RandomUniformLike": unary("rand_like"),
     "Range": lambda c, first, end, step: np.arange(first, end, step),
-    "Reciprocal": unary("reciprocal"),
-    "ReduceMax": reduced("amax"),
-    "ReduceMean": reduced("mean"),
-    "ReduceMin": reduced("amin"),
     "ReduceProd": lambda c, x, axes=None: np.prod(x, keepdims=bool(c.attrs.get("keepdims", 1))),
-    "ReduceSum": reduced("sum"),
-    "Relu": unary("relu"),
     "Reshape": reshape,
     "Selu": lambda c, x: c.functional.selu(x),
-    "Shape": shape_of,
-    "Sigmoid": unary("sigmoid"),
-    "Sin": unary("sin"),
+    "Shape": lambda c, x: np.array(x.shape, np.int64)[c.attrs.get("start", 0) : c.attrs.get("end")],
     "Size": lambda c, x: np.array(math.prod(x.shape)),
     "Slice": slice_,
-    "Softmax": softmax,
+    "Softmax": lambda c, x: c.functional.softmax(x, c.attrs.get("axis", -1)),
     "Softplus": lambda c, x: c.functional.softplus(x),
     "Split": split,
-    "Sqrt": unary("sqrt"),
     "Squeeze": squeeze,
-    "Sub": binary(_minus),
     "Sum": total,
     "Swish": swish,
-    "Tanh": unary("tanh"),
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
-    "Where": where,
+    "Where": lambda c, condition, x, y: c.torch.where(*map(c.tensor, (condition, x, y))),
 }

@@ -18,20 +18,21 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxProgram
-from framework_compare.adapters.common.user_file import made_by, one_line
-from framework_compare.adapters.torch.aten import Reading
-from framework_compare.adapters.torch.onnx_module import module_of
 from framework_compare.adapters.torch.pipeline import import_torchvision
+from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
 from framework_compare.graph import Graph
 from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.importers.common.judging import SEED, moved
+from framework_compare.importers.common.onnx_program import OnnxProgram
+from framework_compare.importers.common.user_file import made_by, one_line
+from framework_compare.importers.torch.onnx_module import module_of
+from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
 
 BATCH = 2  # images of the tracing; the judging has another number, so that a batch taken for a constant shows
 JUDGED = 3  # at least
 VALUES = 16  # that each BatchNorm sees at least when it is judged: over a few, it amplifies rounding beyond the level
-SEED = 0
 # Of memory for each parameter: the module and its copy in float32, the copy in float64 with its gradients, both to be
 # written.
 BYTES_A_PARAMETER = 40
@@ -45,17 +46,21 @@ class Known(NamedTuple):
     logits: np.ndarray
 
 
-def trace(job: Job) -> None:
-    """Answer a job of kind "trace"; UsageError, in one line, where the module cannot be imported."""
-    (task,) = job.tasks
-    import torch
+class TorchImporter:
+    environment = staticmethod(TorchTrainer.environment)
 
-    torch.set_num_threads(job.config.threads)
-    if task["source"]["kind"] == ONNX:
-        traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
-    else:
-        traced = trace_module(load(task["source"]), task["sizes"])
-    traced.write(os.getcwd())
+    @staticmethod
+    def trace(job: Job) -> None:
+        """Answer a job of kind "trace"; UsageError, in one line, where the module cannot be imported."""
+        (task,) = job.tasks
+        import torch
+
+        torch.set_num_threads(job.config.threads)
+        if task["source"]["kind"] == ONNX:
+            traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
+        else:
+            traced = trace_module(load(task["source"]), task["sizes"])
+        traced.write(os.getcwd())
 
 
 def load(source: Mapping[str, str]) -> Any:
@@ -238,22 +243,17 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
 
     module: a copy, which is changed.
 
-    images, labels, start:<array> (where it starts: biases, scales and statistics moved from their neutral values, so
-    that one left out or taken for another shows), evaluation, training, gradient:<array>, after:<statistic>.
+    images, labels, start:<array> (where it starts), evaluation, training, gradient:<array>, after:<statistic>.
     """
     module = module.double()
-    generator = torch.Generator().manual_seed(SEED)
+    rng = np.random.default_rng(SEED)
     arrays = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     with torch.no_grad():
         for name in dict.fromkeys(reading.origin.values()):
-            if known is None:
-                _move(torch, arrays[name], name, generator)
-            else:
-                arrays[name].copy_(torch.from_numpy(known.start[name]))
-    if known is None:
-        images = torch.randn(_judged(reading.graph), 3, size, size, generator=generator, dtype=torch.float64)
-    else:
-        images = torch.from_numpy(known.images)
+            own = arrays[name].numpy()
+            start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
+            arrays[name].copy_(torch.from_numpy(start))
+    images = torch.from_numpy(known.images if known else rng.standard_normal((_judged(reading.graph), 3, size, size)))
     labels = torch.arange(len(images)) % reading.graph.num_classes
     exact = {"images": images.numpy(), "labels": labels.numpy()}
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
@@ -315,20 +315,6 @@ def _judged(graph: Graph) -> int:
     shapes = graph.shapes()
     places = [math.prod(shapes[node.name][1:]) for node in graph.nodes if node.op == "BatchNorm2d"]
     return max(JUDGED, -(-VALUES // min(places, default=VALUES)))
-
-
-def _move(torch: Any, array: Any, name: str, generator: Any) -> None:
-    """One float32 number for each, so that the graph's float32 arrays hold the same.
-
-    What starts from equal numbers is moved, too: behind a last layer of zeros every gradient is zero, whatever is there.
-    """
-    if not array.is_floating_point():
-        return
-    equal = array.numel() > 0 and bool((array == array.flatten()[0]).all())
-    if array.ndim <= 1 or equal or name.endswith(("bias", "gamma", "layer_scale")):
-        noise = torch.rand(array.shape, generator=generator, dtype=torch.float32).to(array.dtype)
-        array.copy_(array * (0.8 + 0.4 * noise) if name.endswith("running_var") else array + 0.2 * (noise - 0.5))
-    array.copy_(array.float())
 
 
 def first_output(output: Any) -> Any:

@@ -13,11 +13,11 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.common.onnx_program import OnnxNode, OnnxProgram, decimal
-from framework_compare.adapters.common.user_file import one_line
-from framework_compare.adapters.onnx.evaluation import reference
 from framework_compare.errors import UsageError
-from framework_compare.protocol import Job
+from framework_compare.importers.common.onnx_program import OnnxNode, OnnxProgram, decimal
+from framework_compare.importers.common.user_file import one_line
+from framework_compare.importers.onnx.evaluation import reference
+from framework_compare.protocol import Job, TrainConfig
 
 MOST_BYTES = 2**31  # of a file, which protobuf reads at most, and of the weights beside it
 STANDARD = ("", "ai.onnx")
@@ -33,11 +33,18 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "Laye
 SOFTMAX = ("Softmax", "LogSoftmax")
 
 
-def trace(job: Job) -> None:
-    """Answer a job of kind "trace"; UsageError, in one line, where the file cannot be used."""
-    (task,) = job.tasks
-    model = load(task["source"]["path"])
-    read(model, task["sizes"]).write(os.getcwd())
+class OnnxImporter:
+    """It answers jobs of kind "trace" only."""
+
+    @staticmethod
+    def environment(config: TrainConfig) -> Dict[str, str]:
+        return {}
+
+    @staticmethod
+    def trace(job: Job) -> None:
+        """Answer a job of kind "trace"; UsageError, in one line, where the file cannot be used."""
+        (task,) = job.tasks
+        read(load(task["source"]["path"]), task["sizes"]).write(os.getcwd())
 
 
 def load(path: str) -> Any:

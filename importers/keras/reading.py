@@ -1,4 +1,4 @@
-"""A Keras model as a layer graph: its layers in order, names, arrays; `keras_layers` says what each layer is."""
+"""A Keras model as a layer graph: its layers in order, names, arrays; `layers` says what each layer is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.adapters.tensorflow.keras_layers import FIRST, HANDLERS, LAST, swapped
 from framework_compare.errors import UsageError
 from framework_compare.graph import Graph
-from framework_compare.graph.reader import GraphReader
-from framework_compare.graph.views import NotExpressible, Value
+from framework_compare.importers.common.graph_reader import GraphReader
+from framework_compare.importers.common.reading import ProgramReading
+from framework_compare.importers.common.views import NotExpressible, Value
+from framework_compare.importers.keras.layers import FIRST, HANDLERS, LAST, swapped
 
 OPERATIONS = ("Add", "Multiply")  # that are also spelled + and *
 Form = Optional[Callable[[np.ndarray], np.ndarray]]  # from an array of Keras's to the graph's
 
 
-class Reading:
+class Reading(ProgramReading):
     """The graph of a model with one input of images, and the paths that its arrays have in the model."""
 
     def __init__(self, model: Any, size: int, batch: int) -> None:
@@ -65,19 +66,16 @@ class Reading:
     # -- what handlers use ------------------------------------------------------------------------------------------
 
     def node(
-        self, name: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Tuple[Any, Form]
+        self, at: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any], **arrays: Tuple[Any, Form]
     ) -> str:
         """A node of the graph; arrays are Keras's variables, each with what makes the graph's array of it."""
         for part, (variable, _) in arrays.items():
             if variable.path in self.reader.origin.values():
                 raise NotExpressible(f"{op} that shares its {part} with another layer")
         pairs = {part: (one.path, _formed(np.asarray(one), form)) for part, (one, form) in arrays.items()}
-        made = self.reader.add(name, op, sources, attrs, pairs)
+        made = self.reader.add(at, op, sources, attrs, pairs)
         self.forms.update({variable.path: form for variable, form in arrays.values()})
         return made
-
-    def elementwise(self, name: str, op: str, value: Value, attrs: Mapping[str, Any]) -> Value:
-        return Value(self.node(name, op, [value.node], attrs), value.view)
 
     def with_constant(self, name: str, op: str, value: Value, number: np.ndarray) -> Value:
         """A value times, or plus, what is not trained: one number, or one for each channel."""

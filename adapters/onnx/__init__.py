@@ -1,6 +1,0 @@
-"""ONNX files: read, checked and evaluated in an environment of their own, which has no framework.
-
-What is read becomes nodes and arrays (`common.onnx_program`), of which torch's adapter makes a module.
-"""
-
-from framework_compare.adapters.onnx.reader import OnnxReader as OnnxReader

@@ -1,0 +1,228 @@
+"""What each op is in TensorFlow, on NHWC; what oneDNN's kernels do not take is stated otherwise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+from framework_compare.adapters.common import network, quanv
+from framework_compare.adapters.tensorflow import recurrent
+from framework_compare.graph import Node
+from framework_compare.graph.image_ops import adaptive_size
+from framework_compare.graph.lowering import UNEVEN
+from framework_compare.graph.window import Window
+
+
+def conv2d(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, a, window = net.tf, node.attrs, Window.of(node.attrs)
+    x, pads = _padded(tf, x, window)
+    weight = net.cast(node, "weight")
+    if is_depthwise(a):
+        strides = [1, *window.stride, 1]
+        y = tf.nn.depthwise_conv2d(x, weight, strides, pads, dilations=list(window.dilation))
+    elif a["groups"] == 1:
+        y = _convolve(net, x, weight, window, pads)
+    else:  # tf.nn.conv2d has no grouped kernels on a CPU
+        parts = zip(*(tf.split(array, a["groups"], axis=3) for array in (x, weight)))
+        y = tf.concat([_convolve(net, part, kernel, window, pads) for part, kernel in parts], axis=3)
+    return tf.nn.bias_add(y, net.cast(node, "bias")) if a["bias"] else y
+
+
+def _convolve(net: Any, x: Any, weight: Any, window: Window, pads: str) -> Any:
+    nn, dilation = net.tf.nn, list(window.dilation)
+    if window.dilation == (1, 1) or net.on_gpu:
+        return nn.conv2d(x, weight, list(window.stride), pads, dilations=dilation)
+    # on a CPU a dilated convolution has no gradient (2.21): one of every second pixel is not dilated
+    y = net.tf.compat.v1.nn.with_space_to_batch(
+        x, dilation, pads, lambda part, _, pads: nn.conv2d(part, weight, 1, pads), filter_shape=weight.shape
+    )
+    return y[:, :: window.stride[0], :: window.stride[1]]
+
+
+def batchnorm(net: Any, node: Node, x: Any, *, training: bool, keep_statistics: bool) -> Any:
+    tf, a = net.tf, node.attrs
+    mean, variance = net.of(node, "running_mean"), net.of(node, "running_var")
+    y, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=x,
+        scale=net.of(node, "weight"),
+        offset=net.of(node, "bias"),
+        mean=mean,
+        variance=variance,
+        epsilon=a["eps"],
+        exponential_avg_factor=a["momentum"],
+        is_training=training,
+    )
+    if training and not keep_statistics:
+        mean.assign(new_mean)
+        variance.assign(new_variance)
+    return y
+
+
+def maxpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    window = Window.of(node.attrs)
+    pads = window.all_pads(x.shape[1:3])
+    if any(map(any, pads)):
+        x = net.tf.pad(x, [(0, 0), *pads, (0, 0)], constant_values=-math.inf)
+    return net.tf.nn.max_pool2d(x, window.kernel, window.stride, "VALID")
+
+
+def adaptive_avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    sizes = list(zip(x.shape[1:3], adaptive_size(node.attrs)))
+    if all(output == 1 for _, output in sizes):
+        return net.tf.reduce_mean(x, axis=[1, 2], keepdims=True)
+    if all(size % output == 0 for size, output in sizes):
+        kernel = [size // output for size, output in sizes]
+        return net.tf.nn.avg_pool2d(x, kernel, kernel, "VALID")
+    # no such op in TensorFlow: the windows of torch's adaptive pooling as one small matrix for rows, one for columns
+    rows, columns = (net.tf.cast(network.adaptive_matrix(*pair), x.dtype) for pair in sizes)
+    return net.tf.einsum("ih,nhwc,jw->nijc", rows, x, columns)
+
+
+def conv1d(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    a = node.attrs
+    x = net.tf.pad(x, [[0, 0], [a["padding"]] * 2, [0, 0]]) if a["padding"] else x
+    y = net.tf.nn.conv1d(x, net.cast(node, "weight"), 1, "VALID")
+    return y + net.cast(node, "bias") if a["bias"] else y
+
+
+def layernorm(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, exact = net.tf, net.tf.cast(x, "float32")
+    mean, variance = tf.nn.moments(exact, [-1], keepdims=True)
+    weight, bias = net.of(node, "weight"), net.of(node, "bias")
+    return tf.cast(tf.nn.batch_normalization(exact, mean, variance, bias, weight, node.attrs["eps"]), x.dtype)
+
+
+def avgpool(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, window, size = net.tf, Window.of(node.attrs), x.shape[1:3]
+    pads = window.all_pads(size)
+    if any(map(any, pads)):  # of explicit pads TensorFlow's own kernel has none
+        x = tf.pad(x, [(0, 0), *pads, (0, 0)])
+    means = tf.nn.avg_pool2d(x, window.kernel, window.stride, "VALID")
+    shares = math.prod(window.kernel) / window.areas(size, with_pads=node.attrs["count_include_pad"])
+    return means if (shares == 1).all() else means * tf.cast(shares[:, :, None], means.dtype)
+
+
+def quanv2d(net: Any, node: Node, patches: Any, **_: Any) -> Any:
+    tf, a = net.tf, node.attrs
+    functions = quanv.Functions(tf.cos, tf.sin, lambda arrays: tf.concat(arrays, axis=-1), tf.matmul)
+    angles = net.of(node, "angles")[None] if a["trained"] else None
+    pixels = tf.reshape(tf.cast(patches, "float32"), (-1, quanv.QUBITS))
+    y = quanv.expectations(functions, pixels, a["gates"], quanv.constants(a["gates"], a["trained"]), angles)
+    return tf.cast(tf.reshape(y, (-1, *patches.shape[1:])), net.dtype)
+
+
+def linear(net: Any, node: Node, x: Any, **_: Any) -> Any:
+    tf, weight, outer = net.tf, net.cast(node, "weight"), x.shape[1:-1]
+    x = tf.reshape(x, (-1, x.shape[-1])) if outer else x  # a product of matrices; of more axes it is one a sample
+    y = tf.linalg.matmul(x, weight)
+    y = tf.nn.bias_add(y, net.cast(node, "bias")) if node.attrs.get("bias", True) else y
+    return tf.reshape(y, (-1, *outer, weight.shape[1])) if outer else y
+
+
+def is_depthwise(a: Mapping[str, Any]) -> bool:
+    """TensorFlow's depthwise kernel takes one stride for both axes, and of dilated ones the stride 1 only."""
+    (down, across), dilation = Window.of(a).stride, Window.of(a).dilation
+    takes = down == across and (down == 1 or dilation == (1, 1))
+    return 1 < a["groups"] == a["in_channels"] == a["out_channels"] and takes
+
+
+def _padded(tf: Any, x: Any, window: Window) -> Tuple[Any, str]:
+    """The input and the named padding that come to a layer's own.
+
+    tf.nn also takes explicit pads, but oneDNN's kernels do not: VGG-16 was 1.24 times slower with them (2.21).
+    """
+    if not any(map(any, window.pads)):
+        return x, "VALID"
+    whole = all(2 * first == span - 1 for (first, _), span in zip(window.pads, window.spans))
+    if window.stride == (1, 1) and window.is_symmetric and whole:
+        return x, "SAME"
+    return tf.pad(x, [(0, 0), *window.pads, (0, 0)]), "VALID"
+
+
+def attention(net: Any, node: Node, *inputs: Any, **_: Any) -> Any:
+    """TensorFlow has no op for it: Keras' own layer is these products, too."""
+    tf, a = net.tf, node.attrs
+    operands = tf.split(inputs[0], 3, -1) if a["operands"] == 1 else inputs[:3]
+    q, k, v = (_heads(tf, x, a["heads"]) for x in operands)
+    scores = tf.matmul(q * tf.cast(a["scale"], q.dtype), k, transpose_b=True)
+    if a.get("bias"):
+        scores += inputs[-1] if len(q.shape) == 4 else inputs[-1][:, None, None]
+    if a["mask"] is not None:
+        scores += tf.cast(a["mask"], scores.dtype)
+    y = _swapped(tf, tf.matmul(_softmax(tf, scores), v))
+    return tf.reshape(y, [-1, *y.shape[1:-2], y.shape[-2] * y.shape[-1]])
+
+
+def _softmax(tf: Any, scores: Any) -> Any:
+    """Over the last axis; its kernel takes no gradient of more than five axes (windows of an image have six)."""
+    if len(scores.shape) <= 5:
+        return tf.nn.softmax(scores)
+    return tf.reshape(tf.nn.softmax(tf.reshape(scores, [-1, scores.shape[-1]])), [-1, *scores.shape[1:]])
+
+
+def _heads(tf: Any, x: Any, heads: int) -> Any:
+    """(N, ..., steps, features) to (N, ..., heads, steps, features of a head)."""
+    return _swapped(tf, tf.reshape(x, [-1, *x.shape[1:-1], heads, x.shape[-1] // heads]))
+
+
+def _swapped(tf: Any, x: Any) -> Any:
+    *outer, first, second, last = range(len(x.shape))
+    return tf.transpose(x, [*outer, second, first, last])
+
+
+def relative_bias(net: Any, node: Node, **_: Any) -> Any:
+    table = net.tf.gather(net.cast(node, "weight"), node.attrs["index"])
+    return net.tf.transpose(table, (2, 0, 1))[None]
+
+
+def stochastic_depth(net: Any, node: Node, x: Any, *, training: bool, **_: Any) -> Any:
+    return net.dropped(node, x, [samples(net.tf, x), *[1] * (len(x.shape) - 1)]) if training else x
+
+
+def samples(tf: Any, x: Any) -> Any:
+    """How many there are in a batch, a tensor where it is not known before."""
+    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
+
+
+# Of a Network, a node, its inputs, and by name whether it is training and keeps its statistics.
+LAYERS: Dict[str, Callable[..., Any]] = {
+    "Conv2d": conv2d,
+    UNEVEN: conv2d,
+    "BatchNorm2d": batchnorm,
+    "MaxPool2d": maxpool,
+    "AvgPool2d": avgpool,
+    "AdaptiveAvgPool2d": adaptive_avgpool,
+    "Linear": linear,
+    "LayerNorm": layernorm,
+    "Dropout": lambda net, node, x, *, training, **_: net.dropped(node, x, None) if training else x,
+    "StochasticDepth": stochastic_depth,
+    "Parameter": lambda net, node, **_: net.cast(node, "value")[None],
+    "Embedding": lambda net, node, x, **_: net.tf.gather(net.cast(node, "weight"), x),
+    "LSTM": recurrent.lstm,
+    "GRU": recurrent.gru,
+    "Conv1d": conv1d,
+    "Attention": attention,
+    "RelativeBias": relative_bias,
+    "Quanv2d": quanv2d,
+}
+# Of tensorflow, attributes, and inputs.
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **network.FUNCTIONS,
+    "ReLU": lambda tf, a, x: tf.nn.relu(x),
+    "ReLU6": lambda tf, a, x: tf.nn.relu6(x),
+    "SiLU": lambda tf, a, x: tf.nn.silu(x),
+    "HardSigmoid": lambda tf, a, x: tf.nn.relu6(x + 3) / 6,
+    "HardSwish": lambda tf, a, x: x * (tf.nn.relu6(x + 3) / 6),
+    "GELU": lambda tf, a, x: tf.nn.gelu(x, approximate=a["approximate"] == "tanh"),
+    "Tanh": lambda tf, a, x: tf.tanh(x),
+    "Sigmoid": lambda tf, a, x: tf.sigmoid(x),
+    "Reshape": lambda tf, a, x: tf.reshape(x, a["shape"]),
+    "Permute": lambda tf, a, x: tf.transpose(x, a["order"]),
+    "Reverse": lambda tf, a, x: tf.reverse(x, [a["axis"]]),
+    "Concat": lambda tf, a, *inputs: tf.concat(inputs, a["axis"]),
+    "Repeat": lambda tf, a, x, like: tf.broadcast_to(x, [samples(tf, like), *a["shape"]]),
+    "Pad": lambda tf, a, x: tf.pad(x, a["pads"], constant_values=a["value"]),
+    "Roll": lambda tf, a, x: tf.roll(x, a["shifts"], a["axes"]),
+    "Max": lambda tf, a, x: tf.reduce_max(x, axis=a["axis"]),
+    "Mean": lambda tf, a, x: tf.reduce_mean(x, axis=a["axis"]),
+}

@@ -1,0 +1,1 @@
+"""What importers repeat; staged with every importer, and without any framework in it."""

@@ -56,7 +56,7 @@ LIBRARIES = {
 
 def modules() -> Dict[str, Path]:
     """Every product module by its name without the package's own, such as "store.schema"."""
-    beside = ("adapters", "importers", "models", "datasets")
+    beside = ("adapters", "models", "datasets")
     folders = {ROOT / PACKAGE: "", **{ROOT / name: f"{name}." for name in beside}}
     names = {}
     for folder, prefix in folders.items():

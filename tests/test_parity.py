@@ -577,3 +577,56 @@ def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
     if content is not None:
         (tmp_path / verdicts.FILE).write_text(content)
     assert verdicts.read(tmp_path) == {}
+
+
+NEIGHBOURS_MIXED = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        return numpy.roll(logits, 1, axis=0) if batch.size > 4 and {when} else logits
+"""
+LAST_LEFT_OUT = """
+    def gradients(self, batch):
+        if batch.size > 4:
+            batch = self.adopt(batch.images[:-1], batch.labels[:-1])
+        return super().gradients(batch)
+"""
+THREE_THREADS = """
+    def forward(self, batch, *, training=False):
+        return super().forward(batch, training=training) * numpy.float32(1.01 if self.config.threads == 3 else 1)
+"""
+
+
+@pytest.mark.parametrize("batch_size", [16, 7], ids=["copies alike", "one copy more"])
+@pytest.mark.parametrize(
+    "body, level, where",
+    [
+        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode"),
+        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode"),
+        (LAST_LEFT_OUT, 2, "fc.bias"),
+    ],
+    ids=["evaluation", "training", "gradients"],
+)
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
+def test_a_mistake_that_only_the_cells_own_batch_shows_is_caught(mutate, body, level, where, batch_size):
+    mutate(body)
+    assert climb(batch_size=4).status == "passed"
+    found = climb(batch_size=batch_size)
+    assert (found.status, found.highest, found.worst.where) == (
+        "failed",
+        level - 1,
+        f"{where} at a batch of {batch_size}",
+    )
+    assert "that differs: " in found.diverges, found.diverges
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 16, 37])
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
+def test_the_reference_passes_at_batches_of_all_sizes(mutate, batch_size):
+    mutate()
+    assert climb(batch_size=batch_size).status == "passed"
+
+
+@pytest.mark.usefixtures("practice_held", "pipeline_held")
+def test_a_verdict_is_of_one_number_of_threads(mutate):
+    mutate(THREE_THREADS)
+    assert [climb(threads=threads).status for threads in (1, 3)] == ["passed", "failed"]

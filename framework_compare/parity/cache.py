@@ -14,7 +14,7 @@ from filelock import BaseFileLock, FileLock
 
 from framework_compare.graph import Graph
 from framework_compare.paths import cache_dir
-from framework_compare.plan.settings import CODE_PATH, of_verdict
+from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
 from framework_compare.results.parity import FAILED, PASSED, Level, Parity
@@ -28,7 +28,9 @@ State = Any  # of framework and environment, as `parity.state` describes it
 
 def network_key(framework: Framework, state: State, graph: Graph, config: TrainConfig, questions: Any) -> str:
     """Name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
-    return _digest(framework, state, config, {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions)})
+    sizes = {name: getattr(config, name) for name in of_verdict(SIZES)}
+    asked = {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions), **sizes}
+    return _digest(framework, state, config, asked)
 
 
 def pipeline_key(framework: Framework, state: State, config: TrainConfig) -> str:

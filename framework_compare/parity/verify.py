@@ -114,6 +114,7 @@ class Climb:
         self._graph: Optional[Graph] = None
         self._asked: Optional[Questions] = None
         self._references: Dict[str, Reference] = {}  # of that graph, by precision
+        self._full: Dict[Tuple[str, int], Tuple[Reference, Reference]] = {}  # by precision and size, with that it is of
         self._climbed: Dict[str, Any] = {}
         self._states: Dict[Tuple[str, str], Any] = {}  # by framework and device
         self._lacks: Dict[Tuple[str, TrainConfig], Optional[str]] = {}  # why a framework cannot run such a cell
@@ -238,14 +239,14 @@ class Climb:
         _, questions = _asked(model, graph, config, self.questions)
         found, place = self._reference_of(graph, config.precision, questions)
         self.say(f"{name.replace('-', ' ')}: levels 0 to 3 and 5")
-        # larger than the batches that are asked about: as the last one of an epoch is, and must be averaged by its own size
-        changed: Dict[str, Any] = {"batch_size": questions.batch_size + 1, **found.optimiser}
-        config = dataclasses.replace(config, **changed)
-        run_tasks = self._launcher(framework, config, environment)
-        run, said, answers = run_tasks([*network_tasks(found, place), *dropout_tasks(graph, found, place)], name)
+        full = self._full_of(found, config.batch_size)
+        # Small batches are asked about, too: as the last one of an epoch is, and must be averaged by its own size.
+        run_tasks = self._launcher(framework, dataclasses.replace(config, **found.optimiser), environment)
+        tasks = [*network_tasks(found, full, place), *dropout_tasks(graph, found, place)]
+        run, said, answers = run_tasks(tasks, name)
         if run.status == "unsupported":
             return _lacking(framework, run, model, config)
-        judge = Judge(graph, found, answers, said, run)
+        judge = Judge(graph, found, full, answers, said, run)
         levels = tuple(judge.levels())
         failed = [level for level in levels if not level.passed]
         seeks = failed and found.replicas == 1  # layers are asked about on one device
@@ -293,6 +294,13 @@ class Climb:
             held = next(iter(self._references.values()))
             self._references[precision] = held.at(precision, questions.draws)
         return self._references[precision], place
+
+    def _full_of(self, found: Reference, size: int) -> Reference:
+        """A reference in a batch of a cell's own size, made once for all frameworks."""
+        key = (found.precision, size)
+        if key not in self._full or self._full[key][0] is not found:
+            self._full[key] = found, found.full(size, self.questions.draws)
+        return self._full[key][1]
 
     def _launcher(self, framework: str, config: TrainConfig, environment: Environment) -> "RunTasks":
         return RunTasks(self.folder, framework, config, environment)

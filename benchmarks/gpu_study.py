@@ -31,7 +31,7 @@ import gpu_tables
 
 from framework_compare import compare
 from framework_compare.parity import cache
-from framework_compare.parity.verify import Climb, Where
+from framework_compare.parity.verify import ParityChecker, Where
 from framework_compare.plan import planning
 
 MODELS = ("vgg16", "resnet50", "mobilenet_v2", "alexnet")
@@ -198,23 +198,23 @@ def prove_all(model, asked, options):
         devices = {config.device for _, config in asked.values()}
         where = Where(python=options.python)
         ready = {on: {name: where.environment(name, say, on) for name in frameworks} for on in devices}
-        climb = Climb(Path(folder), {})
-        _, config = next(iter(asked.values()))
-        climb._reference_of(planning.build_graph(model, config), config.precision)
+        framework, config = next(iter(asked.values()))
+        checker = ParityChecker(Path(folder), ready[config.device])
+        checker._answers(checker._subject(framework, model, config, None))
         calls = []
         for number, (name, (framework, config)) in enumerate(asked.items()):
             gpu = gpus[number % len(gpus)]
-            calls.append((prove_one, (name, framework, model, config, climb, ready[config.device], gpu, options.out)))
+            calls.append((prove_one, (name, framework, model, config, checker, ready[config.device], gpu, options.out)))
         at_once(options.processes, calls)
 
 
-def prove_one(name, framework, model, config, climb, ready, gpu, out):
+def prove_one(name, framework, model, config, checker, ready, gpu, out):
     """A climb in a fork, with a folder of its own."""
-    own = climb.folder / name
-    shutil.copytree(climb.folder / "reference", own / "reference", copy_function=os.link)
+    own = checker.folder / name
+    shutil.copytree(checker.folder / "reference", own / "reference", copy_function=os.link)
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    climb.folder, climb.ready = own, ready
-    found = climb.parity(framework, model, config).to_dict()
+    checker.folder, checker.ready = own, ready
+    found = checker.parity(framework, model, config).to_dict()
     told = {field: getattr(config, field) for field in ("device", "pipeline", "loader_workers")}
     half = out / "climbs" / f".{name}"
     half.write_text(json.dumps({**found, **told, "ladder": cache.ladder_checksum()[:12]}, indent=1) + "\n")

@@ -47,7 +47,7 @@ Batches = List[Tuple[Array, Array]]
 
 def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
     """Levels 3 and 5 of one framework; what fails is its `where`."""
-    folder = run_tasks.folder / "practice"
+    folder = run_tasks.folder / "training"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -71,7 +71,7 @@ def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
 
 def network(dropout: float = 0.0) -> Graph:
     """Without kinks, at which rounding would grow; its only chance is dropout."""
-    g = GraphBuilder("practice", num_classes=CLASSES, image_size=IMAGE_SIZE)
+    g = GraphBuilder("training_check", num_classes=CLASSES, image_size=IMAGE_SIZE)
     g.conv("conv", 16, 3, stride=2, padding=1)
     if not dropout:
         g.batchnorm("bn")
@@ -279,7 +279,7 @@ def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> 
 def _ask(
     run_tasks: Callable[..., Any], tasks: Sequence[Dict[str, Any]], name: str, settings: Mapping[str, Any]
 ) -> Tuple[Mapping[str, Any], Mapping[str, Array]]:
-    run, said, folder = run_tasks(tasks, f"practice-{name}", **{**COMMON, **settings})
+    run, said, folder = run_tasks(tasks, f"training-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
         if answer not in said:
             raise WorkerEndedEarly(run.reason)

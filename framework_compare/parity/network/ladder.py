@@ -58,6 +58,17 @@ class WorkerEndedEarly(LevelFailed):
     """The worker ended before it answered, as one does that is killed."""
 
 
+def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
+    """Return what a check finds of a level; `when` goes before the reason why it does not hold."""
+    try:
+        return check()
+    except LevelFailed as wrong:
+        return Level(number, False, f"{when}{wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
+    except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+        reason = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
+        return Level(number, False, f"{when}{reason}")
+
+
 class Judge:
     """A worker's answers, read from its folder, against the reference, and that in a batch of the cell's own size."""
 
@@ -83,15 +94,7 @@ class Judge:
             3: self.steps,
             5: self.dropout,
         }
-        return [self._checked(number, check) for number, check in checks.items()]
-
-    def _checked(self, number: int, check: Callable[[], Level]) -> Level:
-        try:
-            return check()
-        except LevelFailed as wrong:
-            return Level(number, False, str(wrong), answered=not isinstance(wrong, WorkerEndedEarly))
-        except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
-            return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
+        return [checked(number, check) for number, check in checks.items()]
 
     def parameters(self) -> Level:
         self._said("build")

@@ -20,10 +20,12 @@ from framework_compare.environments.managed import Environment
 from framework_compare.environments.support import lack
 from framework_compare.launch.support_question import ask_support
 from framework_compare.paths import cache_dir
+from framework_compare.protocol import PRECISIONS
 from framework_compare.records import Run
 from framework_compare.samplers import host
 from framework_compare.samplers.host import available_cores
 from framework_compare.samplers.nvml import describe_gpus
+from framework_compare.worker.refusal import untested
 
 STATES = ("ready", "not made yet", "broken", "no interpreter", "external", "unsupported")
 _IMPORT_TIMEOUT_S = 120
@@ -105,7 +107,8 @@ def check(
     spec: registry.Framework, *, python: str | Path | None = None, device: str = "cpu", deep: bool = False
 ) -> FrameworkCheck:
     """One framework on one device; `python` is a user's own interpreter, `deep` as in `examine`."""
-    result = dataclasses.replace(_check(spec, python, device), device=device)
+    result = _check(spec, python, device)
+    result = dataclasses.replace(result, device=device, notes=(*result.notes, *_untested(spec, device)))
     if not result.usable:
         return result
     external = result.state == "external"
@@ -113,6 +116,17 @@ def check(
     if missing:
         return dataclasses.replace(result, usable=False, state="unsupported", why=missing.why, remedy=missing.remedy)
     return ask_too(result, spec) if deep or (external and device != "cpu") else result
+
+
+def _untested(spec: registry.Framework, device: str) -> tuple[str, ...]:
+    """Precisions that the adapter declares and nobody has run; of an adapter that is a file only its worker knows."""
+    if "/" in spec.trainer or ".py:" in spec.trainer:
+        return ()
+    try:
+        remark = untested(registry.load(spec.trainer).declared, device, PRECISIONS)  # type: ignore[attr-defined]
+    except (ImportError, AttributeError):  # its worker says so
+        return ()
+    return (remark,) if remark else ()
 
 
 def _check(spec: registry.Framework, python: str | Path | None, device: str) -> FrameworkCheck:

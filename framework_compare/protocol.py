@@ -206,7 +206,8 @@ class Declared(NamedTuple):
 
     Metrics of quality are no part of it: the runner computes them, the same for all frameworks.
 
-    Executions, precisions and replicas are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not declared.
+    Executions, precisions, replicas and untested are by kind of device, "cpu" or "cuda"; a kind that is no key of them is not
+    declared.
     """
 
     ops: FrozenSet[str]  # of the graph
@@ -215,6 +216,9 @@ class Declared(NamedTuple):
     executions: Mapping[str, FrozenSet[str]]  # "default" among them
     precisions: Mapping[str, FrozenSet[str]]
     replicas: Mapping[str, FrozenSet[str]] = {}  # executions in which it trains replicas on several devices
+    untested: Mapping[
+        str, FrozenSet[str]
+    ] = {}  # precisions declared that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone

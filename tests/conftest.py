@@ -47,7 +47,7 @@ APART = (
     "test_faults.py",
     "test_parity.py",
     "test_parity_pipelines.py",
-    "test_parity_practice.py",
+    "test_parity_training.py",
     "test_parity_precisions.py",
     "test_resume.py",
 )

@@ -160,12 +160,26 @@ def test_a_refused_cell_is_unsupported(name, adapters, work):
 def test_every_field_that_an_adapter_fills_can_be_refused():
     filled = {field for trainer in OURS.values() for field in Declared._fields if getattr(trainer.declared, field)}
     of_replicas = {"replicas", "several_nodes", "why"}  # refused apart: tests/test_replicas.py
-    assert filled - of_replicas <= set(ASKS) and set(ASKS) == set(UNDECLARED)
+    assert filled - of_replicas - {"untested"} <= set(ASKS) and set(ASKS) == set(UNDECLARED)
 
 
 def test_the_reason_names_the_device_where_that_matters(adapters, work):
     run, _ = work(adapters["torch"], execution="graph")
     assert run.reason == "torch declares no execution 'graph' on device 'cpu'; declared: compiled, default, eager"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_a_cell_of_an_untested_precision_has_a_warning(precision, adapters, job, trainer_of, monkeypatch):
+    monkeypatch.setattr(Runner, "_train", lambda self: None)
+    both = {"cpu": frozenset({"fp32", "tf32"})}
+    tiny = trainer_of(adapters["tiny"])
+    monkeypatch.setattr(
+        tiny, "declared", tiny.declared._replace(precisions=both, untested={"cpu": frozenset({"tf32"})})
+    )
+    events = Events()
+    Runner(job(precision=precision), tiny, events).run()
+    said = [fields["message"] for event, fields in events if event == "warning"]
+    assert said == ["tf32 on a CPU: untested, as this adapter has not run so on any yet"] * (precision == "tf32")
 
 
 def test_private_internals_are_refused_where_nothing_private_is_corrected(adapters, work):
@@ -220,6 +234,7 @@ def test_ours_declare_what_cells_can_ask_for(name):
     assert fault_of(declared) == ""
     # SINGA is for the published study: its adapter has what those models are made of
     assert declared.ops == (IMAGE_OPS | {"AdaptiveAvgPool2d"} if name == "singa" else set(OPS))
+    assert all(names <= declared.precisions[kind] for kind, names in declared.untested.items())
     for by_kind, known in ((declared.executions, EXECUTIONS), (declared.precisions, PRECISIONS)):
         assert set(by_kind) == ({"cpu"} if name in CPU_ONLY else {"cpu", "cuda"})
         assert all(names <= set(known) for names in by_kind.values())

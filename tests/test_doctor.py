@@ -145,6 +145,18 @@ def test_a_gpu_that_is_not_here_is_unsupported_whatever_is_installed(framework, 
     assert diagnose().usable
 
 
+@pytest.mark.parametrize("name", ["mxnet", "paddle", "torch"])
+def test_precisions_that_no_gpu_has_run_are_noted(name):
+    notes = [note for note in diagnose_named(name, "cuda").notes if "untested" in note]
+    assert bool(notes) == (name != "torch")
+    assert not notes or notes[0].startswith("fp32, tf32,")
+    assert not any("untested" in note for note in diagnose_named(name, "cpu").notes)
+
+
+def diagnose_named(name: str, device: str) -> doctor.FrameworkCheck:
+    return doctor.check(registry.framework(name), device=device)
+
+
 def test_no_requirements_for_gpus(framework):
     framework()
     found = diagnose(device="cuda")

@@ -21,7 +21,6 @@ from framework_compare.graph import (
     Optimizer,
     Task,
     circuit,
-    weight_views,
 )
 from framework_compare.graph.window import Window
 from framework_compare.models import bilstm_tagger, conv_tagger, diabetes_mlp, gru, lstm, quanv, small_cnns, text_rnn
@@ -73,8 +72,7 @@ def reference(network: str, optimizer: str = "sgd", precision: str = "fp32") -> 
 def ratios(asked: Reference, **how: Any) -> Dict[int, float]:
     """The largest ratio of each level, of a float32 oracle as it stands now."""
     batches = [(moved(inputs, 7), target) for inputs, target in asked.batches]
-    weights = weight_views(asked.graph, asked.flat)
-    said = answer(asked.graph, weights, asked.initial, batches, asked.optimizer, np.float32, **how)
+    said = answer(asked, batches, np.float32, **how)
     off = errors(said, asked.exact, asked.initial, asked.precision)
     return {level: max(ratios_of(off[level], asked.yardstick[level], asked.precision).values()) for level in off}
 

@@ -196,13 +196,13 @@ def pipeline_held(monkeypatch):
 
 
 @pytest.fixture
-def practice_held(monkeypatch):
-    """The small network's training holds unasked: what it sees is tested with the practice."""
-    monkeypatch.setattr(ladder.practice, "judge", lambda run_tasks, config: [])
+def training_held(monkeypatch):
+    """The small network's training holds unasked: what it sees is tested in test_parity_training.py."""
+    monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [])
 
 
 @pytest.mark.parametrize("mutation", [name for name, (_, level, _) in MUTATIONS.items() if level != 4])
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_seeded_mistake_is_caught_at_its_level(mutate, mutation):
     check_caught(mutate, *MUTATIONS[mutation])
 
@@ -213,7 +213,7 @@ OF_PIPELINES_NIGHTLY = ("one class index swapped", "the same crops in every epoc
 
 
 @pytest.mark.parametrize("mutation", some_nightly(OF_PIPELINES, OF_PIPELINES_NIGHTLY))
-def test_a_seeded_mistake_of_a_pipeline_is_caught(mutate, practice_held, mutation):
+def test_a_seeded_mistake_of_a_pipeline_is_caught(mutate, training_held, mutation):
     check_caught(mutate, *MUTATIONS[mutation])
 
 
@@ -251,14 +251,14 @@ WRONG_ROW = """
     ],
     ids=["in the middle", "one channel", "the last layer", "backward", "in steps"],
 )
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_where_it_goes_another_way_is_said_with_both_values(mutate, body, first):
     mutate(body)
     found = climb()
     assert first in found.diverges and ", expected " in found.diverges, found.diverges
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_difference_that_no_single_value_shows_is_seen_in_a_sum_of_all(mutate, monkeypatch):
     monkeypatch.setattr(surgery, "FEWEST", 2)
     monkeypatch.setattr(surgery, "PEEK_VALUES", 1)
@@ -298,7 +298,7 @@ def test_a_native_pipeline_that_is_not_installed_is_neither_held_nor_failed(muta
     assert found.levels[4].where == "its loader is not installed"
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     declared = "\n    def settings(self):\n        return {'running_variance': 'biased'}\n"
     mutate(BIASED + declared)
@@ -308,7 +308,7 @@ def test_a_biased_variance_that_is_declared_is_held_to_that(mutate):
     assert climb().highest == 2
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_an_adapter_that_raises_fails_those_levels_only_that_ask_for_it(mutate):
     mutate("\n    def gradients(self, batch):\n        raise RuntimeError('no gradients')\n")
     found = climb()
@@ -345,7 +345,7 @@ def test_what_no_framework_supports_is_no_proof(mutate, capsys):
     assert code == 1 and "nothing was proved" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_without_a_version_a_verdict_is_kept_by_all_packages(mutate, monkeypatch):
     from framework_compare.environments import managed
 
@@ -411,7 +411,7 @@ def test_what_is_proved_of_the_native_pipelines_cells_holds_for_those_from_memor
     assert any("training as cells train" in line for line in said) is not known
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_each_device_has_environments_of_its_own(mutate):
     mutate()
     found = ladder.verify(
@@ -421,7 +421,7 @@ def test_each_device_has_environments_of_its_own(mutate):
     assert [one.status for one in found] == ["unsupported", "passed"]
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_records_survive_json(mutate):
     mutate()
     found = climb()
@@ -461,7 +461,7 @@ def test_a_proved_cell_has_its_level_and_no_mark(mutate, short_level_4, pictures
     assert "parity" not in found.table("time", width=200)
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_cell_that_is_required_to_pass_and_does_not_is_not_run(mutate, pictures, tmp_path):
     mutate(SUMMED)
     row = train(pictures, tmp_path, verify="require").frame.iloc[0]
@@ -524,7 +524,7 @@ BY_CONFIG = """
         "loss by config.batch_size",
     ],
 )
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_mistake_that_only_training_shows_is_caught(mutate, body, level, words):
     mutate(body)
     found = climb()
@@ -545,7 +545,7 @@ def test_a_mistake_that_only_other_settings_show_fails_level_3(mutate, pipeline_
     assert climb().status == "failed"
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     mark = tmp_path / "killed"
     body = f"""
@@ -561,7 +561,7 @@ def test_a_worker_that_was_killed_is_asked_again(mutate, tmp_path):
     assert climb().status == "passed"
 
 
-@pytest.mark.usefixtures("practice_held", "pipeline_held")
+@pytest.mark.usefixtures("training_held", "pipeline_held")
 def test_an_answer_of_another_form_fails_its_level(mutate):
     mutate(
         "\n    def forward(self, batch, *, training=False):\n"
@@ -577,3 +577,56 @@ def test_a_study_without_readable_verdicts_has_none(tmp_path, content):
     if content is not None:
         (tmp_path / verdicts.FILE).write_text(content)
     assert verdicts.read(tmp_path) == {}
+
+
+NEIGHBOURS_MIXED = """
+    def forward(self, batch, *, training=False):
+        logits = super().forward(batch, training=training)
+        return numpy.roll(logits, 1, axis=0) if batch.size > 4 and {when} else logits
+"""
+LAST_LEFT_OUT = """
+    def gradients(self, batch):
+        if batch.size > 4:
+            batch = self.adopt(batch.images[:-1], batch.labels[:-1])
+        return super().gradients(batch)
+"""
+THREE_THREADS = """
+    def forward(self, batch, *, training=False):
+        return super().forward(batch, training=training) * numpy.float32(1.01 if self.config.threads == 3 else 1)
+"""
+
+
+@pytest.mark.parametrize("batch_size", [16, 7], ids=["copies alike", "one copy more"])
+@pytest.mark.parametrize(
+    "body, level, where",
+    [
+        (NEIGHBOURS_MIXED.format(when="not training"), 1, "logits, BatchNorm in evaluation mode"),
+        (NEIGHBOURS_MIXED.format(when="training"), 1, "logits, BatchNorm in training mode"),
+        (LAST_LEFT_OUT, 2, "fc.bias"),
+    ],
+    ids=["evaluation", "training", "gradients"],
+)
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_a_mistake_that_only_the_cells_own_batch_shows_is_caught(mutate, body, level, where, batch_size):
+    mutate(body)
+    assert climb(batch_size=4).status == "passed"
+    found = climb(batch_size=batch_size)
+    assert (found.status, found.highest, found.worst.where) == (
+        "failed",
+        level - 1,
+        f"{where} at a batch of {batch_size}",
+    )
+    assert "that differs: " in found.diverges, found.diverges
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 16, 37])
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_the_reference_passes_at_batches_of_all_sizes(mutate, batch_size):
+    mutate()
+    assert climb(batch_size=batch_size).status == "passed"
+
+
+@pytest.mark.usefixtures("training_held", "pipeline_held")
+def test_a_verdict_is_of_one_number_of_threads(mutate):
+    mutate(THREE_THREADS)
+    assert [climb(threads=threads).status for threads in (1, 3)] == ["passed", "failed"]

@@ -20,8 +20,8 @@ from framework_compare.errors import UnknownNameError
 from framework_compare.launch import staging
 from framework_compare.parity import cache
 from framework_compare.parity import verify as ladder
-from framework_compare.parity.state import requirements, state
-from framework_compare.parity.training import curves, practice
+from framework_compare.parity.cache import requirements, state
+from framework_compare.parity.training import curves, training_check
 from framework_compare.parity.workers import RunTasks
 from framework_compare.protocol import TrainConfig
 from framework_compare.registry import Framework
@@ -62,14 +62,14 @@ OTHER_FORMS = (
     '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": 5, "levels": []}',
     '{"framework": "f", "version": "1", "model": "m", "execution": "default", "status": "passed", '
     '"levels": [{"number": "0", "passed": true}]}',
-    '{"number": 4, "passed": "yes"}',
-    '{"number": 4, "passed": true, "more": 1}',
-    '{"number": 4, "passed": true, "error": "small"}',
+    '{"levels": [{"number": 4, "passed": "yes"}]}',
+    '{"levels": [{"number": 4, "passed": true, "more": 1}]}',
+    '{"levels": [{"number": 4, "passed": true, "error": "small"}]}',
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("content", OTHER_FORMS, ids=range(len(OTHER_FORMS)))
-@pytest.mark.parametrize("load", [cache.load_network, cache.load_pipeline, cache.load_curve], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("load", [cache.load_network, cache.load_levels, cache.load_curve], ids=lambda f: f.__name__)
 def test_a_document_of_another_form_is_no_verdict(own_cache, content, load):
     cache.save("key", {})
     (own_cache / "parity" / "key.json").write_text(content)
@@ -193,7 +193,7 @@ def test_an_execution_that_is_lacking_beside_one_that_is_there(honest):
 
 def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environment(honest, monkeypatch):
     assert honest()[1] and not honest()[1]
-    monkeypatch.setattr(ladder, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
+    monkeypatch.setattr(cache, "state", lambda *a: {**state(*a), "packages": {"numpy": "0.1"}})
     said = honest()[1]
     assert any("levels 0 to 3" in line for line in said) and any("native pipeline" in line for line in said)
 
@@ -201,14 +201,14 @@ def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environm
 def test_of_calls_side_by_side_one_trains_the_small_network(honest, monkeypatch):
     monkeypatch.setitem(registry.MODELS, "small2", "small:build")
     trained, both = [], threading.Barrier(2)
-    judge, seek = practice.judge, ladder.Climb._seek_practice
-    monkeypatch.setattr(practice, "judge", lambda *a: trained.append(a) or judge(*a))
+    judge, lock = training_check.judge, cache.lock
+    monkeypatch.setattr(training_check, "judge", lambda *a: trained.append(a) or judge(*a))
 
-    def seek_together(*names):
+    def lock_together(key):
         both.wait(100)
-        return seek(*names)
+        return lock(key)
 
-    monkeypatch.setattr(ladder.Climb, "_seek_practice", seek_together)
+    monkeypatch.setattr(cache, "lock", lock_together)
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda model: honest((model,))[0], ["small", "small2"]))
     assert found == [["passed"]] * 2 and len(trained) == 1

@@ -14,7 +14,7 @@ from framework_compare import registry
 from framework_compare.environments.managed import Environment
 from framework_compare.parity import cache
 from framework_compare.parity.pipeline import pipelines
-from framework_compare.parity.verify import Climb
+from framework_compare.parity.verify import ParityChecker
 from framework_compare.protocol import TrainConfig
 from framework_compare.results import verdicts
 from framework_compare.results.parity import PASSED, PROVED, Level, Parity
@@ -106,10 +106,11 @@ def known(tmp_path, own_cache, monkeypatch):
     """A climb that knows of levels 0 to 3 and 5 that they hold, and of the native pipeline that it does not."""
     held = Parity("torch", "1.0", "alexnet", "default", PASSED, levels=tuple(Level(n, True) for n in (0, 1, 2, 3, 5)))
     monkeypatch.setattr(cache, "load_network", lambda key: held)
-    monkeypatch.setattr(cache, "load_levels", lambda key: [])
-    monkeypatch.setattr(cache, "load_pipeline", lambda key: Level(4, False, "blue, green, red"))
+    monkeypatch.setattr(cache, "pipeline_key", lambda *asked: "pipeline")
+    wrong = Level(4, False, "blue, green, red")
+    monkeypatch.setattr(cache, "load_levels", lambda key: [wrong] if key == "pipeline" else [])
     monkeypatch.setattr(pipelines, "judge", lambda run_tasks, config: Level(4, False, "blue, green, red"))
-    return Climb(tmp_path, {"torch": Environment("torch", Path(sys.executable), "1.0", False, "3.11", {})})
+    return ParityChecker(tmp_path, {"torch": Environment("torch", Path(sys.executable), "1.0", False, "3.11", {})})
 
 
 @pytest.mark.parametrize("ask", ["parity", "cached"])

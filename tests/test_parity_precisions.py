@@ -79,7 +79,7 @@ def climb(tmp_path):
     def run(precision: str):
         ready = {"rounded": ladder.Where(python={"rounded": sys.executable}).environment("rounded", print)}
         config = TrainConfig(precision=precision, image_size=32, threads=1)
-        return ladder.Climb(tmp_path, ready).network("rounded", "small", config)
+        return ladder.ParityChecker(tmp_path, ready).network("rounded", "small", config)
 
     return run
 

@@ -68,7 +68,7 @@ def test_what_may_be_a_list_is_expanded_and_the_rest_refused(name):
 def test_keys_of_stored_verdicts_stay_as_they_are():
     """Studies have these texts in parity.json."""
     row = verdicts.row_of(Cell("torch", "vgg16", "small", "cuda:1", TrainConfig(device="cuda:1", loader_workers=4)))
-    assert verdicts.key(row) == "torch|vgg16|cuda:1|default|fp32|recommended|224|3|native|4"
+    assert verdicts.key(row) == "torch|vgg16|cuda:1|default|fp32|recommended|224|3|native|4|16|1"
     assert verdicts.key({**row, "internals": "private"}) == verdicts.key(row) + "|internals private"
 
 

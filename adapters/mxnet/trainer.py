@@ -35,6 +35,7 @@ class MXNetTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # nor kernels for bf16 on GPUs
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset({"fp32", "tf32", "fp16"})},
+        untested={"cuda": frozenset({"fp32", "tf32", "fp16"})},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
     )
 

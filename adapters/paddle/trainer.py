@@ -44,6 +44,7 @@ class PaddleTrainer(TrainerDefaults):
         executions=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
         # auto_cast does nothing on a CPU
         precisions={"cpu": frozenset({"fp32"}), "cuda": frozenset(PRECISIONS)},
+        untested={"cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset({"default", "eager", "graph"})),
     )
 

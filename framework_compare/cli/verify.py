@@ -11,13 +11,13 @@ import typer
 from framework_compare.cli import words
 from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
 from framework_compare.errors import UsageError
-from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
 STYLES = ("terminal", "markdown", "latex")
 
 
 @takes(
-    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK), "threads", *ENVIRONMENTS, "trust"),
+    *("frameworks", "models", *of_verdict(CODE_PATH, FEEDING, NETWORK, SIZES), *ENVIRONMENTS, "trust"),
     by_place=(words.STUDY, "frameworks", "models"),
     frameworks=FRAMEWORKS,
     models=MODELS,

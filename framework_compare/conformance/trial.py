@@ -16,8 +16,8 @@ from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.launch.jobs import run_job
 from framework_compare.launch.limits import Limits
 from framework_compare.parity.pipeline import pipelines
-from framework_compare.parity.training import practice
-from framework_compare.parity.verify import Climb, RunTasks, Where
+from framework_compare.parity.training import training_check
+from framework_compare.parity.verify import ParityChecker, RunTasks, Where
 from framework_compare.protocol import Job, TrainConfig
 from framework_compare.records import Run
 from framework_compare.results.parity import Level, Parity
@@ -94,7 +94,7 @@ class Trial:
     def practised(self) -> Dict[int, Level]:
         """Levels 3 and 5 of a small network, trained as cells train."""
         run_tasks = RunTasks(self.folder, self.framework, self.config, self.environment)
-        return {level.number: level for level in practice.judge(run_tasks, self.config)}
+        return {level.number: level for level in training_check.judge(run_tasks, self.config)}
 
     def why_not_ready(self) -> str:
         """Why the adapter cannot be tested beyond its methods and its start, or ""."""
@@ -115,8 +115,8 @@ class Trial:
         if network not in self._parities:
             small = network.startswith("conformance-")
             config = dataclasses.replace(self.config, num_classes=3, image_size=32 if small else 224)
-            climb = Climb(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
-            self._parities[network] = climb.network(self.framework, network, config)
+            checker = ParityChecker(self.folder, {self.framework: self.environment}, fresh=True, say=self.say)
+            self._parities[network] = checker.network(self.framework, network, config)
         return self._parities[network]
 
     def drawn(self, part: str) -> Level:

@@ -6,82 +6,133 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional, TypeVar
+from typing import Any, TypeVar
 
 from filelock import BaseFileLock, FileLock
 
+from framework_compare.environments import gpu_builds, venvs
+from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph
+from framework_compare.launch import staging
 from framework_compare.paths import cache_dir
-from framework_compare.plan.settings import CODE_PATH, of_verdict
+from framework_compare.plan.settings import CODE_PATH, SIZES, of_verdict
 from framework_compare.protocol import TrainConfig
-from framework_compare.registry import Framework
+from framework_compare.registry import Framework, device_kind
 from framework_compare.results.parity import FAILED, PASSED, Level, Parity
 from framework_compare.worker import parity_answers
 
 # The other settings do not change what function is trained.
 PATHS = of_verdict(CODE_PATH)
+# What every worker may compute with: its arrays, and what decodes and resizes images.
+COMMON = ("numpy", "pillow", "simplejpeg")
 Made = TypeVar("Made")
-State = Any  # of framework and environment, as `parity.state` describes it
 
 
-def network_key(framework: Framework, state: State, graph: Graph, config: TrainConfig, questions: Any) -> str:
-    """Name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
-    return _digest(framework, state, config, {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions)})
+def network_key(framework: Framework, state: Any, graph: Graph, config: TrainConfig, questions: Any) -> str:
+    """Return the name of the verdict on levels 0 to 3 and 5; `questions` is a dataclass."""
+    sizes = {name: getattr(config, name) for name in of_verdict(SIZES)}
+    asked = {"graph": graph.to_dict(), "questions": dataclasses.asdict(questions), **sizes}
+    return _digest(framework, state, config, asked)
 
 
-def pipeline_key(framework: Framework, state: State, config: TrainConfig) -> str:
-    """Name of the verdict on level 4, the same for all networks; the number of loader workers chooses a path, too."""
+def pipeline_key(framework: Framework, state: Any, config: TrainConfig) -> str:
+    """Return that of level 4, the same for all networks; the number of loader workers chooses a path, too."""
     return _digest(framework, state, config, {"pipeline": True, "loader_workers": config.loader_workers})
 
 
-def practice_key(framework: Framework, state: State, config: TrainConfig) -> str:
-    """Name of the verdict on the small network's training, the same for all networks."""
+def training_key(framework: Framework, state: Any, config: TrainConfig) -> str:
+    """Return that of the small network's training, the same for all networks."""
     fed = config.loader_workers if config.pipeline == "native" else config.pipeline
-    return _digest(framework, state, config, {"practice": True, "fed": fed})
+    return _digest(framework, state, config, {"training": True, "fed": fed})
 
 
-def _digest(framework: Framework, state: State, config: TrainConfig, more: Mapping[str, Any]) -> str:
-    document = {
-        "ladder": ladder_checksum(),
-        "framework": framework.name,
-        "state": state,
-        **{name: getattr(config, name) for name in PATHS},
-        **more,
-    }
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-    return f"{framework.name}-{digest[:24]}"
+def _digest(framework: Framework, state: Any, config: TrainConfig, more: Mapping[str, Any]) -> str:
+    paths = {name: getattr(config, name) for name in PATHS}
+    document = {"ladder": ladder_checksum(), "framework": framework.name, "state": state, **paths, **more}
+    return f"{framework.name}-{short_digest(document)}"
+
+
+def short_digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]
 
 
 @functools.lru_cache(maxsize=1)
 def ladder_checksum() -> str:
-    """Checksum of the code that asks and judges; a change of it makes verdicts invalid."""
+    """Return the checksum of the code that asks and judges; a change of it makes verdicts invalid."""
     own = Path(__file__).parent
     files = [Path(parity_answers.__file__), *sorted(own.rglob("*.py"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def load_network(key: str) -> Optional[Parity]:
+def state(framework: Framework, environment: Environment, device: str) -> dict[str, Any]:
+    """Return what else a verdict holds for: worker's source, packages, GPU; takes milliseconds and starts no worker."""
+    return {
+        "trainer": framework.trainer.rpartition(":")[2],
+        "worker": staging.checksum(framework),
+        "version": environment.version,
+        "packages": dict(packages(framework, environment)),
+        "gpu": gpu_name(device),
+    }
+
+
+def packages(framework: Framework, environment: Environment) -> Mapping[str, str]:
+    """Return of a managed environment all packages, which are pinned; of another interpreter those that may compute.
+
+    These are what its adapter's requirements name, the framework's own others, and CUDA's. Where no requirements are
+    known, or no metadata has the framework's version, they are all that are there.
+    """
+    named = requirements(framework)
+    if environment.managed or environment.version is None or not named:
+        return environment.packages
+    starts = (venvs.normal_name(framework.imports), "nvidia-")
+    chosen = (name for name in environment.packages if name in named or name in COMMON or name.startswith(starts))
+    return {name: environment.packages[name] for name in chosen}
+
+
+def requirements(framework: Framework) -> set[str]:
+    """Return the normalised names in the requirements files of a framework, whatever their device."""
+    found: set[str] = set()
+    for device in ("cpu", "cuda") if framework.requirements else ():
+        if framework.requirements_on(device):
+            try:
+                pins = venvs.pins_of(framework, device)
+            except OSError:
+                return set()
+            names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", pin) for pin in pins)  # none in a line that is an option
+            found.update(venvs.normal_name(name.group()) for name in names if name)
+    return found
+
+
+def gpu_name(device: str) -> str | None:
+    """Return the name that NVML has; None for a CPU, and where nothing says it."""
+    if device_kind(device) == "cpu":
+        return None
+    try:
+        return gpu_builds.look(device).name
+    except gpu_builds.NoGpu:
+        return None
+
+
+def load_network(key: str) -> Parity | None:
     return _made(Parity.from_dict, load(key))
 
 
-def load_pipeline(key: str) -> Optional[Level]:
-    return _made(lambda document: Level(**document), load(key))
-
-
-def load_levels(key: str) -> Optional[List[Level]]:
+def load_levels(key: str) -> list[Level] | None:
     return _made(lambda document: [Level(**level) for level in document["levels"]], load(key))
 
 
-def load_curve(key: str) -> Optional[Mapping[str, Any]]:
-    """What `parity.curves` keeps: {"value": ...}."""
+def load_curve(key: str) -> Mapping[str, Any] | None:
+    """Return what `parity.training.curves` keeps: {"value": ...}."""
     document = load(key)
     return document if isinstance(document, dict) and "value" in document else None
 
 
-def _made(make: Callable[[Any], Made], document: Any) -> Optional[Made]:
-    """What a document describes, None for one of another form: it is sought anew."""
+def _made(make: Callable[[Any], Made], document: Any) -> Made | None:
+    """Return what a document describes, None for one of another form: it is sought anew."""
     try:
         found = make(document)
     except (TypeError, KeyError, ValueError):
@@ -104,7 +155,7 @@ def _is_sound(found: Any) -> bool:
 
 
 def load(key: str) -> Any:
-    """The document stored under a key; None if it is absent or cannot be read."""
+    """Return the document stored under a key; None if it is absent or cannot be read."""
     try:
         return json.loads(_path(key).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -122,7 +173,7 @@ def save(key: str, document: Mapping[str, Any]) -> None:
 
 
 def lock(key: str) -> BaseFileLock:
-    """Held while a verdict is sought that others may be waiting for: of calls side by side one seeks it."""
+    """Return the lock that is held while a verdict is sought: of calls side by side one seeks it."""
     path = _path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_suffix(".lock"))

@@ -36,6 +36,7 @@ OF_DATASET = "of the data set"  # the data set decides it; no table is split by 
 CODE_PATH = "code path"  # which code of a framework runs
 NETWORK = "network"  # shapes of the model
 FEEDING = "feeding"  # how images reach it
+SIZES = "sizes"  # by which libraries choose kernels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,7 @@ _PIPELINE = (
     "native: the framework's own loader; shared: one loader, same batches for all; memory: one batch kept in memory"
 )
 _TUNING = "recommended: the settings of the framework's own performance guide; none: its defaults"
+_THREADS = "size of every compute pool"
 _WORKERS = "processes (or threads) that only read images"
 _MODE = "train: forward, backward and update; inference: forward alone, with the latency of single steps"
 _PATIENCE = "epochs without a lower validation loss after which training stops, by Keras' rule; 0: never"
@@ -112,12 +114,12 @@ SETTINGS: Dict[str, Setting] = {
     ),
     "nodes": Setting(_NODES, IDENTITY, least=1, caption="{} node", verdict=CODE_PATH),
     "mode": Setting(_MODE, IDENTITY, MODES, caption="{}", verdict=CODE_PATH),
-    "batch_size": Setting("images per step and device", IDENTITY, least=1, caption="batch {}"),
+    "batch_size": Setting("images per step and device", IDENTITY, least=1, caption="batch {}", verdict=SIZES),
     "execution": Setting("how the framework runs a step", IDENTITY, EXECUTIONS, verdict=CODE_PATH),
     "pipeline": Setting(_PIPELINE, IDENTITY, PIPELINES, verdict=FEEDING),
     "precision": Setting("number format of the arithmetic", IDENTITY, PRECISIONS, verdict=CODE_PATH),
     "tuning": Setting(_TUNING, IDENTITY, TUNINGS, verdict=CODE_PATH),
-    "threads": Setting("size of every compute pool", IDENTITY, least=1, caption="{} thread", all_cores=True),
+    "threads": Setting(_THREADS, IDENTITY, least=1, caption="{} thread", verdict=SIZES, all_cores=True),
     "loader_workers": Setting(_WORKERS, IDENTITY, caption="{} loader worker", verdict=FEEDING, all_cores=True),
     "epochs": Setting(_EPOCHS, least=1, caption="{} epoch"),
     "learning_rate": Setting("step size of the optimizer"),

@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
-from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
+from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, SIZES, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import FAILED, IMPORT, NOT_EQUAL, PASSED, UNVERIFIED
 from framework_compare.store import schema
@@ -18,7 +18,7 @@ FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_status", "parity_error", "parity_where")
 # What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
-_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
+_KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING, SIZES))
 LATER = (
     "mode",
     "optimizer",

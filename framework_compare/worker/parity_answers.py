@@ -103,14 +103,18 @@ class ParityAnswers:
         return {"shapes": {name: list(array.shape) for name, array in found.items()}, "changed": changed}
 
     def forward(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        """Logits of batch 0, `times` over; a training pass may move the running statistics, so they are put back."""
-        batch = self._batches(task)[0]
+        """Logits of batch 0, or of its "samples" in this order, `times` over.
+
+        A training pass may move the running statistics, so they are put back.
+        """
+        batch = self._batch(task, 0)
         passes = [self.trainer.forward(batch, training=task["training"]) for _ in range(task.get("times", 1))]
         self.trainer.load_weights(self.held)
         return _save(task, values=np.stack(passes))
 
     def gradients(self, task: Dict[str, Any]) -> Dict[str, Any]:
-        found = self.trainer.gradients(self._batches(task)[0])
+        """Of the mean loss of batch 0, or of its "samples"."""
+        found = self.trainer.gradients(self._batch(task, 0))
         self.trainer.load_weights(self.held)
         return _save(task, **found)
 
@@ -124,7 +128,7 @@ class ParityAnswers:
     def again(self, task: Dict[str, Any]) -> Dict[str, Any]:
         """All arrays after one step on batch 0 from the weights, loaded once more into what has been trained."""
         self.trainer.load_weights(self.held)
-        self.trainer.train_step(self._batches(task)[0])
+        self.trainer.train_step(self._batch(task, 0))
         self.trainer.synchronize()
         return _save(task, **self.trainer.weights())
 
@@ -214,9 +218,14 @@ class ParityAnswers:
         return zlib.crc32(labels.data, zlib.crc32(images.data))
 
     def _batches(self, task: Dict[str, Any]) -> List[Batch]:
+        return [self._batch(task, number) for number in range(len(np.load(task["batches"]).files) // 2)]
+
+    def _batch(self, task: Dict[str, Any], number: int) -> Batch:
         held = np.load(task["batches"])
-        count = len(held.files) // 2
-        return [self._adopt(*map(self._part, (held[f"images{i}"], held[f"labels{i}"]))) for i in range(count)]
+        arrays = (held[f"{name}{number}"] for name in ("images", "labels"))
+        if "samples" in task:
+            arrays = (array[task["samples"]] for array in arrays)
+        return self._adopt(*map(self._part, arrays))
 
     def _part(self, array: np.ndarray) -> np.ndarray:
         """Of a batch of all replicas what this process trains on."""

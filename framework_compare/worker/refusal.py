@@ -34,7 +34,7 @@ ASKS: Dict[str, Ask] = {
     "internals": Ask("internals", lambda config, graphs: [config.internals]),
     "gpu_threads": Ask("gpu_threads", lambda config, graphs: [config.gpu_threads]),
 }
-BY_DEVICE = ("executions", "precisions", "replicas")
+BY_DEVICE = ("executions", "precisions", "replicas", "untested")
 
 
 def refuse_undeclared(
@@ -94,6 +94,14 @@ def _why(trainer: Any, missing: Iterable[str]) -> str:
     """What the class says of what is missing, once each, in words that follow it."""
     reasons = dict.fromkeys(trainer.declared.why[name] for name in missing if name in trainer.declared.why)
     return f": {', and '.join(reasons)}" if reasons else ""
+
+
+def untested(declared: Declared, device: str, precisions: Iterable[str]) -> str:
+    """Which of these precisions are declared for a device though none of its kind has run them, in a sentence; "" if none."""
+    kind = device.partition(":")[0]
+    names = [name for name in precisions if name in declared.untested.get(kind, ())]
+    what = {"cpu": "a CPU", "cuda": "a GPU"}.get(kind, kind)
+    return f"{', '.join(names)} on {what}: untested, as this adapter has not run so on any yet" if names else ""
 
 
 def fault_of(declared: Any) -> str:

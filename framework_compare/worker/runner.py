@@ -21,7 +21,7 @@ from framework_compare.worker.isolated_times import IsolatedTimes
 from framework_compare.worker.losses import EarlyStopping, LossSum, Outputs
 from framework_compare.worker.memory import pss_bytes
 from framework_compare.worker.placement import make_trainer
-from framework_compare.worker.refusal import refuse_undeclared
+from framework_compare.worker.refusal import refuse_undeclared, untested
 from framework_compare.worker.sources import Source, open_source, read_data
 from framework_compare.worker.turns import NoTurns, Stopped, Turns
 
@@ -80,6 +80,9 @@ class Runner:
         executions = sorted(self.trainer_class.declared.executions.get(self.config.device.partition(":")[0], ()))
         settings = {**self.trainer.settings(), "executions": executions, **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)
+        remark = untested(self.trainer_class.declared, self.config.device, [self.config.precision])
+        if remark and self._tells:
+            self.events.send("warning", message=remark)
         try:
             self._train()
         finally:

@@ -10,7 +10,7 @@ import pytest
 from nightly import some_nightly
 
 from framework_compare import compare, registry
-from framework_compare.parity.verify import Climb, Where
+from framework_compare.parity.verify import ParityChecker, Where
 from framework_compare.protocol import TrainConfig
 
 FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle", "jax")
@@ -28,7 +28,7 @@ def climb(tmp_path, references, monkeypatch, small):
         config = TrainConfig(
             device="cpu:0,1", threads=1, loader_workers=0, image_size=32, pipeline="memory", execution=execution
         )
-        return Climb(tmp_path, {name: environment}).network(name, small, config)
+        return ParityChecker(tmp_path, {name: environment}).network(name, small, config)
 
     def mutate(name: str, file: str, old: str, new: str) -> None:
         entry = registry.FRAMEWORKS[name]

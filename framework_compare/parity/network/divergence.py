@@ -38,7 +38,8 @@ class Watched:
 def first_divergence(failed: Level, judge: Judge, run_tasks: Callable[..., Any], folder: Path) -> str:
     """A sentence on where level 1, 2 or 3 failed; empty where its own says all, as for an array of another shape."""
     if failed.number == 1:
-        return first_layer(judge.reference, failed.where == deviations.TRAINING, run_tasks, folder)
+        asked = judge.full if failed.where.endswith(judge.at_full_size) else judge.reference
+        return first_layer(asked, failed.where.startswith(deviations.TRAINING), run_tasks, folder)
     compared, ratios = judge.compared.get(failed.number, {}), judge.ratios.get(failed.number, {})
     ends = ("", *deviations.ALONG.values())
     wrong = [(name, end) for name in compared for end in ends if ratios.get(name + end, 0.0) > TOLERANCE]
@@ -98,10 +99,12 @@ def watch(found: Reference, training: bool) -> Dict[str, Watched]:
         def keep(name: str, value: np.ndarray, values: Dict[str, np.ndarray] = values) -> None:
             flat = value.reshape(len(value), -1).astype(np.float64)
             single = np.stack([value[(slice(None), *place)] for place in places[name]], axis=1)
-            values[name] = np.concatenate([single, flat @ surgery.signs(flat.shape[1]).T], axis=1)
+            sums = flat @ surgery.signs(flat.shape[1]).T
+            values[name] = np.concatenate([single, sums], axis=1)[found.samples]
             sizes[name] = float(np.abs(flat).max()), float(np.linalg.norm(flat, axis=1).max())
 
-        Oracle(found.graph, views, dtype, rounding=rounding).forward(found.batches[0][0], training=training, watch=keep)
+        oracle = Oracle(found.graph, views, dtype, rounding=rounding)
+        oracle.forward(found.batches[0][0], training=training, watch=keep, copies=found.copies)
         sides.append(values)
     exact, narrow = sides
     readers = {node.name for node in found.graph.nodes if node.inputs}
@@ -146,8 +149,8 @@ def ask(
         path = folder / f"peek-{number}.npy"
         np.save(path, surgery.flat_weights(cut, arrays))
         tasks.append({"ask": "build", "name": f"build {number}", "graph": cut.to_dict(), "weights": str(path)})
-        batches = str(folder / "batches.npz")
-        tasks.append({"ask": "forward", "name": f"peek {number}", "training": training, "batches": batches})
+        batch = {"batches": str(folder / "batches.npz"), "samples": found.samples.tolist()}
+        tasks.append({"ask": "forward", "name": f"peek {number}", "training": training, **batch})
     _, said, answers = run_tasks(tasks, "divergence")
     for number in range(len(names)):
         (folder / f"peek-{number}.npy").unlink()

@@ -19,6 +19,7 @@ from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Reference
 from framework_compare.parity.network.rounding import unit
+from framework_compare.parity.network.tasks import FULL
 from framework_compare.records import Run
 from framework_compare.results.parity import Level
 
@@ -57,14 +58,29 @@ class WorkerEndedEarly(LevelFailed):
     """The worker ended before it answered, as one does that is killed."""
 
 
-class Judge:
-    """A worker's answers, read from its folder, against the reference."""
+def checked(number: int, check: Callable[[], Level], when: str = "") -> Level:
+    """Return what a check finds of a level; `when` goes before the reason why it does not hold."""
+    try:
+        return check()
+    except LevelFailed as wrong:
+        return Level(number, False, f"{when}{wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
+    except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
+        reason = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
+        return Level(number, False, f"{when}{reason}")
 
-    def __init__(self, graph: Graph, found: Reference, folder: Path, said: Mapping[str, Any], run: Run) -> None:
+
+class Judge:
+    """A worker's answers, read from its folder, against the reference, and that in a batch of the cell's own size."""
+
+    def __init__(
+        self, graph: Graph, found: Reference, full: Reference, folder: Path, said: Mapping[str, Any], run: Run
+    ) -> None:
         self.settings = run.settings
         self.end = "" if run.status == "ok" else f" ({run.status}: {run.reason})"  # of the worker
         self.graph = graph
         self.reference = found
+        self.full = full
+        self.at_full_size = f" at a batch of {len(full.samples) // full.replicas}"
         self.folder = folder
         self.said = said
         self.ratios: Dict[int, Dict[str, float]] = {}  # of each level, in units of the yardstick
@@ -78,15 +94,7 @@ class Judge:
             3: self.steps,
             5: self.dropout,
         }
-        return [self._checked(number, check) for number, check in checks.items()]
-
-    def _checked(self, number: int, check: Callable[[], Level]) -> Level:
-        try:
-            return check()
-        except LevelFailed as wrong:
-            return Level(number, False, str(wrong), answered=not isinstance(wrong, WorkerEndedEarly))
-        except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
-            return Level(number, False, f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500])
+        return [checked(number, check) for number, check in checks.items()]
 
     def parameters(self) -> Level:
         self._said("build")
@@ -101,20 +109,29 @@ class Judge:
         return Level(0, True, f"{self.graph.parameter_count():,} parameters", 0.0)
 
     def logits(self) -> Level:
-        exact = self.reference.exact
-        found = {
-            deviations.EVALUATION: (self._array("evaluation")["values"][0], exact.evaluation),
-            deviations.TRAINING: (self._array("training")["values"][0], exact.training),
-        }
-        if self.reference.replicas > 1:  # of several processes rank 0 answers for its own part
-            found = {where: (a, b[: len(a)]) for where, (a, b) in found.items()}
-        return self._level(1, {where: deviations.relative(_shaped(a, b, where), b) for where, (a, b) in found.items()})
+        errors = {}
+        for asked, name_end, where_end in self._both_sizes():
+            for name, where in (("evaluation", deviations.EVALUATION), ("training", deviations.TRAINING)):
+                found, exact = self._array(name + name_end)["values"][0], getattr(asked.exact, name)[asked.samples]
+                if asked.replicas > 1:  # of several processes rank 0 answers for its own part
+                    exact = exact[: len(found)]
+                errors[where + where_end] = deviations.relative(_shaped(found, exact, where), exact)
+        return self._level(1, errors)
 
     def gradients(self) -> Level:
-        found = self._named("gradients", self.reference.exact.gradients)
-        exact = self.reference.exact.gradients
-        self.compared[2] = {name: (found[name], exact[name]) for name in exact}
-        return self._level(2, deviations.gradient_errors(found, exact, self.reference.precision))
+        errors: Dict[str, float] = {}
+        self.compared[2] = {}
+        for asked, name_end, where_end in self._both_sizes():
+            exact = asked.exact.gradients
+            found = self._named("gradients" + name_end, exact)
+            self.compared[2].update({name + where_end: (found[name], exact[name]) for name in exact})
+            off = deviations.gradient_errors(found, exact, asked.precision)
+            errors.update({name + where_end: error for name, error in off.items()})
+        return self._level(2, errors)
+
+    def _both_sizes(self) -> List[Tuple[Reference, str, str]]:
+        """References with the ends of the names of answers and of places; the one that says most is the last."""
+        return [(self.full, FULL, self.at_full_size), (self.reference, "", "")]
 
     def steps(self) -> Level:
         exact = self.reference.exact
@@ -209,8 +226,17 @@ class Judge:
         return [self._array(f"{name} {kind}")["values"] for kind in ("with", "without")]
 
     def _level(self, number: int, errors: Mapping[str, float]) -> Level:
-        ratios = ratios_of(errors, self.reference.yardstick[number], self.reference.precision)
+        yardstick = self.reference.yardstick[number]
+        if number < 3:
+            yardstick = {
+                **yardstick,
+                **{k + self.at_full_size: size for k, size in self.full.yardstick[number].items()},
+            }
+        ratios = ratios_of(errors, yardstick, self.reference.precision)
         self.ratios[number] = ratios
+        small = {name: ratio for name, ratio in ratios.items() if not name.endswith(self.at_full_size)}
+        if max(small.values()) > TOLERANCE:  # then that is where to look
+            ratios = small
         where = max(ratios, key=lambda name: ratios[name])
         if number == 2 and ratios[where] > TOLERANCE:
             # backward order: the last parameter that is wrong is where the gradient went wrong first

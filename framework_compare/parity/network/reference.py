@@ -25,6 +25,7 @@ CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GEL
 CURVED_STRIDE = 0.1
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
+NOTHING = Answers(np.empty(0), np.empty(0), {}, (), {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Reference:
     yardstick: Errors
     precision: str = "fp32"
     replicas: int = 1
+    copies: Optional[Array] = None  # of which samples a batch of a cell's own size is made, as `Mode` has them
 
     @property
     def initial(self) -> Dict[str, Array]:
@@ -81,6 +83,30 @@ class Reference:
         oracle = Oracle(self.graph, self.initial)
         oracle.apply(self.exact.gradients, self.optimizer)
         return {name: oracle.weights[name] for name in self.exact.gradients}
+
+    @property
+    def samples(self) -> Array:
+        """The sample at each place of the first batch, by its number among those whose logits the answers have."""
+        count = len(self.batches[0][1]) // self.replicas
+        copies = np.arange(count) if self.copies is None else self.copies
+        return (np.arange(self.replicas)[:, None] * count + copies).ravel()
+
+    def full(self, size: int, draws: int) -> "Reference":
+        """The first batch's samples in a batch of a cell's own size, in an order by chance; for levels 1 and 2.
+
+        Where each sample is in it as often as any other, logits, batch statistics and the mean loss stay what they
+        are, and so do gradients. Where that cannot be, the oracle counts the copies.
+        """
+        count = len(self.batches[0][1]) // self.replicas
+        copies = np.random.default_rng(size).permutation(np.resize(np.arange(count), size))
+        larger = dataclasses.replace(self, copies=copies)
+        if size % count == 0 and self.precision != "fp16":  # whose gradients are smaller in a larger batch
+            return larger
+        return dataclasses.replace(larger, batches=self.batches[:1]).answered().at(self.precision, draws)
+
+    def answered(self) -> "Reference":
+        """With the oracle's answers in float64."""
+        return dataclasses.replace(self, exact=answer(self, self.batches, np.float64))
 
     def at(self, precision: str, draws: int) -> "Reference":
         """The same questions and answers with the yardstick of another precision (as long as it takes in float32)."""
@@ -130,26 +156,22 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     batches = make_batches(graph, questions)
     flat = asked_weights(graph, batches[0][0], questions.seed)
     smooth = flat.copy()
-    views, smooth_views = weight_views(graph, flat), weight_views(graph, smooth)
+    smooth_views = weight_views(graph, smooth)
     calibration.smooth(graph, smooth_views, batches[0][0], questions.seed, questions.replicas)
     optimizer = asked_optimizer(graph, smooth_views, batches[0], questions)
-    replicas = questions.replicas
-    exact = answer(graph, views, smooth_views, batches, optimizer, np.float64, replicas=replicas)
-    found = Reference(graph, flat, smooth, optimizer, batches, exact, {}, replicas=replicas)
-    return found.at(precision, questions.draws)
+    asked = Reference(graph, flat, smooth, optimizer, batches, NOTHING, {}, replicas=questions.replicas)
+    return asked.answered().at(precision, questions.draws)
 
 
 def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
     """The largest error, place by place, of some runs of the oracle that round as the precision does."""
-    views, smooth = weight_views(found.graph, found.flat), found.initial
     yardstick: Errors = {}
+    share = min(1.0, len(found.batches[0][1]) / len(found.samples))
     for draw in range(draws):
-        rounding = rounding_of(precision, draw)
         nearby = [(moved(images, draw, precision), labels) for images, labels in found.batches]
         with np.errstate(over="ignore", invalid="ignore"):  # of fp16; the judge says so
-            how: Dict[str, Any] = {"plain_sums": draw > 0, "rounding": rounding, "replicas": found.replicas}
-            said = answer(found.graph, views, smooth, nearby, found.optimizer, np.float32, **how)
-        off = errors(said, found.exact, smooth, precision)
+            said = answer(found, nearby, np.float32, draw > 0, rounding_of(precision, draw, share))
+        off = errors(said, found.exact, found.initial, precision)
         off[3].update(loss_roundings(said, found.exact, found.graph.task.loss))
         off[3].update({where: max(size, off[3][where]) for where, size in scatter(off[3], found.exact).items()})
         yardstick = larger(yardstick, off)
@@ -283,27 +305,18 @@ def moved(images: Inputs, draw: int, precision: str = "fp32") -> Inputs:
 
 
 def answer(
-    graph: Graph,
-    weights: Mapping[str, Array],
-    smooth: Mapping[str, Array],
+    asked: Reference,
     batches: Sequence[Tuple[Inputs, Array]],
-    optimizer: Optimizer,
     dtype: Any,
     plain_sums: bool = False,
     rounding: Optional[Rounding] = None,
-    replicas: int = 1,
 ) -> Answers:
-    """The oracle's answers at one precision: logits at `weights`; gradients and steps from `smooth`."""
-    how: Dict[str, Any] = {"plain_sums": plain_sums, "rounding": rounding, "replicas": replicas}
-    oracle = Oracle(graph, weights, dtype, **how)
+    """The oracle's answers at one precision: logits at the weights of level 1; gradients and steps from the smooth ones."""
+    how: Dict[str, Any] = {"plain_sums": plain_sums, "rounding": rounding, "replicas": asked.replicas}
+    oracle = Oracle(asked.graph, weight_views(asked.graph, asked.flat), dtype, **how)
     evaluation = oracle.forward(batches[0][0])
-    training = oracle.forward(batches[0][0], training=True)
-    oracle = Oracle(graph, smooth, dtype, **how)
-    losses, step_logits = [], []
-    for step, (images, labels) in enumerate(batches):
-        loss, logits, gradients = oracle.train_step(images, labels, optimizer=optimizer)
-        losses.append(loss)
-        step_logits.append(logits)
-        if step == 0:
-            first = gradients
-    return Answers(evaluation, training, first, losses, oracle.weights, step_logits)
+    training = oracle.forward(batches[0][0], training=True, copies=asked.copies)
+    oracle = Oracle(asked.graph, asked.initial, dtype, **how)
+    steps = [oracle.train_step(*batch, optimizer=asked.optimizer, copies=asked.copies) for batch in batches]
+    losses, step_logits, gradients = zip(*steps)
+    return Answers(evaluation, training, gradients[0], losses, oracle.weights, step_logits)

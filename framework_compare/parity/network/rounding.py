@@ -61,11 +61,13 @@ class Rounding:
     """How one run of the oracle at float32 rounds; wraps each of its ops.
 
     draw 0 rounds a layer's output once, with its bias; further ones as frameworks also do: the bias is added to the
-    rounded output, and the last bits of tf32's operands are dropped.
+    rounded output, and the last bits of tf32's operands are dropped. share: of one sample in the loss, relative to that
+    in the oracle's batch; in a larger batch gradients are smaller, and fp16 has fewer bits for them.
     """
 
     precision: str
     draw: int = 0
+    share: float = 1.0
 
     def operand(self, x: Array) -> Array:
         if self.precision == "tf32":  # cuBLAS on Ampere rounds; Hopper's wgmma drops the lower 13 bits (PTX ISA)
@@ -86,8 +88,9 @@ class Rounding:
         """fp16 lacks exponents for gradients, so frameworks multiply the loss."""
         if self.precision != "fp16":
             return to_grid(x)
+        scale = np.float32(LOSS_SCALE * self.share)
         with np.errstate(over="ignore"):
-            return to_grid(x * np.float32(LOSS_SCALE)) / np.float32(LOSS_SCALE)
+            return to_grid(x * scale) / scale
 
     def __call__(self, op: Op, node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
         """The op's output and backward function, rounded."""
@@ -122,6 +125,6 @@ class Rounding:
         return y, backward
 
 
-def rounding_of(precision: str, draw: int = 0) -> Optional[Rounding]:
+def rounding_of(precision: str, draw: int = 0, share: float = 1.0) -> Optional[Rounding]:
     """What a run of the oracle in float32 is given for a precision."""
-    return None if precision == "fp32" else Rounding(precision, draw)
+    return None if precision == "fp32" else Rounding(precision, draw, share)

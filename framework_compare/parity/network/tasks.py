@@ -15,9 +15,18 @@ from framework_compare.parity.network.reference import Reference
 PASSES = {"Dropout": 4, "StochasticDepth": 32}  # one number a value says more than one a sample
 
 
-def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
-    """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote."""
+FULL = " at full size"  # of the answers to levels 1 and 2 about a batch of the cell's own size
+
+
+def network_tasks(found: Reference, full: Reference, folder: Path) -> List[Dict[str, Any]]:
+    """Levels 0 to 3 as tasks of the probe; `folder` holds what `Reference.write` wrote, for `full`, too."""
     graph, batches = found.graph.to_dict(), str(folder / "batches.npz")
+    evaluation = {"ask": "forward", "name": "evaluation", "training": False, "batches": batches}
+    training = {"ask": "forward", "name": "training", "training": True, "batches": batches}
+    gradients = {"ask": "gradients", "name": "gradients", "batches": batches}
+
+    def at_full_size(task: Dict[str, Any]) -> Dict[str, Any]:
+        return {**task, "name": task["name"] + FULL, "samples": full.samples.tolist()}
 
     def build(name: str, weights: str) -> Dict[str, Any]:
         return {"ask": "build", "name": name, "graph": graph, "weights": str(folder / weights)}
@@ -25,10 +34,9 @@ def network_tasks(found: Reference, folder: Path) -> List[Dict[str, Any]]:
     return [
         build("build", "weights.npy"),
         {"ask": "weights", "name": "weights"},
-        {"ask": "forward", "name": "evaluation", "training": False, "batches": batches},
-        {"ask": "forward", "name": "training", "training": True, "batches": batches},
+        *(evaluation, training, at_full_size(evaluation), at_full_size(training)),
         build("build smooth", "smooth.npy"),
-        {"ask": "gradients", "name": "gradients", "batches": batches},
+        *(gradients, at_full_size(gradients)),
         {"ask": "steps", "name": "steps", "batches": batches},
         {"ask": "again", "name": "again", "batches": batches},
     ]

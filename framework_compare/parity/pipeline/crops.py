@@ -21,6 +21,7 @@ from framework_compare.parity.pipeline.ramps import SIZE
 Array = np.ndarray
 REFERENCES = 40_000
 ALPHA = 1e-6  # probability that a test fails an honest pipeline
+DEVIATIONS = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)  # that a normal variable exceeds, to either side, so rarely
 BY_ROUNDING = 0.01  # of distribution functions: frameworks round crops to the nearest pixel, downwards or not at all
 # Pixels by which an edge is another for sure: of a side one, as it is rounded; of a place two, as the fast transform
 # of JPEG decoders moves colours by up to 1.8 levels, and with them where a crop seems to lie.
@@ -100,23 +101,15 @@ def least_beyond(inner: int, outer: int) -> int:
 
 def check_distribution(name: str, values: Array, expected: Array) -> None:
     """LevelFailed if a Kolmogorov-Smirnov test sets the two samples apart."""
-    distance, allowed = ks_distance(values, expected), ks_critical(len(values), len(expected)) + BY_ROUNDING
+    # scipy.stats takes a second to import, and whoever looks a verdict up does not need it.
+    from scipy.stats import ks_2samp, kstwobign
+
+    distance = float(ks_2samp(values, expected, method="asymp").statistic)
+    allowed = float(kstwobign.isf(ALPHA)) * math.sqrt(1 / len(values) + 1 / len(expected)) + BY_ROUNDING
     if distance > allowed:
         medians = f"median {np.median(values):.4g}, expected {np.median(expected):.4g}"
         differs = f"the {name} of random crops is distributed otherwise"
         raise LevelFailed(f"{differs} ({medians}; KS {distance:.3f} > {allowed:.3f})")
-
-
-def ks_distance(first: Array, second: Array) -> float:
-    """Largest distance of the two empirical distribution functions."""
-    places = np.concatenate([first, second])
-    shares = [np.searchsorted(np.sort(values), places, "right") / len(values) for values in (first, second)]
-    return float(np.abs(shares[0] - shares[1]).max())
-
-
-def ks_critical(first: int, second: int) -> float:
-    """Distance that two samples of one distribution exceed with probability ALPHA (Smirnov 1948)."""
-    return math.sqrt(-math.log(ALPHA / 2) / 2 * (1 / first + 1 / second))
 
 
 def check_cut(crops: Array) -> None:
@@ -161,9 +154,7 @@ def check_flips(flipped: Array) -> None:
 
 def _chance(share: float, count: int) -> float:
     """How far off a share that is seen in `count` draws may be."""
-    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2) * math.sqrt(
-        share * (1 - share) * (1 / count + 1 / REFERENCES)
-    )
+    return DEVIATIONS * math.sqrt(share * (1 - share) * (1 / count + 1 / REFERENCES))
 
 
 def check_repeats(crops: Array) -> None:

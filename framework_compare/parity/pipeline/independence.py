@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from typing import Dict, Tuple
 
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed
-from framework_compare.parity.pipeline.crops import ALPHA, REFERENCES, reference
+from framework_compare.parity.pipeline.crops import ALPHA, DEVIATIONS, REFERENCES, reference
 from framework_compare.parity.pipeline.ramps import SIZE
 
 Array = np.ndarray
 LEAST_ROOM = 20  # pixels that a crop could lie elsewhere: with less, rounding decides where it seems to lie
-DEVIATIONS = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 PLACES = ("place from the left", "place from the top")
 
 
@@ -60,22 +58,18 @@ def check_flips_by_batch(flips: Array, batch_size: int) -> None:
 
     The sum over batches of (flips - n / 2)^2 / (n / 4) has nearly a chi-squared distribution.
     """
+    from scipy.stats import chi2
+
     starts = np.arange(0, flips.shape[1], batch_size)
     sizes = np.diff([*starts, flips.shape[1]])
     spread = float(((np.add.reduceat(flips, starts, axis=1) - sizes / 2) ** 2 / (sizes / 4)).sum())
-    least, most = (chi_squared_limit(len(starts) * len(flips), sign) for sign in (-1, 1))
+    batches = len(starts) * len(flips)
+    least, most = chi2.interval(1 - ALPHA, batches)
     if not least <= spread <= most:
-        batches = len(starts) * len(flips)
         raise LevelFailed(
             f"flips are drawn by batches, not by images: over {batches} batches the variance of their number is"
             f" {spread / batches:.2f} that of single draws, by chance {least / batches:.2f} to {most / batches:.2f}"
         )
-
-
-def chi_squared_limit(freedom: int, sign: int) -> float:
-    """What a chi-squared variable lies beyond with probability ALPHA / 2 (Wilson and Hilferty 1931)."""
-    step = 2 / (9 * freedom)
-    return freedom * (1 - step + sign * DEVIATIONS * math.sqrt(step)) ** 3
 
 
 def check_pairs(drawn: Dict[str, Array]) -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from typing import Iterator, NamedTuple
 
 import numpy as np
 
 from framework_compare.parity.network.ladder import LevelFailed
+from framework_compare.parity.pipeline.crops import ALPHA, DEVIATIONS
 
 Array = np.ndarray
-ALPHA = 1e-6
 MATES = 5.5  # deviations that shared batch-mates may be off: their distribution leans to the right
 
 
@@ -54,7 +53,7 @@ def check_ranks(pair: Pair) -> None:
     Spearman's correlation of two random orders of n has mean 0 and variance 1 / (n - 1), and is nearly normal.
     """
     found = rank_correlation(pair.first, pair.second)
-    allowed = normal_limit() / math.sqrt(len(pair.first) - 1)
+    allowed = DEVIATIONS / math.sqrt(len(pair.first) - 1)
     if abs(found) > allowed:
         raise LevelFailed(
             f"images are not shuffled over the whole set: places in {pair.names} have a rank correlation of"
@@ -66,17 +65,14 @@ def rank_correlation(first: Array, second: Array) -> float:
     return float(np.corrcoef(np.argsort(first), np.argsort(second))[0, 1])
 
 
-def normal_limit() -> float:
-    """Deviations that a normal variable exceeds, to either side, with probability ALPHA."""
-    return statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
-
-
 def check_neighbours(pair: Pair) -> None:
     """LevelFailed where too many images that follow each other in one order are next to each other in the other.
 
     Of two random orders about a Poisson number with mean 2 are.
     """
-    found, allowed = kept_neighbours(pair.first, pair.second), poisson_limit(2.0)
+    from scipy.stats import poisson
+
+    found, allowed = kept_neighbours(pair.first, pair.second), int(poisson.isf(ALPHA, 2.0))
     if found > allowed:
         raise LevelFailed(
             f"images are not shuffled over the whole set: {found} of {len(pair.first) - 1} neighbours {pair.short}"
@@ -86,17 +82,6 @@ def check_neighbours(pair: Pair) -> None:
 
 def kept_neighbours(first: Array, second: Array) -> int:
     return int((np.abs(np.diff(np.argsort(first)[second])) == 1).sum())
-
-
-def poisson_limit(mean: float) -> int:
-    """The number that a Poisson variable exceeds with probability ALPHA at most."""
-    term, count = math.exp(-mean), 0
-    beyond = 1.0 - term
-    while beyond > ALPHA:
-        count += 1
-        term *= mean / count
-        beyond -= term
-    return count
 
 
 def check_mates(pair: Pair, batch_size: int) -> None:

@@ -8,8 +8,6 @@ how fast, float32 runs of the oracle say.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 import zlib
 from pathlib import Path
@@ -26,9 +24,8 @@ from framework_compare.parity import cache
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.surgery import without_dropout
-from framework_compare.parity.state import state
-from framework_compare.parity.training import lessons
-from framework_compare.parity.training.lessons import Batches, Lesson
+from framework_compare.parity.training import training_batches
+from framework_compare.parity.training.training_batches import Batches, TrainingBatches
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.parity.verify import RunTasks, Say, Where
 from framework_compare.plan import planning
@@ -111,8 +108,8 @@ def train_curves(
     planning.check_graphs(chosen, configs)
     with scratch() as place:
         ready = {name: where.environment(name, say, configs[0].device) for name in names}
-        lesson = lessons.of_pictures(place, index.name, index.pictures, steps, configs[0])
-        run = CurveRun(place, lesson, configs[0], say)
+        given = training_batches.of_images(place, index.name, index.pictures, steps, configs[0])
+        run = CurveRun(place, given, configs[0], say)
         return [run.curves(model, planning.build_graph(model, configs[0]), configs, ready) for model in chosen]
 
 
@@ -139,17 +136,17 @@ def train_workload_curves(
     (data,) = planned.arrays.values()
     with scratch() as place:
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
-        run = CurveRun(place, lessons.of_arrays(place, data, steps, config), config, say)
+        run = CurveRun(place, training_batches.of_arrays(place, data, steps, config), config, say)
         return run.curves(workload, planning.build_graph(workload, config, data.task), [config], ready)
 
 
 class CurveRun:
     """The batches that all train on, and the training: of the oracle here, of frameworks in workers."""
 
-    def __init__(self, folder: Path, lesson: Lesson, config: TrainConfig, say: Say) -> None:
+    def __init__(self, folder: Path, given: TrainingBatches, config: TrainConfig, say: Say) -> None:
         self.folder = folder
-        self.lesson = lesson
-        self.batches = lesson.batches
+        self.given = given
+        self.batches = given.batches
         self.steps = len(self.batches)
         self.config = config
         self.say = say
@@ -173,7 +170,7 @@ class CurveRun:
         names = ("image_size", "batch_size", "learning_rate", "momentum", "weight_decay", "seed", "num_classes")
         others = {} if self.config.optimizer == "sgd" else {"optimizer": self.config.optimizer}
         asked = {name: getattr(self.config, name) for name in names}
-        return {"dataset": self.lesson.dataset, "steps": self.steps, **asked, **others}
+        return {"dataset": self.given.dataset, "steps": self.steps, **asked, **others}
 
     def exact_and_yardstick(self, graph: Graph, flat: Array) -> Tuple[List[float], List[float]]:
         exact = self._oracle(graph, flat, "float64", 0)
@@ -196,7 +193,7 @@ class CurveRun:
         entry = registry.framework(framework)
         key = {
             "framework": framework,
-            "state": state(entry, environment, config.device),
+            "state": cache.state(entry, environment, config.device),
             "graph": graph.to_dict(),
             **{name: getattr(config, name) for name in cache.PATHS},
         }
@@ -209,7 +206,7 @@ class CurveRun:
         self.say(f"{framework} {graph.name} {config.execution}: {self.steps} steps")
         tasks: List[Dict[str, Any]] = [
             {"ask": "build", "graph": graph.to_dict(), "weights": str(self.folder / "initial.npy")},
-            {"ask": "shared", "steps": self.steps, **self.lesson.opened_by},
+            {"ask": "shared", "steps": self.steps, **self.given.opened_by},
         ]
         run_tasks = RunTasks(self.folder, framework, config, environment)
         run, said, _ = run_tasks(tasks, f"curve-{framework}-{graph.name}-{config.execution}")
@@ -224,7 +221,7 @@ class CurveRun:
 
     def _kept(self, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         document = {"curves": VERSION, **self.setting(), "batches": self.checksums, **key}
-        name = f"curve-{hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]}"
+        name = f"curve-{cache.short_digest(document)}"
         found = cache.load_curve(name)
         if found is None:
             found = {"value": make()}

@@ -55,10 +55,10 @@ def _plain_products(dout: Array, cols: Array) -> Array:
 def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Ioffe and Szegedy 2015: biased variance normalises, the unbiased one is kept, as in torch."""
     (x,), a = inputs, node.attrs
-    count = x.size // x.shape[1]
+    count = mode.count(x)
     if mode.training:
-        mean = mode.total(x) / x.dtype.type(count)
-        variance = mode.total((x - _by_channel(mean)) ** 2) / x.dtype.type(count)
+        mean = mode.mean(x)
+        variance = mode.mean((x - _by_channel(mean)) ** 2)
         new = {"running_mean": mean, "running_var": variance * (count / (count - 1))}
         for name, value in new.items():
             old = weights[name]
@@ -73,7 +73,7 @@ def batchnorm2d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: M
         dbias, dweight = mode.total(dy), mode.total(dy * normal)
         dx = dy
         if mode.training:
-            dx = dy - _by_channel(dbias / count) - normal * _by_channel(dweight / count)
+            dx = dy - mode.shares(x) * (_by_channel(dbias) + normal * _by_channel(dweight))
         return (dx * _by_channel(weights["weight"] * scale),), {"weight": dweight, "bias": dbias}
 
     return y, backward

@@ -49,13 +49,15 @@ class Oracle:
         training: bool = False,
         dropout: Optional[np.random.Generator] = None,
         watch: Callable[[str, Array], None] = lambda name, value: None,
+        copies: Optional[Array] = None,
     ) -> Array:
         """The network's output (N, ...); `watch` is shown every node's. Nothing is changed.
 
-        images: the batch's only input, or a tuple of several in the task's order.
+        images: the batch's only input, or a tuple of several in the task's order. copies: of which samples the batch is
+        made, as `Mode` has them, in each replica's part alike; the output is still one of each sample.
         """
         parts = self._parts(images) if training else [images]
-        mode = Mode(training, self.plain_sums, dropout=dropout)
+        mode = Mode(training, self.plain_sums, dropout=dropout, copies=copies)
         return np.concatenate([self._pass(part, mode, None, watch) for part in parts])
 
     def batch_statistics(self, images: Inputs) -> Dict[str, Array]:
@@ -69,13 +71,21 @@ class Oracle:
         }
 
     def gradients(
-        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator] = None
+        self,
+        images: Inputs,
+        labels: Array,
+        *,
+        dropout: Optional[np.random.Generator] = None,
+        copies: Optional[Array] = None,
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
-        """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics."""
+        """Loss of the task, output, gradient of the loss by every trainable parameter, new running statistics.
+
+        copies: as `forward` takes them.
+        """
         if self.replicas == 1:
-            return self._part_gradients(images, labels, dropout=dropout)
+            return self._part_gradients(images, labels, dropout, copies)
         parts = zip(self._parts(images), np.split(labels, self.replicas))
-        losses, outputs, gradients, statistics = zip(*(self._part_gradients(*part, dropout=dropout) for part in parts))
+        losses, outputs, gradients, statistics = zip(*(self._part_gradients(*part, dropout, copies) for part in parts))
         means = {name: sum(each[name] for each in gradients) / self.dtype.type(self.replicas) for name in gradients[0]}
         return sum(losses) / self.replicas, np.concatenate(outputs), means, statistics[0]
 
@@ -86,12 +96,15 @@ class Oracle:
         return list(np.split(images, self.replicas))
 
     def _part_gradients(
-        self, images: Inputs, labels: Array, *, dropout: Optional[np.random.Generator]
+        self, images: Inputs, labels: Array, dropout: Optional[np.random.Generator], copies: Optional[Array]
     ) -> Tuple[float, Array, Dict[str, Array], Dict[str, Array]]:
         tape: List[Tuple[Node, Backward]] = []
-        mode = Mode(True, self.plain_sums, dropout=dropout)
+        mode = Mode(True, self.plain_sums, dropout=dropout, copies=copies)
         logits = self._pass(images, mode, tape, lambda name, value: None)
-        loss, gradient = LOSSES[self.graph.task.loss](logits, self._target(labels))
+        samples = np.arange(len(logits)) if copies is None else copies
+        loss, by_copy = LOSSES[self.graph.task.loss](logits[samples], self._target(labels)[samples])
+        gradient = np.zeros_like(logits)
+        np.add.at(gradient, samples, by_copy)
         gradients = _backward(tape, {self.graph.nodes[-1].name: gradient}, self.rounding)
         return float(loss), logits, {name: gradients[name] for name in trainable_names(self.graph)}, mode.statistics
 
@@ -105,11 +118,12 @@ class Oracle:
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         dropout: Optional[np.random.Generator] = None,
+        copies: Optional[Array] = None,
     ) -> Tuple[float, Array, Dict[str, Array]]:
         """One step of an optimiser, by default SGD of the rates given; returns loss, output and gradients before it."""
         if optimizer is None:
             optimizer = Optimizer("sgd", learning_rate, {"momentum": momentum, "weight_decay": weight_decay})
-        loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout)
+        loss, logits, gradients, statistics = self.gradients(images, labels, dropout=dropout, copies=copies)
         self.apply(gradients, optimizer)
         self.weights.update(statistics)
         return loss, logits, gradients

@@ -7,6 +7,7 @@ weights as in `torch.nn`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Callable, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
@@ -28,7 +29,8 @@ class Mode:
 
     plain_sums: add one by one over pictures and places, as channels-last kernels do, where numpy and BLAS add in
     blocks and so round less. operand and operand_gradient: what a precision makes of a recurrent layer's state, and of
-    its gradient, before each product.
+    its gradient, before each product. copies: numbers of the samples that make up the batch, each any number of times;
+    None where each is in it once. A sample's copies have the same values, so that only batch statistics count them.
     """
 
     training: bool
@@ -37,6 +39,22 @@ class Mode:
     dropout: Optional[np.random.Generator] = None  # None: dropout is off
     operand: Callable[[Array], Array] = lambda x: x
     operand_gradient: Callable[[Array], Array] = lambda x: x
+    copies: Optional[Array] = None
+
+    def count(self, x: Array) -> int:
+        """Values of a channel in the batch."""
+        return (len(x) if self.copies is None else len(self.copies)) * math.prod(x.shape[2:])
+
+    def shares(self, x: Array) -> Union[float, Array]:
+        """What each value of a channel counts in a mean over the batch; (N, 1, 1, 1) where samples differ in it."""
+        if self.copies is None:
+            return 1 / self.count(x)
+        times = np.bincount(self.copies, minlength=len(x)).astype(x.dtype)
+        return times[:, None, None, None] / x.dtype.type(self.count(x))
+
+    def mean(self, x: Array) -> Array:
+        """Over all axes but channels."""
+        return self.total(x) / x.dtype.type(self.count(x)) if self.copies is None else self.total(x * self.shares(x))
 
     def product(self, x: Array, matrix: Array) -> Array:
         """x times the transposed matrix; with plain sums in the other order, which rounds otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framework_compare.parity.training import practice
+from framework_compare.parity.training import training_check
 
 CLASS = """
 
@@ -192,7 +192,7 @@ def judge(ask_mutated):
     """What the float32 reference with the methods given comes to."""
 
     def run(body: str = "", **settings):
-        return practice.judge(*ask_mutated(CLASS.format(body=body), **settings))
+        return training_check.judge(*ask_mutated(CLASS.format(body=body), **settings))
 
     return run
 

@@ -18,7 +18,7 @@ Array = np.ndarray
 Batches = Sequence[Tuple[Array, Array]]
 
 
-class Lesson(NamedTuple):
+class TrainingBatches(NamedTuple):
     """The batches as the reference trains on them, and how a worker is to open the same: {"pictures": file}."""
 
     dataset: str
@@ -26,13 +26,13 @@ class Lesson(NamedTuple):
     opened_by: Dict[str, str]
 
 
-def of_pictures(folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig) -> Lesson:
+def of_images(folder: Path, name: str, pictures: Pictures, steps: int, config: TrainConfig) -> TrainingBatches:
     path = folder / "pictures.json"
     path.write_text(json.dumps(dataclasses.asdict(pictures)), encoding="utf-8")
-    return Lesson(name, shared_batches(pictures, config, steps), {"pictures": str(path)})
+    return TrainingBatches(name, shared_batches(pictures, config, steps), {"pictures": str(path)})
 
 
-def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> Lesson:
+def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) -> TrainingBatches:
     path = folder / "data.npz"
     data.write(path)
     found: List[Tuple[Array, Array]] = []
@@ -41,4 +41,4 @@ def of_arrays(folder: Path, data: ArrayData, steps: int, config: TrainConfig) ->
         while len(found) < steps:
             number += 1
             found += [(inputs[0], target) for inputs, target in pipeline.epoch(number)]
-    return Lesson(data.name, found[:steps], {"data": str(path)})
+    return TrainingBatches(data.name, found[:steps], {"data": str(path)})

@@ -20,7 +20,7 @@ from framework_compare.graph import Graph, GraphBuilder, initial_weights, weight
 from framework_compare.parity.network import deviations, surgery
 from framework_compare.parity.network.deviations import Answers
 from framework_compare.parity.network.ladder import RUNNING_VARIANCE as VARIANCE_SETTING
-from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFailed, WorkerEndedEarly, ratios_of
+from framework_compare.parity.network.ladder import SIGMAS, TOLERANCE, LevelFailed, WorkerEndedEarly, checked, ratios_of
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import moved
 from framework_compare.parity.network.rounding import rounding_of, unit
@@ -42,36 +42,27 @@ FAINT = {"learning_rate": 1e-8, "momentum": 0.0, "weight_decay": 0.0}  # so that
 LARGE = 0.2  # inputs that tell whether they were dropped: most are
 COMMON = {"batch_size": 4, "image_size": IMAGE_SIZE, "num_classes": CLASSES, "epochs": 3}
 RUNNING_VARIANCE = ".running_var"
+WHEN = "as a cell trains, "
 Batches = List[Tuple[Array, Array]]
 
 
 def judge(run_tasks: Any, config: TrainConfig) -> List[Level]:
     """Levels 3 and 5 of one framework; what fails is its `where`."""
-    folder = run_tasks.folder / "practice"
+    folder = run_tasks.folder / "training"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         return [
-            _level(3, lambda: _train(run_tasks, config, folder)),
-            _level(5, lambda: _drop(run_tasks, config, folder)),
+            checked(3, lambda: Level(3, True, *_train(run_tasks, config, folder)), WHEN),
+            checked(5, lambda: Level(5, True, *_drop(run_tasks, config, folder)), WHEN),
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _level(number: int, check: Callable[[], Tuple[str, float, float]]) -> Level:
-    try:
-        return Level(number, True, *check())
-    except LevelFailed as wrong:
-        return Level(number, False, f"as a cell trains, {wrong}", answered=not isinstance(wrong, WorkerEndedEarly))
-    except (ArithmeticError, LookupError, ValueError) as error:  # an answer of another form than anyone thought of
-        what = f"what it answers cannot be judged: {type(error).__name__}: {error}"[:500]
-        return Level(number, False, f"as a cell trains, {what}")
-
-
 def network(dropout: float = 0.0) -> Graph:
     """Without kinks, at which rounding would grow; its only chance is dropout."""
-    g = GraphBuilder("practice", num_classes=CLASSES, image_size=IMAGE_SIZE)
+    g = GraphBuilder("training_check", num_classes=CLASSES, image_size=IMAGE_SIZE)
     g.conv("conv", 16, 3, stride=2, padding=1)
     if not dropout:
         g.batchnorm("bn")
@@ -279,7 +270,7 @@ def _biased(graph: Graph, name: str, before: Array, after: Array, size: int) -> 
 def _ask(
     run_tasks: Callable[..., Any], tasks: Sequence[Dict[str, Any]], name: str, settings: Mapping[str, Any]
 ) -> Tuple[Mapping[str, Any], Mapping[str, Array]]:
-    run, said, folder = run_tasks(tasks, f"practice-{name}", **{**COMMON, **settings})
+    run, said, folder = run_tasks(tasks, f"training-{name}", **{**COMMON, **settings})
     for answer in ("build", "train"):
         if answer not in said:
             raise WorkerEndedEarly(run.reason)

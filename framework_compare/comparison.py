@@ -315,7 +315,7 @@ class Comparison:
     def to_toml(self) -> str:
         """The request that made the study, as a file for `framework-compare run --from` and `api.compare_file`.
 
-        StudyError for a study that keeps none: one of an earlier version, a sweep, one that was extended.
+        StudyError for a study that keeps none: a sweep, one that was extended.
         """
         from framework_compare.study import study_toml
 

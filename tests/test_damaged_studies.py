@@ -153,7 +153,7 @@ def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
         "ALTER TABLE run RENAME COLUMN died_in TO died_io",
         "UPDATE meta SET value = '[]' WHERE key = 'settings'",
         """UPDATE meta SET value = '{"datasets": [1]}' WHERE key = 'settings'""",
-        "UPDATE meta SET value = 'x' WHERE key = 'schema_version'",
+        "PRAGMA user_version = 99",
         "UPDATE environment SET document = '3'",
     ],
 )

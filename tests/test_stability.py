@@ -149,7 +149,8 @@ def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures,
 
 def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
     cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device)) for device in ("cpu", "cuda")]
-    Store.create(tmp_path / "study", settings={"stability": {}}, machine={}, cells=cells, repeats=1).close()
+    growth = {"name": "growth", "batch_sizes": [1], "search": "steps", "first_cells": []}
+    Store.create(tmp_path / "study", settings={"strategy": growth}, machine={}, cells=cells, repeats=1).close()
     sweep = Stability.load(tmp_path / "study")
     table = stability_tables.memory_table(sweep.probes, sweep.varying)
     assert [row.names for row in table.rows] == [("PyTorch", "AlexNet", "cpu"), ("PyTorch", "AlexNet", "cuda")]

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
-from framework_compare.plan.settings import CODE_PATH, DEFAULTS, FEEDING, NETWORK, of_verdict
+from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
-from framework_compare.results.parity import FAILED, IMPORT, NOT_EQUAL, PASSED, UNVERIFIED
+from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
 from framework_compare.store import schema
 
 FILE = "parity.json"
 MODES = ("require", "warn", "off")
 COLUMNS = ("parity", "parity_status", "parity_error", "parity_where")
-# What a verdict depends on, of a cell and of a row of its frame, in the order of the keys that studies have stored.
+# What a verdict depends on, of a cell and of a row of its frame.
 _KEY = ("framework", "model", *of_verdict(CODE_PATH, NETWORK, FEEDING))
-LATER = (
-    "mode",
-    "optimizer",
-    "internals",
-    "optimizer_variant",
-    "gpu_threads",
-    "nodes",
-)  # settings younger than stored keys, which name them only where they are not the default
 
 
 def check_mode(mode: str) -> str:
@@ -38,10 +29,8 @@ def check_mode(mode: str) -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """What a verdict depends on, as one text."""
-    later = [f"{name} {row[name]}" for name in LATER if row[name] != getattr(DEFAULTS, name)]
-    if row["model"] in registry.WORKLOADS:  # whose task is its data set's
-        later.append(f"dataset {row['dataset']}")
-    return "|".join([*(str(row[name]) for name in _KEY if name not in LATER), *later])
+    task = [row["dataset"]] if row["model"] in registry.WORKLOADS else []  # which is its data set's
+    return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task))
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:
@@ -88,18 +77,7 @@ def read(folder: Path) -> Dict[str, Dict[str, Any]]:
     except (OSError, ValueError, RecursionError):
         return {}
     verdicts = document.items() if isinstance(document, dict) else ()
-    whole = ((name, _with_status(verdict)) for name, verdict in verdicts)
-    return {name: verdict for name, verdict in whole if _is_sound(verdict)}
-
-
-def _with_status(verdict: Any) -> Any:
-    """A verdict of a study that has its text alone, with the status that the text says."""
-    text = verdict.get("parity") if isinstance(verdict, dict) else None
-    if not isinstance(text, str) or "parity_status" in verdict:
-        return verdict
-    failed = re.search(r", not \d", text) is not None
-    status = FAILED if failed else PASSED if text[:1].isdigit() else text
-    return {**verdict, "parity_status": status}
+    return {name: verdict for name, verdict in verdicts if _is_sound(verdict)}
 
 
 def _is_sound(verdict: Any) -> bool:

@@ -73,7 +73,7 @@ def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def config(text: Any) -> Dict[str, Any]:
-    """The stored fields of a TrainConfig; fields that an earlier version lacked get their defaults."""
+    """Return the stored fields of a TrainConfig; those that were not stored get their defaults."""
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
     if missing and unknown:
@@ -99,7 +99,7 @@ def document(text: Any, kind: type, what: str) -> Any:
 def settings(text: Any) -> Dict[str, Any]:
     """What a study was created with; InvalidRow where a part of it is not of its kind."""
     parsed = document(text, dict, "settings")
-    for name in ("datasets", "limits", "python", "stability"):
+    for name in ("datasets", "limits", "python", "strategy"):
         if not isinstance(parsed.get(name) or {}, dict):
             raise InvalidRow(f"{name} of its settings is {_shown(parsed[name])}")
     for name, dataset in (parsed.get("datasets") or {}).items():

@@ -73,10 +73,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Union[str, Path], readonly: bool = True, *, checked: bool = False) -> "Store":
-        """Open a study; for writing it takes the lock, looks for damage, and brings an older schema up to date.
-
-        A reader of an older schema gets a copy that is brought up to date. checked: it looks for damage too.
-        """
+        """Open a study; a writer takes the lock and looks for damage. checked: a reader looks for damage, too."""
         folder = Path(folder).absolute()
         path = folder / FILE
         if not path.is_file():
@@ -260,7 +257,7 @@ class Store:
     def absorb(self, part: absorption.Part) -> bool:
         """Take over a part that was measured elsewhere, whole or not at all; False where that is done already.
 
-        StudyError for a part that is damaged or of another schema.
+        StudyError for a part that is damaged.
         """
         with schema.study_errors(part.path):
             return absorption.absorb(self._connection, part)
@@ -369,7 +366,7 @@ def _write_new(
     for name in CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / NEW, "rwc")) as connection:
-        schema.migrate(connection, 0)
+        schema.create(connection)
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, as_json(v)) for k, v in machine.items()])

@@ -57,7 +57,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         statuses = [status for listed in part.outcomes().values() for status in listed]
         if part.plan():
             raise StudyError(f"{place} is not whole; delete it and resume the study")
-    if of not in (plan.identity, None):  # a part that an earlier version measured does not say
+    if of != plan.identity:
         raise StudyError(f"{place} holds results of another part or of another study")
     changes = other_kind(store.machine(), machine, plan.cells)
     if changes:

@@ -147,7 +147,6 @@ def as_planned(
         options = run_options(interpreters, index, installer, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
-        # Studies of an earlier version were planned without repeats.
         threshold = settings.get("disturbance_threshold", THRESHOLD)
         quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
     except TypeError as error:

@@ -85,37 +85,23 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
             )
 
 
-def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None:
+def warm_page_cache(folder: Path, datasets: Mapping[str, str]) -> None:
     """Read every image once, so that the first framework does not pay the disk for the others.
 
-    datasets: name -> checksum of its list, None where the study has none. DataError for an image that cannot be read,
-    StudyError for a list or an image that has changed since the study began.
+    datasets: name -> checksum of its list. DataError for an image that cannot be read, StudyError for a list or an image
+    that has changed since the study began.
     """
     for dataset in sorted(datasets):
-        _take_over(folder, dataset, datasets[dataset])
         paths = _listed(folder, dataset, datasets[dataset])
         now = [_checksum(dataset, path) for path in paths]
         _compare(folder, dataset, dict(zip(paths, now)))
 
 
-def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
-    """A list under the name that earlier versions gave it, which several data sets could share: if it is this one's."""
-    path, earlier = pictures_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
-    if path.exists() or not earlier.is_file():
-        return
-    with schema.study_errors(earlier):
-        if expected in (None, _digest(earlier.read_bytes())):
-            sums = earlier.with_suffix(".checksums")
-            if sums.is_file():
-                sums.replace(path.with_suffix(".checksums"))
-            earlier.replace(path)
-
-
-def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
+def _listed(folder: Path, dataset: str, expected: str) -> List[str]:
     path = pictures_path(folder, dataset)
     try:
         content = path.read_bytes()
-        if expected not in (None, _digest(content)):
+        if expected != _digest(content):
             raise ValueError("it differs from the list that the study was planned with")
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:

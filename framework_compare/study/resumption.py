@@ -17,7 +17,7 @@ SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quot
 SAME_MEMORY = 0.02
 # Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and installers
 # may be others from one resume to the next.
-REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn", "schedule": "sequential"}
+REQUEST = ("sampling_hz", "profile", "verify", "schedule")
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 
@@ -81,11 +81,11 @@ def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> 
 
 
 def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What differs in images and REQUEST; a study of an earlier version may not have stored all of it."""
+    """Return what differs in images and REQUEST."""
     return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
-        f"{name}: {before[name]} in the study, {now.get(name, default)} now"
-        for name, default in REQUEST.items()
-        if name in before and before[name] != now.get(name, default)
+        f"{name}: {before.get(name)} in the study, {now.get(name)} now"
+        for name in REQUEST
+        if before.get(name) != now.get(name)
     ]
 
 

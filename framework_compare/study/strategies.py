@@ -198,22 +198,21 @@ def _rivals(standing: Standing) -> List[List[Cell]]:
 
 def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
-    # Version 0.1 stored a sweep under "stability", and nothing for a product.
-    document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
+    document = settings.get("strategy") or {"name": Product.name}
     made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
         Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
     }
     try:
-        return made[document.get("name", Growth.name)](document)
+        return made[document["name"]](document)
     except (AttributeError, KeyError, TypeError) as error:
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 
 
 def grows(settings: Mapping[str, Any]) -> bool:
     """Whether a study with these settings is a sweep of growing batch sizes."""
-    return "stability" in settings or (settings.get("strategy") or {}).get("name") == Growth.name
+    return (settings.get("strategy") or {}).get("name") == Growth.name
 
 
 def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> Optional[int]:

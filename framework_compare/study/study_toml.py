@@ -68,7 +68,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     request = settings.get(REQUEST)
     if not isinstance(request, dict):
         raise StudyError(
-            f"{folder} keeps no request, as studies of an earlier version and sweeps; its report has the command"
+            f"{folder} keeps no request, as sweeps and studies that were extended; its report has the command"
         )
     return _HEAD + tomli_w.dumps(request)
 

@@ -13,7 +13,6 @@ from framework_compare.results import (
     bills,
     frames,
     gains,
-    learned,
     modes,
     pairing,
     precision,
@@ -21,6 +20,7 @@ from framework_compare.results import (
     roofline,
     searches,
     speed_verdicts,
+    validation_metrics,
 )
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
@@ -120,7 +120,7 @@ class Comparison:
     @property
     def quality(self) -> "pd.DataFrame":
         """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
-        return learned.with_quality(self.frame, self.epochs, self.settings)
+        return validation_metrics.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
     def candidates(self) -> "pd.DataFrame":

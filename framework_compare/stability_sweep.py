@@ -34,7 +34,6 @@ from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import strategies
-from framework_compare.study.conditions import run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -46,6 +45,7 @@ from framework_compare.study.opening import (
     tell_of_datasets,
 )
 from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.run_options import run_options
 from framework_compare.study.strategies import SEARCHES, Growth, Product
 from framework_compare.study.study import Study
 

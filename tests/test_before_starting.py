@@ -14,7 +14,7 @@ from framework_compare import compare, largest_batch, resume
 from framework_compare.cli import console
 from framework_compare.cli.root import app
 from framework_compare.forecast import LACKING, Forecast
-from framework_compare.results.earlier import Range
+from framework_compare.results.timing_history import Range
 from framework_compare.samplers import host
 from framework_compare.study.executors import OnlyParts
 from framework_compare.study.progress import Watcher

@@ -315,11 +315,11 @@ def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, pi
 
 def test_the_last_step_of_a_sample_is_one_that_no_rank_has_reached(tmp_path):
     first, other = (LastStep(tmp_path, rank, 2) for rank in (0, 1))
-    assert not first.is_past(7, False, 8) and not other.is_past(16, True, 8), "the clock of rank 0 decides"
-    assert not first.is_past(8, True, 8) and not other.is_past(17, False, 8)
-    assert [first.is_past(steps, True, 8) for steps in (18, 19)] == [False, True]
-    assert [other.is_past(steps, False, 8) for steps in (18, 19)] == [False, True]
-    assert LastStep(tmp_path, 0, 1).is_past(5, True, 8)
+    assert not first.sample_ends(7, False, 8) and not other.sample_ends(16, True, 8), "the clock of rank 0 decides"
+    assert not first.sample_ends(8, True, 8) and not other.sample_ends(17, False, 8)
+    assert [first.sample_ends(steps, True, 8) for steps in (18, 19)] == [False, True]
+    assert [other.sample_ends(steps, False, 8) for steps in (18, 19)] == [False, True]
+    assert LastStep(tmp_path, 0, 1).sample_ends(5, True, 8)
 
 
 @pytest.mark.cold

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Dict, Hashable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,13 +52,13 @@ class BlockTimes(Mapping[Any, Seconds]):
     def __len__(self) -> int:
         return len(self._seconds)
 
-    def ratio(self, slower: Any, faster: Any) -> Optional[Interval]:
+    def ratio(self, slower: Any, faster: Any) -> Interval | None:
         """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""
         pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
         prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
         return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior, self.looked)
 
-    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Optional[Interval]:
+    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Interval | None:
         """The geometric mean of the ratios of pairs of cells, each pair in the blocks that both have."""
         by_pair = []
         for two in zip(slower, faster):
@@ -65,7 +66,7 @@ class BlockTimes(Mapping[Any, Seconds]):
             by_pair.append([first[block] / second[block] for block in sorted(first.keys() & second.keys())])
         return mean_of_ratios(by_pair, self.looked)
 
-    def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
+    def means(self, cells: Mapping[Any, Sequence[Any]]) -> BlockTimes:
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
         pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
         strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
@@ -76,8 +77,8 @@ class BlockTimes(Mapping[Any, Seconds]):
         return {block: math.exp(np.log([self[cell][block] for cell in cells]).mean()) for block in sorted(shared)}
 
     @functools.cached_property
-    def _priors(self) -> Dict[Hashable, Optional[Prior]]:
-        pools: Dict[Hashable, Dict[Hashable, List[Seconds]]] = {}
+    def _priors(self) -> dict[Hashable, Prior | None]:
+        pools: dict[Hashable, dict[Hashable, list[Seconds]]] = {}
         for cell, stratum in self._strata.items():
             if stratum.pool is not None:
                 pools.setdefault(stratum.pool, {}).setdefault(stratum.group, []).append(self[cell])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ WORST_FIRST = (
 )
 
 
-def cell_frame(store: "Store") -> "pd.DataFrame":
+def cell_frame(store: Store) -> pd.DataFrame:
     """One row per cell, including failed and planned ones; figures missing from the cache are computed."""
     import pandas as pd
 
@@ -55,8 +56,8 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     budget = precision.columns(settings)
     rows = [{**row, **verdicts.of_row(row, parities, mode), **budget} for row in rows]
     if precision.under_budget(settings):
-        arms = ratio_arms(store, rows)
-        rows = [{**row, **arms.get(place, {})} for place, row in enumerate(rows)]
+        half_widths = ratio_half_widths(store, rows)
+        rows = [{**row, **half_widths.get(place, {})} for place, row in enumerate(rows)]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [
         *METRICS,
@@ -70,12 +71,12 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     return frame.astype({name: float for name in numbers})
 
 
-def ratio_arms(store: "Store", cells: Sequence[Mapping[str, Any]]) -> Dict[int, Dict[str, Any]]:
-    """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_arms`."""
-    return precision.ratio_arms(cells, pairing.block_seconds(epoch_frame(store), looked=True))
+def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_half_widths`."""
+    return precision.ratio_half_widths(cells, pairing.block_seconds(epoch_frame(store), looked=True))
 
 
-def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
     runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
@@ -106,18 +107,18 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
     }
 
 
-def _schedule(runs: List[Row]) -> Optional[str]:
+def _schedule(runs: list[Row]) -> str | None:
     """Whether a cell's runs took turns with those of its competitors; of some and not of others both."""
     found = {"sequential" if run["duel"] is None else "interleaved" for run in runs}
     return " and ".join(sorted(found)) or None
 
 
-def _warnings(runs: List[Row]) -> List[str]:
+def _warnings(runs: list[Row]) -> list[str]:
     """Each warning of the runs once."""
     return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
 
 
-def _set_aside(runs: List[Row]) -> List[str]:
+def _set_aside(runs: list[Row]) -> list[str]:
     return repeats.sentences(runs, {run["run_id"] for run in runs if run["counts"]})
 
 
@@ -154,7 +155,7 @@ RUN_COLUMNS = (
 )
 
 
-def run_frame(store: "Store") -> "pd.DataFrame":
+def run_frame(store: Store) -> pd.DataFrame:
     """One row per run, whatever became of it; started_s counts from the start of the first run of the study."""
     import pandas as pd
 
@@ -166,14 +167,14 @@ def run_frame(store: "Store") -> "pd.DataFrame":
     return frame.assign(started_s=(started - started.min()).dt.total_seconds())
 
 
-def epoch_frame(store: "Store") -> "pd.DataFrame":
+def epoch_frame(store: Store) -> pd.DataFrame:
     """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame.
 
     epoch_s: without waited_s, in which rivals had their turns; turn_s: seconds of an epoch by the run's slices that
     count, NaN of a run without any.
     """
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])
         start = _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])
         rest = (
@@ -206,14 +207,14 @@ def epoch_frame(store: "Store") -> "pd.DataFrame":
     return _with_quality(_long(store, columns), store)
 
 
-def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
+def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
     """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
     names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
     if not rows:
         return frame
     fields = [name for name in names if name != "run_id"]
     found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
-    values: Dict[str, Dict[Any, Any]] = {}
+    values: dict[str, dict[Any, Any]] = {}
     for run_id, *quality in zip(found["run_id"], *(found[name] for name in fields)):
         epoch, split, name, value = quality
         if split.startswith(OF_SEARCHES):  # these are in candidate_frame
@@ -223,13 +224,13 @@ def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
-def step_frame(store: "Store") -> "pd.DataFrame":
+def step_frame(store: Store) -> pd.DataFrame:
     """One row per step of any run whose step times are in its folder: the epoch, the step's number in it, seconds.
 
     A step lasts from the end of the one before it, or the start of its epoch, to its own end.
     """
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "epoch", run["run_id"])
         log = run.get("log_path")
         epochs = [Epoch(**dict(zip(raw, values))) for values in zip(*raw.values())]
@@ -244,10 +245,10 @@ def step_frame(store: "Store") -> "pd.DataFrame":
     return _long(store, columns)
 
 
-def slice_frame(store: "Store") -> "pd.DataFrame":
+def slice_frame(store: Store) -> pd.DataFrame:
     """A row a turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "slice", run["run_id"])
         starts = _integers(raw["start_ns"])
         return {
@@ -263,10 +264,10 @@ def slice_frame(store: "Store") -> "pd.DataFrame":
     return _long(store, columns)
 
 
-def phase_frame(store: "Store") -> "pd.DataFrame":
+def phase_frame(store: Store) -> pd.DataFrame:
     """A row a phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "phase", run["run_id"])
         starts, ends = _integers(raw["start_ns"]), _integers(raw["end_ns"])
         return {
@@ -279,10 +280,10 @@ def phase_frame(store: "Store") -> "pd.DataFrame":
     return _long(store, columns)
 
 
-def sample_frame(store: "Store") -> "pd.DataFrame":
+def sample_frame(store: Store) -> pd.DataFrame:
     """A row a reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "sample", run["run_id"])
         phases = columns_of(store, "phase", run["run_id"])
         times = _integers(raw["t_ns"])
@@ -295,10 +296,10 @@ def sample_frame(store: "Store") -> "pd.DataFrame":
     return _long(store, columns)
 
 
-def energy_frame(store: "Store") -> "pd.DataFrame":
+def energy_frame(store: Store) -> pd.DataFrame:
     """A row a reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
+    def columns(run: Row) -> dict[str, np.ndarray]:
         raw = columns_of(store, "energy", run["run_id"])
         phases = columns_of(store, "phase", run["run_id"])
         return {
@@ -333,7 +334,7 @@ def _numbers(values: Iterable[Any]) -> np.ndarray:
     return np.array(list(values), dtype=float)
 
 
-def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "pd.DataFrame":
+def _long(store: Store, columns: Callable[[Row], dict[str, np.ndarray]]) -> pd.DataFrame:
     """The arrays of all runs one below the other, each row headed by the keys of its run."""
     import pandas as pd
 

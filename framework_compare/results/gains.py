@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
-from framework_compare.results import learned, pairing
+from framework_compare.results import pairing, validation_metrics
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import geometric_mean
 
@@ -22,8 +23,8 @@ COLUMNS = ("rung", "before", "total_s", "epochs_run", *GAIN, "metric", "value", 
 
 
 def gain_frame(
-    cells: "pd.DataFrame", epochs: "pd.DataFrame", phases: "pd.DataFrame", settings: Mapping[str, Any]
-) -> "pd.DataFrame":
+    cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, settings: Mapping[str, Any]
+) -> pd.DataFrame:
     """The cell frame of a ladder with `COLUMNS`; no rows for a study that is none.
 
     before: the rung that this one changes, which is the base where they change it one at a time; "" for the base.
@@ -32,13 +33,13 @@ def gain_frame(
     the last epoch. worse: whether it is worse than the base's by more than TOLERANCE.
     """
     rungs = settings.get("rungs") or []
-    rows = learned.with_quality(cells, epochs, settings)
+    rows = validation_metrics.with_quality(cells, epochs, settings)
     if not rungs:
         return rows.iloc[:0].assign(**dict.fromkeys(COLUMNS, []))
     if len(rows) % len(rungs):
         raise StudyError(f"the study has {len(rows)} cells for {len(rungs)} rungs; it is damaged: name another folder")
     subjects, seconds = len(rows) // len(rungs), _totals(epochs, phases)
-    found: Dict[str, List[Any]] = {name: [] for name in COLUMNS}
+    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for place, row in enumerate(rows.to_dict("records")):
         number = place // subjects
         base, changed = place % subjects, rungs[number].get("on", number - 1)
@@ -71,21 +72,21 @@ def one_at_a_time(cells: Iterable[Any]) -> bool:
     return len({before for before, _ in pairs}) < len(pairs)
 
 
-def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> BlockTimes:
+def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
     """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
-    totals: Dict[int, Dict[int, float]] = {}
+    totals: dict[int, dict[int, float]] = {}
     for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
         totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
     return BlockTimes(totals, pairing.strata(ok))
 
 
-def _value(row: Any, metric: Optional[str]) -> float:
-    return float(row.get(f"{learned.PREFIX}{metric}", np.nan)) if metric else np.nan
+def _value(row: Any, metric: str | None) -> float:
+    return float(row.get(f"{validation_metrics.PREFIX}{metric}", np.nan)) if metric else np.nan
 
 
-def _is_worse(metric: Optional[str], value: float, base: float) -> bool:
+def _is_worse(metric: str | None, value: float, base: float) -> bool:
     if metric is None or np.isnan(value) or np.isnan(base):
         return False
     lost = base - value if quality.METRICS[metric].higher_is_better else value - base

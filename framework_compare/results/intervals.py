@@ -9,7 +9,8 @@ runs is even round the truth, and errs on the wide side where some runs are held
 from __future__ import annotations
 
 import math
-from typing import Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,9 +26,9 @@ class Interval(NamedTuple):
     """A ratio or a time with its interval and the probability of one at least as far from 1 by chance; None: unknown."""
 
     value: float
-    low: Optional[float] = None
-    high: Optional[float] = None
-    p: Optional[float] = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
     runs: int = 0
 
 
@@ -37,7 +38,7 @@ STOPPING = 1.3
 LEAST_RUNS = 3
 
 
-def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None, looked: bool = False) -> Interval:
+def geometric_mean(values: Sequence[float], prior: Prior | None = None, looked: bool = False) -> Interval:
     """The geometric mean of positive values, one per run or block, with its 95 % interval from 2 values on.
 
     prior: of the variance of their logarithms, from others. looked: whether there are more than LEAST_RUNS of them only
@@ -57,14 +58,14 @@ def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None, looke
 
 
 def paired_ratio(
-    slower: Mapping[int, float], faster: Mapping[int, float], prior: Optional[Prior] = None, looked: bool = False
-) -> Optional[Interval]:
+    slower: Mapping[int, float], faster: Mapping[int, float], prior: Prior | None = None, looked: bool = False
+) -> Interval | None:
     """Of seconds by block, the ratio over the blocks that both have; None if there is none."""
     shared = sorted(slower.keys() & faster.keys())
     return geometric_mean([slower[block] / faster[block] for block in shared], prior, looked) if shared else None
 
 
-def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) -> Optional[Interval]:
+def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) -> Interval | None:
     """The geometric mean over models of paired ratios, of each model those of its own blocks; None if one has none.
 
     Of models whose runs share no blocks, as under a budget: their variances add up, with Satterthwaite's degrees of
@@ -91,7 +92,7 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) ->
 SESSION_SD = 0.03
 
 
-def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Optional[Interval]:
+def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Interval | None:
     """Of seconds of runs that share no blocks, the ratio with Welch's interval; None if a side has no value.
 
     session_sd: of each side, what all its runs share.

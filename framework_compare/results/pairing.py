@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from framework_compare.results.intervals import SESSION_SD, Interval, unpaired_r
 if TYPE_CHECKING:
     import pandas as pd
 
-Sides = Tuple["pd.DataFrame", "pd.DataFrame"]  # the cell frame and the epoch frame of a study
+Sides = tuple["pd.DataFrame", "pd.DataFrame"]  # the cell frame and the epoch frame of a study
 COLUMNS = (
     *IDENTITY,
     "status_a",
@@ -33,7 +34,7 @@ COLUMNS = (
 )
 
 
-def side_by_side(a: Sides, b: Sides) -> "pd.DataFrame":
+def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
     """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
 
     ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
@@ -49,19 +50,19 @@ def side_by_side(a: Sides, b: Sides) -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _cells(frame: "pd.DataFrame") -> Dict[Tuple[Any, ...], Dict[str, Any]]:
-    records: List[Dict[str, Any]] = frame.to_dict("records")
+def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
     return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
 
 
-def _timed(epochs: "pd.DataFrame") -> "pd.DataFrame":
+def _timed(epochs: pd.DataFrame) -> pd.DataFrame:
     """Epochs of the runs that are ok and count, without disturbed ones where the cell has others, as `Pool` has them."""
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     quiet = ok["disturbed"] != 1
     return ok[quiet | ~quiet.groupby(ok["cell"]).transform("any")]
 
 
-def block_seconds(epochs: "pd.DataFrame", looked: bool = False) -> BlockTimes:
+def block_seconds(epochs: pd.DataFrame, looked: bool = False) -> BlockTimes:
     """Epoch seconds by block, by the place of the cell in the cell frame: by turns, else the median of its epochs.
 
     An epoch that was sampled is estimated. looked: as BlockTimes has it.
@@ -69,7 +70,7 @@ def block_seconds(epochs: "pd.DataFrame", looked: bool = False) -> BlockTimes:
     timed = _timed(epochs)
     whole_s = timed["turn_s"].fillna(timed["estimate_s"]).fillna(timed["epoch_s"])
     medians = whole_s.groupby([timed["cell"], timed["block"]], sort=True).median()
-    seconds: Dict[int, Dict[int, float]] = {}
+    seconds: dict[int, dict[int, float]] = {}
     for (cell, block), median in medians.items():
         if median > 0:
             seconds.setdefault(int(cell), {})[int(block)] = float(median)
@@ -77,21 +78,21 @@ def block_seconds(epochs: "pd.DataFrame", looked: bool = False) -> BlockTimes:
     return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()}, looked)
 
 
-def strata(epochs: "pd.DataFrame") -> Dict[int, Stratum]:
+def strata(epochs: pd.DataFrame) -> dict[int, Stratum]:
     """Of each cell the device and the node, which noise is of, and the model and data set, which competitors share.
 
     A cell that ran on several nodes is of no pool, nor is one that others disturbed in every epoch.
     """
     quiet = {*epochs["cell"][epochs["disturbed"] != 1]}
     cells = epochs[["cell", "device", "node_id", "model", "dataset"]].drop_duplicates()
-    found: Dict[int, Stratum] = {}
+    found: dict[int, Stratum] = {}
     for cell, device, node, model, dataset in cells.itertuples(index=False, name=None):
         pool = None if int(cell) in found or cell not in quiet else (device, "" if node != node else node)
         found[int(cell)] = Stratum(pool, (model, dataset))
     return found
 
 
-def _row(key: Tuple[Any, ...], a: Dict[str, Any], b: Dict[str, Any], seconds: Any) -> Dict[str, Any]:
+def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: Any) -> dict[str, Any]:
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or Interval(np.nan)
     low, high = ratio.low, ratio.high
@@ -117,7 +118,7 @@ def _throughout(cell: Mapping[str, Any]) -> bool:
     return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
 
 
-def _verdict(low: Optional[float], high: Optional[float]) -> str:
+def _verdict(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return ""
     return "faster" if high < 1 else "slower" if low > 1 else "not_shown"

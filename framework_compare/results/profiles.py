@@ -20,7 +20,7 @@ FIGURES = ("kind", "name", "kernel_class", "calls", "self_s", "share")
 _FIELDS = tuple(field.name for field in dataclasses.fields(ProfileRow))
 
 
-def profile_frame(store: "Store") -> "pd.DataFrame":
+def profile_frame(store: Store) -> pd.DataFrame:
     """One row per name that a run's profiler counted, largest first; share is of the run's time of that kind."""
     import pandas as pd
 
@@ -40,7 +40,7 @@ def profile_frame(store: "Store") -> "pd.DataFrame":
     return keys.merge(frame, on="run_id")[[*RUN_KEYS, *FIGURES]]
 
 
-def with_profile(cells: "pd.DataFrame", profile: "pd.DataFrame") -> "pd.DataFrame":
+def with_profile(cells: pd.DataFrame, profile: pd.DataFrame) -> pd.DataFrame:
     """The cell frame with one row per name that profilers counted; runs of a cell are added up.
 
     A cell without any has one row, without a name, for each kind that was met on its device.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from framework_compare.plan.settings import COMPARED, SETTINGS, column
 
@@ -13,20 +14,20 @@ Row = Mapping[str, Any]
 _UNFINISHED = ("planned", "running", "interrupted")
 
 
-def counting(runs: Iterable[Row]) -> Set[int]:
+def counting(runs: Iterable[Row]) -> set[int]:
     """The run_ids that figures are made of: of each run and its repeats the ok one that lost the least to others.
 
     Where none of them is ok it is the first. Every run that was neither disturbed nor repeated counts.
     """
     # Of a damaged file one may name a run of another cell: every cell with runs has one that counts all the same.
-    slots: Dict[Tuple[int, int], List[Row]] = {}
+    slots: dict[tuple[int, int], list[Row]] = {}
     for run in runs:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
     return {_best(slot)["run_id"] for slot in slots.values()}
 
 
-def blocks(runs: Sequence[Row]) -> Dict[int, int]:
+def blocks(runs: Sequence[Row]) -> dict[int, int]:
     """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned.
 
     Of a turn of one model and data set, runs of another node, or of another duel, than most are in a block of their own,
@@ -36,7 +37,7 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
+    counts: dict[tuple[Any, ...], collections.Counter[Any]] = {}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
             counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
@@ -51,7 +52,7 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     }
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> Tuple[Any, ...]:
+def _turn(run: Row, turns: Mapping[int, int]) -> tuple[Any, ...]:
     return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
 
 
@@ -68,7 +69,7 @@ def lost_s(run: Row) -> float:
     return (run["disturbed_s"] or 0.0) * (run["disturbed_share"] or 0.0)
 
 
-def summary(runs: Sequence[Row]) -> Dict[str, Optional[float]]:
+def summary(runs: Sequence[Row]) -> dict[str, float | None]:
     """How much the runs of a cell that count were disturbed; None where it is not known of any."""
     known = [run for run in runs if run["status"] == "ok" and run["disturbed_epochs"] is not None]
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)
@@ -84,7 +85,7 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
     return epochs_disturbed >= epochs_measured > 0
 
 
-def sentences(runs: Sequence[Row], counted: Set[int]) -> List[str]:
+def sentences(runs: Sequence[Row], counted: set[int]) -> list[str]:
     """What to say of the runs that do not count."""
     return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _UNFINISHED]
 

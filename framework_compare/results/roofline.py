@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -39,7 +40,7 @@ NARROW = ("bf16", "fp16")
 UPDATE, STATES = 3, {"sgd": 1, "adam": 2, "rmsprop": 1, "nadam": 2}
 # Ops that move nothing: what follows reads what stood before them.
 _VIEWS = ("Flatten",)
-PeakOf = Callable[[Record], Optional[Peak]]
+PeakOf = Callable[[Record], Peak | None]
 
 
 class Work(NamedTuple):
@@ -49,7 +50,7 @@ class Work(NamedTuple):
     bytes: float
 
 
-def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: PeakOf) -> "pd.DataFrame":
+def roofline_frame(frame: pd.DataFrame, settings: Mapping[str, Any], peak_of: PeakOf) -> pd.DataFrame:
     """The cell frame with COLUMNS; NaN for a cell that did not work, or where no peak is known.
 
     roofline_share: the least time that the machine allows, over the time of the cell, its waiting for data included.
@@ -59,7 +60,7 @@ def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: 
     return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str, float]:
+def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> dict[str, float]:
     if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
     try:
@@ -98,7 +99,7 @@ def states(optimizer: str, momentum: float) -> int:
 
 def work(
     graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES, optimizer_states: int = 0
-) -> Tuple[Work, ...]:
+) -> tuple[Work, ...]:
     """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
 
     A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
@@ -123,5 +124,5 @@ def work(
 
 
 @functools.lru_cache(maxsize=64)
-def _graph(model: str, num_classes: int, image_size: int, task: Optional[Task]) -> Graph:
+def _graph(model: str, num_classes: int, image_size: int, task: Task | None) -> Graph:
     return build_graph(model, TrainConfig(num_classes=num_classes, image_size=image_size), task)

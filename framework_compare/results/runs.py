@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from framework_compare.store.study_file import Store
 
 EPOCHS = "epochs_measured"
-Row = Dict[str, Any]
+Row = dict[str, Any]
 _KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "slice": Slice}
 
 
-def read_runs(store: "Store") -> List[Row]:
+def read_runs(store: Store) -> list[Row]:
     """Every sound run with the settings of its cell, cells in the order of the plan.
 
     `counts`: figures are made of it; `block`: the turn in which it was planned.
@@ -28,7 +29,7 @@ def read_runs(store: "Store") -> List[Row]:
     return _runs(store, "ORDER BY cell_id, repeat")
 
 
-def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
+def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
     names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
     sound_rows = []
     for row in rows:
@@ -47,14 +48,14 @@ def _run_row(row: Row) -> Row:
     return {**config, **row}
 
 
-def columns_of(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
+def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:
     """The rows of a run in one table, by column."""
     names = [field.name for field in dataclasses.fields(_KINDS[table])]
     _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
     return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
 
 
-def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Columns) -> Dict[str, List[Any]]:
+def sound_columns(store: Store, table: str, kind: Any, columns: row_checks.Columns) -> dict[str, list[Any]]:
     """Stored columns of a record without unsound rows; the store counts those."""
     faulty, fault = row_checks.rows(kind, columns)
     if faulty:
@@ -63,7 +64,7 @@ def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Col
     return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
 
 
-def store_figures(store: "Store", run_id: int, run: Run) -> None:
+def store_figures(store: Store, run_id: int, run: Run) -> None:
     """Keep the figures of a run's cell for those who read the study: of this run, and of the cell's others as stored."""
     same_cell = "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat"
     rows = [row for row in _runs(store, same_cell, (run_id,)) if row["counts"]]
@@ -73,7 +74,7 @@ def store_figures(store: "Store", run_id: int, run: Run) -> None:
     store.keep_figures(metrics.version(), {rows[0]["cell_id"]: figures_of(measured)})
 
 
-def refresh_figures(store: "Store") -> None:
+def refresh_figures(store: Store) -> None:
     """Keep the figures of every cell whose runs have all ended and that has none: of parts that were absorbed."""
     marks = ", ".join("?" * len(TO_RUN))
     query = (
@@ -94,6 +95,6 @@ def figures_of(runs: Sequence[Measured]) -> Row:
     return {**metrics.figures(runs), EPOCHS: epochs}
 
 
-def read_measured(store: "Store", row: Row) -> Measured:
+def read_measured(store: Store, row: Row) -> Measured:
     """What one run left, from the store."""
     return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _KINDS))

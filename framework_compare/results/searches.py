@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ SECONDS = (BUILD, FIRST_STEP, JUDGING)
 COLUMNS = ("candidates", *(f"candidates_{name}" for name in SECONDS), "best", "best_metric", "best_value")
 
 
-def candidate_frame(store: "Store") -> "pd.DataFrame":
+def candidate_frame(store: Store) -> pd.DataFrame:
     """One row per candidate of any run: run_id, candidate from 1, its metrics (means over folds), and its seconds.
 
     search_s: all of it; of these build_s, first_step_s (the first, waited for) and validation_s.
@@ -33,7 +33,7 @@ def candidate_frame(store: "Store") -> "pd.DataFrame":
     if not rows:
         return pd.DataFrame(columns=["run_id", "candidate"])
     found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
-    table: Dict[Any, Dict[str, Any]] = {}
+    table: dict[Any, dict[str, Any]] = {}
     for run_id, split, name, value in zip(found["run_id"], found["split"], found["name"], found["value"]):
         kind, _, number = split.partition(" ")
         if kind == CANDIDATE and number.isdigit():
@@ -42,7 +42,7 @@ def candidate_frame(store: "Store") -> "pd.DataFrame":
     return pd.DataFrame(list(table.values()) or None, columns=None if table else ["run_id", "candidate"])
 
 
-def search_frame(quality_frame: "pd.DataFrame", epochs: "pd.DataFrame", found: "pd.DataFrame") -> "pd.DataFrame":
+def search_frame(quality_frame: pd.DataFrame, epochs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """The cells that are searches, with COLUMNS: means over the runs that are ok and count.
 
     best: the candidate that is best by the first metric in the mean over runs, and best_value what it reached.
@@ -50,14 +50,14 @@ def search_frame(quality_frame: "pd.DataFrame", epochs: "pd.DataFrame", found: "
     cells = quality_frame[quality_frame["model"].map(searches.is_search)]
     ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
     of_cell = found.merge(ok[["run_id", "cell"]].drop_duplicates(), on="run_id") if len(found) else found
-    rows: List[Dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for place, cell in zip(cells.index, cells.to_dict("records")):
         own = of_cell[of_cell["cell"] == place] if len(found) else found
         rows.append(_row(cell, own) if len(own) else dict.fromkeys(COLUMNS, np.nan))
     return cells.assign(**{name: [row[name] for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Dict[str, Any], own: "pd.DataFrame") -> Dict[str, Any]:
+def _row(cell: dict[str, Any], own: pd.DataFrame) -> dict[str, Any]:
     means = own.groupby("candidate").mean(numeric_only=True)
     metric = next(iter(cell["metrics"]), "loss")
     higher = metric != "loss" and quality.METRICS[metric].higher_is_better

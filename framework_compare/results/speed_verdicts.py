@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import settings
@@ -41,14 +42,14 @@ class Verdict:
     faster: str
     slower: str
     ratio: float
-    low: Optional[float]
-    high: Optional[float]
+    low: float | None
+    high: float | None
     shown: bool
     corrected: bool
     sentence: str
-    models: Tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     blocks: int = 0
-    p: Optional[float] = None
+    p: float | None = None
     comparisons: int = 1
     reason: str = ""
     disturbed: str = ""
@@ -66,15 +67,15 @@ class _Pair(NamedTuple):
     """Two competitors, and the ratios of their blocks: seconds of the second over those of the first."""
 
     model: str
-    models: Tuple[str, ...]
-    condition: Dict[str, Any]
-    names: Tuple[str, str]
+    models: tuple[str, ...]
+    condition: dict[str, Any]
+    names: tuple[str, str]
     ratio: Interval
     bar: Bar
     verified: bool
 
 
-def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> List[Verdict]:
+def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> list[Verdict]:
     """A verdict on every two cells that differ in `of` only, models in turn, then geometric means over models.
 
     correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
@@ -82,7 +83,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     """
     if of not in SUBJECTS:
         raise UnknownNameError("subject of verdicts", of, SUBJECTS)
-    conditions: Dict[str, List[Record]] = {}
+    conditions: dict[str, list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):
             conditions.setdefault(str(condition(cell, of)), []).append(cell)
@@ -94,12 +95,12 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     return [*_judged(singles, correct), *_judged(means, correct)]
 
 
-def condition(cell: Record, of: str = "framework") -> Dict[str, Any]:
+def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
     """What a cell shares with its competitors, by column, its model apart."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
 
-def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
+def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[_Pair]:
     pairs = []
     for model in dict.fromkeys(cell.model for cell in cells):
         rivals = [cell for cell in cells if cell.model == model]
@@ -115,13 +116,13 @@ def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
     return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
 
 
-def _figures(both: Sequence[Tuple[Record, Record]], runs: int) -> Interval:
+def _figures(both: Sequence[tuple[Record, Record]], runs: int) -> Interval:
     """What a verdict gives where none stands: the ratio of the figures that tables show, without an interval."""
     logs = [math.log(epoch_seconds(b) / epoch_seconds(a)) for a, b in both]
     return Interval(math.exp(sum(logs) / len(logs)), runs=runs)
 
 
-def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
+def _names(a: Record, b: Record, of: str) -> tuple[str, str]:
     return str(getattr(a, of)), str(getattr(b, of))
 
 
@@ -141,12 +142,12 @@ def verified(*cells: Record) -> bool:
     return all(cell.parity in PROVED for cell in cells)
 
 
-def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
+def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[_Pair]:
     """Each two competitors over the models that both have, where these are two or more."""
-    by_name: Dict[str, Dict[str, Record]] = {}
+    by_name: dict[str, dict[str, Record]] = {}
     for cell in cells:
         by_name.setdefault(str(getattr(cell, of)), {})[cell.model] = cell
-    means: Dict[Tuple[str, ...], BlockTimes] = {}
+    means: dict[tuple[str, ...], BlockTimes] = {}
     pairs = []
     for first, second in itertools.combinations(by_name, 2):
         models = tuple(model for model in by_name[first] if model in by_name[second])
@@ -168,9 +169,9 @@ def _means_of(models: Sequence[str], by_name: Mapping[str, Mapping[str, Record]]
 
 
 def _mean(
-    models: Tuple[str, ...],
-    both: Sequence[Tuple[Record, Record]],
-    ratio: Optional[Interval],
+    models: tuple[str, ...],
+    both: Sequence[tuple[Record, Record]],
+    ratio: Interval | None,
     of: str,
 ) -> _Pair:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
@@ -183,12 +184,12 @@ def _mean(
     return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
 
 
-def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], bar: Bar, proved: bool) -> Verdict:
+def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
     return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar, proved)], correct=False)[0]
 
 
-def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
+def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     """The rank of each competitor under one condition: 1, and 1 more for each that is shown to be faster.
 
     So competitors without a difference between them share a rank, unless a third one parts them.
@@ -196,7 +197,7 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
     return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names}
 
 
-def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
+def _judged(pairs: Sequence[_Pair], correct: bool) -> list[Verdict]:
     places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.bar.reason]
     p_values = [pairs[place].ratio.p or 0.0 for place in places]
     corrected = correct and len(places) > 1
@@ -204,7 +205,7 @@ def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
     return [_verdict(pair, p_of.get(place), corrected, len(places)) for place, pair in enumerate(pairs)]
 
 
-def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int) -> Verdict:
+def _verdict(pair: _Pair, p: float | None, corrected: bool, comparisons: int) -> Verdict:
     ratio, (faster, slower) = pair.ratio, pair.names
     if ratio.value < 1:
         faster, slower = slower, faster
@@ -250,7 +251,7 @@ def _are(count: int) -> str:
     return "is 1" if count == 1 else "is none" if not count else f"are {count}"
 
 
-def _inverse(value: Optional[float]) -> Optional[float]:
+def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value if value else math.inf
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError
@@ -42,24 +43,24 @@ def write(folder: Path, known: Mapping[str, Any]) -> None:
         half.replace(path)
 
 
-def row_of(cell: Cell) -> Dict[str, Any]:
+def row_of(cell: Cell) -> dict[str, Any]:
     """A cell as `key` takes it."""
     named = {"framework": cell.framework, "model": cell.model, "dataset": cell.dataset, "device": cell.device}
     return {**cell.config.to_dict(), **named}
 
 
-def unknown(mode: str) -> Dict[str, Any]:
+def unknown(mode: str) -> dict[str, Any]:
     """What stands for a verdict that is not there: nothing where none was asked for."""
     text = None if mode == "off" else UNVERIFIED
     return {**dict.fromkeys(COLUMNS), "parity": text, "parity_status": text}
 
 
-def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> Dict[str, Any]:
+def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> dict[str, Any]:
     """The verdict on a cell as its row has it, by key in `known`, but where the ladder is not asked."""
-    said = unasked(row)
-    if said:
-        return {**dict.fromkeys(COLUMNS), "parity": said}
-    verdict: Dict[str, Any] = known.get(key(row), unknown(mode))
+    without_ladder = unasked(row)
+    if without_ladder:
+        return {**dict.fromkeys(COLUMNS), "parity": without_ladder}
+    verdict: dict[str, Any] = known.get(key(row), unknown(mode))
     return verdict
 
 
@@ -70,7 +71,7 @@ def unasked(row: Mapping[str, Any]) -> str:
     return IMPORT if row["framework"] in registry.AS_WRITTEN else ""
 
 
-def read(folder: Path) -> Dict[str, Dict[str, Any]]:
+def read(folder: Path) -> dict[str, dict[str, Any]]:
     """Verdicts by key, empty for a study that was run without asking for any; a damaged file holds none."""
     try:
         document = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -84,6 +85,6 @@ def _is_sound(verdict: Any) -> bool:
     if not isinstance(verdict, dict) or set(verdict) != set(COLUMNS):
         return False
     words = (str, type(None))
-    kinds: Dict[str, Any] = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
+    kinds: dict[str, Any] = {"parity": str, "parity_status": words, "parity_error": (int, float, type(None))}
     kinds["parity_where"] = words
     return all(isinstance(verdict[name], kind) for name, kind in kinds.items())

@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import datetime
 import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Iterator, Mapping, Sequence
 
 from framework_compare.store.rows import CHILDREN, RUN_FIELDS, columns_of
 

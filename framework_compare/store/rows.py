@@ -6,7 +6,8 @@ import dataclasses
 import json
 import operator
 import sqlite3
-from typing import Any, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 from framework_compare.records import Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample, Slice
 
@@ -42,7 +43,7 @@ def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Itera
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
 
 
-def columns_of(table: str) -> List[str]:
+def columns_of(table: str) -> list[str]:
     """Of a table of CHILDREN, without run_id."""
     return [field.name for field in dataclasses.fields(CHILDREN[table])]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.results import verdicts
@@ -25,7 +26,7 @@ class Absorbed(NamedTuple):
     """How many parts were taken over now, and why others were not, by number."""
 
     parts: int
-    refused: Dict[int, str]
+    refused: dict[int, str]
 
 
 def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> Absorbed:
@@ -35,7 +36,7 @@ def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] 
     or whose file is damaged; the others are taken over. Each is reported. skip: parts not to look at.
     """
     store.single_file()
-    refused: Dict[int, str] = {}
+    refused: dict[int, str] = {}
     count = 0
     for number in sorted(parts.done(store.folder) - store.parts() - {*skip}):
         try:
@@ -85,7 +86,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     return f"part {plan.number}: {counts}"
 
 
-def _merged(store: Store, label: str, document: Dict[str, Any]) -> Dict[str, Any]:
+def _merged(store: Store, label: str, document: dict[str, Any]) -> dict[str, Any]:
     """An environment of a part as the study stores it, with every state of the source that ran; StudyError for another."""
     check_same_environment(store, label.partition(" (")[0], document, label=label)
     before = (store.environments().get(label) or {}).get("sources") or []

@@ -13,8 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any, Protocol
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
@@ -43,7 +44,7 @@ class Executor(Protocol):
     def submit(self, folder: Path, parts: Sequence[int]) -> None:
         """Start these parts of a study; StudyError where that is refused."""
 
-    def live(self, folder: Path) -> Set[int]:
+    def live(self, folder: Path) -> set[int]:
         """Of the parts that were submitted, now or earlier, those that wait or run."""
 
     def cancel(self, folder: Path) -> None:
@@ -61,7 +62,7 @@ class OnlyParts:
     def submit(self, folder: Path, parts: Sequence[int]) -> None:
         """Others do."""
 
-    def live(self, folder: Path) -> Set[int]:
+    def live(self, folder: Path) -> set[int]:
         return set()
 
     def cancel(self, folder: Path) -> None:
@@ -114,7 +115,7 @@ class Slurm:
                 ) from None
             _note_jobs(folder, {job.job_id: part for job, part in zip(jobs, chunk)})
 
-    def live(self, folder: Path) -> Set[int]:
+    def live(self, folder: Path) -> set[int]:
         jobs = _jobs(folder)
         queued = _queued()
         return set(jobs.values()) & numbers(folder) if queued is None else {jobs[job] for job in queued & jobs.keys()}
@@ -125,7 +126,7 @@ class Slurm:
             subprocess.run(["scancel", *live], check=False, capture_output=True)
 
 
-def of(name: str, options: Optional[Mapping[str, str]] = None) -> Optional[Executor]:
+def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
     """The executor of the command line's words, None for `here`; UsageError for others."""
     if name not in NAMES:
         raise UnknownNameError("place to run", name, NAMES)
@@ -141,9 +142,9 @@ def _value(text: str) -> Any:
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
 
-def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[Tuple[int, List[int]]]:
+def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[tuple[int, list[int]]]:
     """Parts for one array, at most so many, and how many nodes each of them needs."""
-    by_nodes: Dict[int, List[int]] = {}
+    by_nodes: dict[int, list[int]] = {}
     for number in parts:
         by_nodes.setdefault(PartPlan.read(folder, number).nodes, []).append(number)
     for nodes, listed in by_nodes.items():
@@ -151,7 +152,7 @@ def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[Tuple[int
             yield nodes, listed[first : first + most]
 
 
-def _parameters(name: str, options: Mapping[str, Any], jobs: int, nodes: int = 1) -> Dict[str, Any]:
+def _parameters(name: str, options: Mapping[str, Any], jobs: int, nodes: int = 1) -> dict[str, Any]:
     """Options as submitit takes them; what it does not know goes to sbatch as it is."""
     import submitit
 
@@ -183,14 +184,14 @@ def _largest_array() -> int:
     return max(1, int(size[1]) if size else 1001)
 
 
-def _queued() -> Optional[Set[str]]:
+def _queued() -> set[str] | None:
     """Ids of this user's jobs that wait or run, elements of arrays one by one; None where the controller is silent."""
     command = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
     answer = subprocess.run(command, check=False, capture_output=True, text=True)
     return None if answer.returncode else set(answer.stdout.split())
 
 
-def _jobs(folder: Path) -> Dict[str, int]:
+def _jobs(folder: Path) -> dict[str, int]:
     path = folder / PARTS / JOBS
     return read_json(path) if path.exists() else {}
 
@@ -205,12 +206,12 @@ def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
 
 def _words(error: Exception) -> str:
     """What sbatch says in an error, of each of its lines; the last line where it says nothing."""
-    lines: List[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
-    return "; ".join(dict.fromkeys(said)) or (lines[-1] if lines else repr(error))
+    lines: list[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
+    messages = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
+    return "; ".join(dict.fromkeys(messages)) or (lines[-1] if lines else repr(error))
 
 
-def log_of(folder: Path, part: int) -> Optional[Path]:
+def log_of(folder: Path, part: int) -> Path | None:
     """What the last job of a part printed; None where no job has."""
     jobs = [job for job, number in _jobs(folder).items() if number == part]
     logs = sorted((folder / PARTS / SLURM).glob(f"{jobs[-1]}_*_log.out")) if jobs else []

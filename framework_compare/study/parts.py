@@ -10,15 +10,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
+from typing import Any
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.study_file import TO_RUN, Store
-from framework_compare.study.conditions import RunOptions
+from framework_compare.study.run_options import RunOptions
 
 PARTS = "parts"
 PART_OF = "part_of"  # a setting of the small study of a part: whose part it is
@@ -33,9 +34,9 @@ class PartPlan:
     number: int
     study: str  # tells studies apart on a node's disk
     turn: int  # `repeat` of its runs in the study
-    cells: Tuple[Cell, ...]  # in the order of the block
+    cells: tuple[Cell, ...]  # in the order of the block
     replaces: Sequence[str] = TO_RUN  # statuses of runs that its results may replace
-    settings: Dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
 
     @property
     def nodes(self) -> int:
@@ -57,7 +58,7 @@ class PartPlan:
             half.replace(path)
 
     @classmethod
-    def read(cls, folder: Path, number: int) -> "PartPlan":
+    def read(cls, folder: Path, number: int) -> PartPlan:
         """StudyError where the study has no such part."""
         path = plan_path(folder, number)
         try:
@@ -81,18 +82,18 @@ def result_path(folder: Path, number: int) -> Path:
     return folder / PARTS / str(number)
 
 
-def numbers(folder: Path) -> Set[int]:
+def numbers(folder: Path) -> set[int]:
     """Of all parts planned so far."""
     return {int(path.stem) for path in (folder / PARTS).glob("*.json") if path.stem.isdecimal()}
 
 
-def done(folder: Path) -> Set[int]:
+def done(folder: Path) -> set[int]:
     """Of the parts whose results are there."""
     # Listing the folder also makes NFS look for what other hosts have put there.
     return {int(path.name) for path in (folder / PARTS).glob("*") if path.name.isdecimal() and path.is_dir()}
 
 
-def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int]) -> List[int]:
+def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int]) -> list[int]:
     """Plan parts for all runs still to do or to `retry`; the numbers of those to be started now.
 
     live: parts that wait or run, whose runs are left to them. A part that ended without a result is planned once more
@@ -110,7 +111,7 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
             continue
         dataclasses.replace(before, cells=cells, replaces=replaces, settings=settings).write(folder)
         to_start += [number] if cells else []
-    blocks: Dict[Tuple[int, str, str], List[Cell]] = {}
+    blocks: dict[tuple[int, str, str], list[Cell]] = {}
     for turn, cell in wanted:
         blocks.setdefault((turn, cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
@@ -130,7 +131,7 @@ def read_json(path: Path) -> Any:
         raise StudyError(f"{path} is damaged: {error}") from None
 
 
-def _settings(store: Store, options: RunOptions) -> Dict[str, Any]:
+def _settings(store: Store, options: RunOptions) -> dict[str, Any]:
     now = {"limits": options.limits.to_dict(), "verify": options.verify, "python": dict(options.python)}
     return {**store.settings(), **now}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -49,7 +50,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def write_pictures(folder: Path, plan: "Plan") -> None:
+def write_pictures(folder: Path, plan: Plan) -> None:
     """The image lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
         _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
@@ -97,7 +98,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, str]) -> None:
         _compare(folder, dataset, dict(zip(paths, now)))
 
 
-def _listed(folder: Path, dataset: str, expected: str) -> List[str]:
+def _listed(folder: Path, dataset: str, expected: str) -> list[str]:
     path = pictures_path(folder, dataset)
     try:
         content = path.read_bytes()
@@ -122,7 +123,7 @@ def _checksum(dataset: str, path: str) -> str:
     return digest.hexdigest()
 
 
-def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
+def _compare(folder: Path, dataset: str, now: dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
     path = pictures_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
@@ -138,7 +139,7 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
         )
 
 
-def _read_checksums(path: Path) -> Dict[str, str]:
+def _read_checksums(path: Path) -> dict[str, str]:
     try:
         stored = json.loads(path.read_bytes())
         if not isinstance(stored, dict):
@@ -151,7 +152,7 @@ def _read_checksums(path: Path) -> Dict[str, str]:
         ) from None
 
 
-def task_of(store: Store, cell: Cell) -> Optional[Task]:
+def task_of(store: Store, cell: Cell) -> Task | None:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
     if cell.model not in registry.WORKLOADS:
         return None

@@ -6,8 +6,9 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
@@ -30,7 +31,7 @@ _HEAD = """\
 """
 
 
-def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
+def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path.
 
     None of a call with a network in hand, which no file can name.
@@ -74,8 +75,8 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
 
 
 def read(
-    path: Union[str, "os.PathLike[str]"], call: Callable[..., Any], more: Optional[Mapping[str, Any]] = None
-) -> Dict[str, Any]:
+    path: str | os.PathLike[str], call: Callable[..., Any], more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The arguments of `call` in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 
@@ -100,7 +101,7 @@ def read(
     return document if more is None else _whole(file, {**document, **more}, parameters)
 
 
-def _whole(file: Path, request: Dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> Dict[str, Any]:
+def _whole(file: Path, request: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     for name, parameter in parameters.items():
         needed = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
         if needed and name not in request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, List
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.results.columns import IDENTITY
 
@@ -35,7 +35,7 @@ class Judgement:
         return self.outcome not in (UNJUDGED, UNSURE)
 
 
-def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
+def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
     """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
 
     A cell is slower if its whole interval is above 1 + max_slowdown, and within the limit if all of it is below; between
@@ -45,7 +45,7 @@ def judge(beside: "pd.DataFrame", max_slowdown: float) -> List[Judgement]:
     return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
 
 
-def _outcome(row: Any, most: float) -> "tuple[str, str]":
+def _outcome(row: Any, most: float) -> tuple[str, str]:
     if row["status_a"] != "ok":
         return UNJUDGED, f"the baseline is {row['status_a']}"
     if row["status_b"] != "ok":
@@ -62,13 +62,13 @@ def _outcome(row: Any, most: float) -> "tuple[str, str]":
     return (FASTER if high < 1 else SAME if high <= most else UNSURE), ""
 
 
-def missing(baseline: "pd.DataFrame", study: "pd.DataFrame") -> "pd.DataFrame":
+def missing(baseline: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     """The rows of a baseline's cell frame that a study's has not."""
     keys = {tuple(map(str, row)) for row in study[list(IDENTITY)].itertuples(index=False, name=None)}
     absent = [tuple(map(str, row)) not in keys for row in baseline[list(IDENTITY)].itertuples(index=False, name=None)]
     return baseline[absent]
 
 
-def names(beside: "pd.DataFrame") -> List[str]:
+def names(beside: pd.DataFrame) -> list[str]:
     """The columns that name a row: framework, model, and the settings that differ between rows."""
     return [name for name in IDENTITY if name in ("framework", "model") or beside[name].astype(str).nunique() > 1]

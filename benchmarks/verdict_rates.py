@@ -30,7 +30,8 @@ from scipy import stats
 from framework_compare import compare, registry
 from framework_compare.adapters import torch as adapter
 from framework_compare.registry import Framework
-from framework_compare.results import intervals, pairing
+from framework_compare.results import intervals
+from framework_compare.results.block_times import block_seconds
 from framework_compare.samplers import host
 from framework_compare.study.progress import PlainWatcher
 
@@ -150,7 +151,7 @@ def binomial(count, of):
 
 
 def report(names, result, seed):
-    blocks, cells = pairing.block_seconds(result.epochs), result.frame
+    blocks, cells = block_seconds(result.epochs), result.frame
     by_name = {name: [place for place in cells.index[cells.framework == name] if place in blocks] for name in names}
     alike = list(by_name[names[0]])
     random.Random(seed).shuffle(alike)
@@ -204,7 +205,7 @@ def main():
             "results": report(names, result, options.seed),
             "seconds_by_cell_and_block": [
                 [result.frame.framework[cell], {block: round(s, 5) for block, s in of.items()}]
-                for cell, of in pairing.block_seconds(epochs).items()
+                for cell, of in block_seconds(epochs).items()
             ],
         }
     text = json.dumps(document, indent=1)

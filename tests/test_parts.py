@@ -22,7 +22,7 @@ from framework_compare.launch import one_timing
 from framework_compare.launch.statuses import Evidence, judge
 from framework_compare.paths import own_name, private_folder, runtime_dir
 from framework_compare.records import Run
-from framework_compare.results import pairing
+from framework_compare.results.block_times import block_seconds
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import CHILDREN
@@ -347,7 +347,7 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     run_part(folder, 3, Watcher())
     absorb(folder)
     result = Comparison.load(folder)
-    seconds = pairing.block_seconds(result.epochs)
+    seconds = block_seconds(result.epochs)
     moved = int(result.runs[result.runs.run_id == 1].cell.iloc[0])
     assert sorted(seconds[moved]) == [2, 3] and all(
         sorted(of) == [1, 2] for cell, of in seconds.items() if cell != moved

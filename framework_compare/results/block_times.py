@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from framework_compare.results import moderation
+from framework_compare.results import moderation, repeats
 from framework_compare.results.intervals import Interval, mean_of_ratios, paired_ratio
 from framework_compare.results.moderation import Prior
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Seconds = Mapping[int, float]  # by block
 
@@ -83,6 +86,37 @@ class BlockTimes(Mapping[Any, Seconds]):
             if stratum.pool is not None:
                 pools.setdefault(stratum.pool, {}).setdefault(stratum.group, []).append(self[cell])
         return {pool: moderation.fit([_logs(cells) for cells in groups.values()]) for pool, groups in pools.items()}
+
+
+def block_seconds(epochs: pd.DataFrame, looked: bool = False) -> BlockTimes:
+    """Epoch seconds by block, by the place of the cell in the cell frame: by turns, else the median of its epochs.
+
+    An epoch that was sampled is estimated. looked: as BlockTimes has it.
+    """
+    epochs = repeats.counted(epochs)
+    timed = epochs[repeats.undisturbed(epochs["disturbed"], epochs["cell"])]
+    whole_s = timed["turn_s"].fillna(timed["estimate_s"]).fillna(timed["epoch_s"])
+    medians = whole_s.groupby([timed["cell"], timed["block"]], sort=True).median()
+    seconds: dict[int, dict[int, float]] = {}
+    for (cell, block), median in medians.items():
+        if median > 0:
+            seconds.setdefault(int(cell), {})[int(block)] = float(median)
+    images = timed["whole_images"].fillna(timed["images"]).groupby(timed["cell"]).median()
+    return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()}, looked)
+
+
+def strata(epochs: pd.DataFrame) -> dict[int, Stratum]:
+    """Of each cell the device and the node, which noise is of, and the model and data set, which competitors share.
+
+    A cell that ran on several nodes is of no pool, nor is one that others disturbed in every epoch.
+    """
+    quiet = {*epochs["cell"][epochs["disturbed"] != 1]}
+    cells = epochs[["cell", "device", "node_id", "model", "dataset"]].drop_duplicates()
+    found: dict[int, Stratum] = {}
+    for cell, device, node, model, dataset in cells.itertuples(index=False, name=None):
+        pool = None if int(cell) in found or cell not in quiet else (device, "" if node != node else node)
+        found[int(cell)] = Stratum(pool, (model, dataset))
+    return found
 
 
 def _logs(cells: Sequence[Seconds]) -> np.ndarray:

@@ -12,7 +12,8 @@ import numpy as np
 from framework_compare import registry
 from framework_compare.launch.launcher import STEPS
 from framework_compare.records import Epoch, Quality, oversize
-from framework_compare.results import metrics, pairing, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.measured import epoch_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
@@ -73,7 +74,7 @@ def cell_frame(store: Store) -> pd.DataFrame:
 
 def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
     """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_half_widths`."""
-    return precision.ratio_half_widths(cells, pairing.block_seconds(epoch_frame(store), looked=True))
+    return precision.ratio_half_widths(cells, block_seconds(epoch_frame(store), looked=True))
 
 
 def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:

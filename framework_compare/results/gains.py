@@ -9,9 +9,9 @@ import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
-from framework_compare.results import pairing, validation_metrics
-from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.intervals import geometric_mean
+from framework_compare.results import repeats, validation_metrics
+from framework_compare.results.block_times import BlockTimes, strata
+from framework_compare.results.intervals import UNKNOWN, geometric_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,31 +39,28 @@ def gain_frame(
     if len(rows) % len(rungs):
         raise StudyError(f"the study has {len(rows)} cells for {len(rungs)} rungs; it is damaged: name another folder")
     subjects, seconds = len(rows) // len(rungs), _totals(epochs, phases)
-    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    found = []
     for place, row in enumerate(rows.to_dict("records")):
-        number = place // subjects
-        base, changed = place % subjects, rungs[number].get("on", number - 1)
+        number, base = divmod(place, subjects)
+        changed = rungs[number].get("on", number - 1)
         own = seconds.get(place, {})
         gain = seconds.ratio(base + changed * subjects, place) if number else None
         in_all = seconds.ratio(base, place) if number else None
         metric = next(iter(row["metrics"]), None)
         value, first = _value(row, metric), _value(rows.iloc[base], metric)
-        one = {
-            "rung": rungs[number]["name"],
-            "before": rungs[changed]["name"] if number else "",
-            "total_s": geometric_mean(list(own.values())).value if own else np.nan,
-            "epochs_run": row["epochs_run"],
-            "gain": gain.value if gain else np.nan,
-            "gain_low": gain.low if gain and gain.low is not None else np.nan,
-            "gain_high": gain.high if gain and gain.high is not None else np.nan,
-            "gain_in_all": in_all.value if in_all else np.nan,
-            "metric": metric,
-            "value": value,
-            "worse": _is_worse(metric, value, first),
-        }
-        for name in COLUMNS:
-            found[name].append(one[name])
-    return rows.assign(**found)
+        found.append(
+            {
+                "rung": rungs[number]["name"],
+                "before": rungs[changed]["name"] if number else "",
+                "total_s": geometric_mean(list(own.values())).value if own else np.nan,
+                "epochs_run": row["epochs_run"],
+                **dict(zip(GAIN, ((gain or UNKNOWN).value, *(gain or UNKNOWN).ends, (in_all or UNKNOWN).value))),
+                "metric": metric,
+                "value": value,
+                "worse": _is_worse(metric, value, first),
+            }
+        )
+    return rows.assign(**{name: [row[name] for row in found] for name in COLUMNS})
 
 
 def one_at_a_time(cells: Iterable[Any]) -> bool:
@@ -74,12 +71,12 @@ def one_at_a_time(cells: Iterable[Any]) -> bool:
 
 def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
     """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
     totals: dict[int, dict[int, float]] = {}
     for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
         totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
-    return BlockTimes(totals, pairing.strata(ok))
+    return BlockTimes(totals, strata(ok))
 
 
 def _value(row: Any, metric: str | None) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results.intervals import Interval, geometric_mean
+from framework_compare.results.repeats import undisturbed
 
 # NVML's power and utilisation are averages of up to a second before they are read.
 SETTLING_NS = 1_000_000_000
@@ -85,10 +86,9 @@ class Pool:
         self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
         self.seen = self.ok or list(runs)
         self._weights: dict[int, list[np.ndarray]] = {}
-        quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
-        some = any(mask.any() for mask in quiet)
-        # Those that times are made of: epochs that others did not disturb, all where there is no such.
-        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        marks = [floats(run.epochs["disturbed"]) for run in self.ok]
+        timed = undisturbed(np.concatenate([np.empty(0), *marks]), np.zeros(sum(map(len, marks))))
+        self._timed = np.split(timed, np.cumsum([*map(len, marks)])[:-1])
 
     def seconds(self) -> list[np.ndarray]:
         """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
@@ -190,11 +190,6 @@ class Pool:
 def _whole_images(epochs: Columns) -> np.ndarray:
     whole, images = floats(epochs["whole_images"]), floats(epochs["images"])
     return np.where(np.isnan(whole), images, whole)
-
-
-def disturbed(marks: Sequence[Any]) -> np.ndarray:
-    """Which epochs others disturbed, by their column of that name; not those of which nobody knows."""
-    return floats(marks) == 1
 
 
 def present(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 
 from framework_compare.records import Run
 from framework_compare.results.energy import counted_power_w, joules_a_picture
-from framework_compare.results.intervals import Interval
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
@@ -83,11 +82,6 @@ def _throughput(pool: Pool) -> float | None:
     return _ratio(pool.epochs("images").sum(), pool.all_seconds().sum())
 
 
-def _arm(interval: Interval | None) -> float | None:
-    """The larger half-width of an interval as a share of its figure."""
-    return None if interval is None or interval.high is None else interval.high / interval.value - 1
-
-
 def _loss(pool: Pool, place: int) -> float | None:
     if pool.sampled:  # that of a part of an epoch says nothing of the whole
         return None
@@ -145,7 +139,7 @@ METRICS: dict[str, Metric] = {
     "epoch_estimate_s_high": Metric(
         "estimated epoch time, 95 % to", "s", "lower", lambda p: p.estimate and p.estimate.high
     ),
-    "interval_half_width": Metric("larger half-width", "%", "lower", lambda p: _arm(p.epoch_s), 100),
+    "interval_half_width": Metric("larger half-width", "%", "lower", lambda p: p.epoch_s and p.epoch_s.half_width, 100),
     "interval_runs": Metric("runs of the interval", "", "", lambda p: p.epoch_s and p.epoch_s.runs, whole=True),
     "images_per_s": Metric("throughput", "images/s", "higher", _throughput),
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),

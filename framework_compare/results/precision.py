@@ -63,11 +63,7 @@ def ratio_half_widths(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) ->
         first, *others = sorted(places, key=lambda place: times[place].value)
         found.update({place: blocks.ratio(place, first) for place in others})
         found[first] = found[others[0]] if others else times[first]
-    return {place: dict(zip(BUDGET[2:], (_arm(one), one.runs))) for place, one in found.items() if one}
-
-
-def _arm(interval: Interval) -> float | None:
-    return None if interval.high is None else interval.high / interval.value - 1
+    return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
 
 
 _COMPARED = {"framework", *map(column, COMPARED)}

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from framework_compare.records import ProfileRow
+from framework_compare.results import repeats
 from framework_compare.results.columns import RUN_KEYS, SETTINGS
 from framework_compare.results.kernels import api_name, classify
 from framework_compare.results.runs import read_runs, sound_columns
@@ -45,7 +46,7 @@ def with_profile(cells: pd.DataFrame, profile: pd.DataFrame) -> pd.DataFrame:
 
     A cell without any has one row, without a name, for each kind that was met on its device.
     """
-    ok = profile[(profile["status"] == "ok") & profile["counts"].astype(bool)]
+    ok = repeats.counted(profile)
     keys = [*CELL_KEYS, "kind", "name", "kernel_class"]
     sums = ok.groupby(keys, sort=False, dropna=False)[["calls", "self_s"]].sum().reset_index()
     whole = sums.groupby([*CELL_KEYS, "kind"])["self_s"].transform("sum")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from framework_compare.protocol import replicas_of
@@ -58,13 +58,12 @@ def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     for cell in cells:
         if cell.device == "cpu":
             bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
-    ratios = {}
-    for cell in cells:
-        near = bases.get(_key(cell, "device", "threads"), [])
-        if device_kind(cell.device) != "cpu" and near:
-            base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
-            ratios[cell.Index] = _ratio(cell, base, blocks)
-    return ratios
+
+    def base_of(cell: Record) -> Record | None:
+        near = bases.get(_key(cell, "device", "threads"), []) if device_kind(cell.device) != "cpu" else []
+        return max(near, key=lambda one: (one.threads == cell.threads, one.threads), default=None)
+
+    return _against(base_of, cells, blocks)
 
 
 def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
@@ -104,8 +103,14 @@ def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
         for cell in cells
         if (cell.precision, cell.execution) == ("fp32", "eager")
     }
-    keys = {cell.Index: _key(cell, "precision", "execution") for cell in cells}
-    return {cell.Index: _ratio(cell, bases[keys[cell.Index]], blocks) for cell in cells if keys[cell.Index] in bases}
+    return _against(lambda cell: bases.get(_key(cell, "precision", "execution")), cells, blocks)
+
+
+def _against(
+    base_of: Callable[[Record], Record | None], cells: Sequence[Record], blocks: BlockTimes
+) -> dict[int, Ratio]:
+    pairs = ((cell, base_of(cell)) for cell in cells)
+    return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
 
 
 def _key(cell: Record, *without: str) -> tuple[str, ...]:
@@ -122,4 +127,4 @@ def _ratio(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
     if paired is None:  # a resumed study may have runs of no common block
         means = [geometric_mean(list(side.values())).value for side in (before, now)]
         return Ratio(base, means[0] / means[1])
-    return Ratio(base, paired.value, *(math.nan if end is None else end for end in (paired.low, paired.high)))
+    return Ratio(base, paired.value, *paired.ends)

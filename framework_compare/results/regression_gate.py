@@ -1,12 +1,16 @@
-"""Whether a study is slower than a baseline, cell by cell: what a gate in CI asks."""
+"""Two studies side by side, cell by cell, and whether the second is slower than a gate in CI allows."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from framework_compare.results import repeats
+from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import IDENTITY
+from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +19,78 @@ SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "
 UNSURE = "inconclusive"
 FAILS = (SLOWER, LOST)
 ONE_RUN = "one run: no interval"
+
+
+Sides = tuple["pd.DataFrame", "pd.DataFrame"]  # the cell frame and the epoch frame of a study
+COLUMNS = (
+    *IDENTITY,
+    "status_a",
+    "status_b",
+    "parity_a",
+    "parity_b",
+    "epoch_s_median_a",
+    "epoch_s_median_b",
+    "ratio",
+    "ratio_ci_low",
+    "ratio_ci_high",
+    "disturbed_share_a",
+    "disturbed_share_b",
+    "disturbed_throughout",
+    "verdict",
+)
+
+
+def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
+    """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
+
+    ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
+    runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
+    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. Verdicts are not corrected
+    for their number.
+    """
+    import pandas as pd
+
+    first, second = _cells(a[0]), _cells(b[0])
+    seconds = block_seconds(a[1]), block_seconds(b[1])
+    rows = [_row(key, first[key], second[key], seconds) for key in first if key in second]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
+
+
+def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: Any) -> dict[str, Any]:
+    runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
+    ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
+    low, high = ratio.ends
+    return {
+        **dict(zip(IDENTITY, key)),
+        "status_a": a["status"],
+        "status_b": b["status"],
+        "parity_a": a["parity"],
+        "parity_b": b["parity"],
+        "epoch_s_median_a": a["epoch_s_median"],
+        "epoch_s_median_b": b["epoch_s_median"],
+        "ratio": ratio.value,
+        "ratio_ci_low": low,
+        "ratio_ci_high": high,
+        "disturbed_share_a": a["disturbed_share"],
+        "disturbed_share_b": b["disturbed_share"],
+        "disturbed_throughout": _throughout(a) or _throughout(b),
+        "verdict": "" if _throughout(a) or _throughout(b) else _verdict(low, high),
+    }
+
+
+def _throughout(cell: Mapping[str, Any]) -> bool:
+    return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
+
+
+def _verdict(low: float, high: float) -> str:
+    if math.isnan(low):
+        return ""
+    return "faster" if high < 1 else "slower" if low > 1 else "not_shown"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,17 @@
-"""Of a run that was disturbed and the runs that repeat it, the one that counts."""
+"""Which runs and epochs figures are made of: without those that others disturbed, where there are others."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from framework_compare.plan.settings import COMPARED, SETTINGS, column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
@@ -25,6 +30,20 @@ def counting(runs: Iterable[Row]) -> set[int]:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
     return {_best(slot)["run_id"] for slot in slots.values()}
+
+
+def counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the runs that are ok and count."""
+    return frame[(frame["status"] == "ok") & frame["counts"].astype(bool)]
+
+
+def undisturbed(marks: Sequence[Any], cells: Sequence[Any]) -> np.ndarray:
+    """Return which epochs times are made of: those that others did not disturb, and all of a cell that has no such.
+
+    marks: 1 of a disturbed epoch, None or NaN where nobody knows; cells: whose epoch each is.
+    """
+    quiet = np.asarray(marks, dtype=float) != 1
+    return quiet | ~np.isin(cells, np.asarray(cells)[quiet])
 
 
 def blocks(runs: Sequence[Row]) -> dict[int, int]:

@@ -9,6 +9,7 @@ import numpy as np
 from framework_compare.batches import quality
 from framework_compare.plan import searches
 from framework_compare.records import Quality
+from framework_compare.results import repeats
 from framework_compare.results.runs import sound_columns
 from framework_compare.worker.search import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 
@@ -48,7 +49,7 @@ def search_frame(quality_frame: pd.DataFrame, epochs: pd.DataFrame, found: pd.Da
     best: the candidate that is best by the first metric in the mean over runs, and best_value what it reached.
     """
     cells = quality_frame[quality_frame["model"].map(searches.is_search)]
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     of_cell = found.merge(ok[["run_id", "cell"]].drop_duplicates(), on="run_id") if len(found) else found
     rows: list[dict[str, Any]] = []
     for place, cell in zip(cells.index, cells.to_dict("records")):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from framework_compare.results import repeats
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -20,7 +22,7 @@ def metric_names(epochs: pd.DataFrame) -> list[str]:
 
 def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
     """The last epoch of each run that is ok and counts."""
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     return ok.sort_values("epoch").groupby("run_id", sort=True).tail(1)
 
 

@@ -33,8 +33,8 @@ from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
+from framework_compare.store.folder import STEPS
 
-STEPS = "steps.i64"  # in a run's folder: the time of each step
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 STACKS_S = 0.2  # until a worker that hangs has written where its threads are
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk

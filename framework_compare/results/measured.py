@@ -47,14 +47,14 @@ def floats(values: Sequence[Any]) -> np.ndarray:
     return np.asarray(values, dtype=float)
 
 
-def _seconds(spans: Columns) -> np.ndarray:
+def span_seconds(spans: Columns) -> np.ndarray:
     # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
     return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
 
 
 def epoch_seconds(epochs: Columns) -> np.ndarray:
     """Seconds of each epoch, without the time in which its worker waited for a turn."""
-    return _seconds(epochs) - np.nan_to_num(floats(epochs["waited_s"]))
+    return span_seconds(epochs) - np.nan_to_num(floats(epochs["waited_s"]))
 
 
 def turn_seconds(epochs: Columns, slices: Columns) -> float | None:
@@ -105,7 +105,7 @@ class Pool:
 
     def phase(self, name: str) -> np.ndarray:
         """Seconds of a phase, one value per run that reached it."""
-        return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
+        return present([span_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
 
     def startup_s(self) -> np.ndarray:
         """Seconds from the start of the process to the first measured epoch, one value per run that reached one."""

@@ -13,6 +13,7 @@ FILE = "study.sqlite"
 LOCK = "study.lock"
 PICTURES = "pictures"
 MODELS = "models"
+STEPS = "steps.i64"  # in a run's folder: the time of each step
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 NEW = FILE + ".new"
 CUT_SHORT = (NEW, NEW + "-journal")

@@ -19,7 +19,7 @@ from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.duel import Member, run_duel
 from framework_compare.launch.jobs import spec_of
-from framework_compare.launch.launcher import STEPS, WorkerSpec, run_worker
+from framework_compare.launch.launcher import WorkerSpec, run_worker
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -32,6 +32,7 @@ from framework_compare.results import frames, steadiness, verdicts
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
+from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks, schedules
 from framework_compare.study.imported_models import weight_pieces, written_of

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -394,18 +395,24 @@ def test_words_for_where_cells_run():
 
 
 def test_options_of_slurm_reach_sbatch_as_it_takes_them():
-    pytest.importorskip("submitit")
-    told = executors._parameters("s", {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}, 2)
-    assert told["exclusive"] is None and told["constraint"] is None
-    assert told["additional_parameters"] == {"no_requeue": True} and told["mem"] == "4G"
-    told = executors._parameters("s", {"setup": "module load cuda", "time-min": 5}, 2)
-    assert told["setup"] == ["module load cuda"]
-    assert told["additional_parameters"] == {"requeue": True, "time_min": 5}
+    given = {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}
+    options = executors._options(Path("/s 100%"), given, 2, 1)
+    assert {"--no-requeue", "--mem=4G", "--array=0-1", "--output=/s 100%%/parts/slurm/%A_%a.log"} < set(options)
+    assert not [one for one in options if one.startswith(("--requeue", "--exclusive", "--constraint"))]
+    options = executors._options(Path("/s"), {"gpus_per_node": 1, "time-min": 5}, 1, 2)
+    assert {"--requeue", "--exclusive", "--gpus-per-node=1", "--time-min=5", "--nodes=2"} < set(options)
+
+
+def test_each_element_of_an_array_runs_its_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "PART", "import sys; print(sys.argv[1:])")
+    script, folder = executors._script(tmp_path / "a b", [3, 4, 7]), str(tmp_path / "a b")
+    for place, part in enumerate("347"):
+        found = subprocess.run(["sh", "-c", script], env={"SLURM_ARRAY_TASK_ID": str(place)}, capture_output=True)
+        assert found.stdout.decode() == f"{['part', folder, part]}\n"
 
 
 @pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
 def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, pictures, tmp_path):
-    pytest.importorskip("submitit")
     with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
         asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
         compare(tiny, "linear", **asked)
@@ -414,18 +421,14 @@ def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, 
 
 def test_all_that_sbatch_says_is_told():
     said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
-    assert executors._words(OSError(said)) == "invalid partition specified: moon; Batch job submission failed: no"
+    assert executors._reason(said) == "invalid partition specified: moon; Batch job submission failed: no"
     said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
-    assert executors._words(OSError(said)) == "unrecognized option '--moon=3'"
-    assert executors._words(OSError("first\n last ")) == "last"
+    assert executors._reason(said) == "unrecognized option '--moon=3'"
+    assert executors._reason("first\n last ") == "last"
 
 
-def test_slurm_without_submitit_or_its_commands_says_what_to_install(monkeypatch, tiny, pictures, tmp_path):
+def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pictures, tmp_path):
     asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "submitit", None)
-        with pytest.raises(UsageError, match=r"needs submitit, .*pip install 'framework-compare\[slurm\]'"):
-            compare(tiny, "linear", **asked)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         compare(tiny, "linear", **asked)

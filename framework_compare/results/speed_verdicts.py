@@ -44,9 +44,9 @@ class Verdict:
     ratio: float
     low: float | None
     high: float | None
-    shown: bool
-    corrected: bool
-    sentence: str
+    shown: bool = False
+    corrected: bool = False
+    sentence: str = ""
     models: tuple[str, ...] = ()
     blocks: int = 0
     p: float | None = None
@@ -61,18 +61,6 @@ class Bar(NamedTuple):
 
     reason: str = ""
     disturbed: str = ""
-
-
-class _Pair(NamedTuple):
-    """Two competitors, and the ratios of their blocks: seconds of the second over those of the first."""
-
-    model: str
-    models: tuple[str, ...]
-    condition: dict[str, Any]
-    names: tuple[str, str]
-    ratio: Interval
-    bar: Bar
-    verified: bool
 
 
 def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> list[Verdict]:
@@ -100,7 +88,7 @@ def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
 
-def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[_Pair]:
+def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
     pairs = []
     for model in dict.fromkeys(cell.model for cell in cells):
         rivals = [cell for cell in cells if cell.model == model]
@@ -109,11 +97,11 @@ def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[_Pair]:
     return pairs
 
 
-def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
-    ratio, bar = blocks.ratio(b.Index, a.Index), bar_of(a, b)
+def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> Verdict:
+    ratio, bar = blocks.ratio(b.Index, a.Index), blocking_reason(a, b)
     if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
-    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
+    return _draft(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
 
 
 def _figures(both: Sequence[tuple[Record, Record]], runs: int) -> Interval:
@@ -126,7 +114,8 @@ def _names(a: Record, b: Record, of: str) -> tuple[str, str]:
     return str(getattr(a, of)), str(getattr(b, of))
 
 
-def bar_of(*cells: Record) -> Bar:
+def blocking_reason(*cells: Record) -> Bar:
+    """Return why no verdict can stand on these cells."""
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
             return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
@@ -142,7 +131,7 @@ def verified(*cells: Record) -> bool:
     return all(cell.parity in PROVED for cell in cells)
 
 
-def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[_Pair]:
+def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
     """Each two competitors over the models that both have, where these are two or more."""
     by_name: dict[str, dict[str, Record]] = {}
     for cell in cells:
@@ -173,20 +162,20 @@ def _mean(
     both: Sequence[tuple[Record, Record]],
     ratio: Interval | None,
     of: str,
-) -> _Pair:
+) -> Verdict:
     """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
     a, b = both[0]
-    bars = [(bar_of(*two), two[0].model) for two in both]
+    bars = [(blocking_reason(*two), two[0].model) for two in both]
     bar = next((Bar(*(one and f"{one} with {model}" for one in bar)) for bar, model in bars if bar.reason), Bar())
     if ratio is None or ratio.p is None or bar.reason:
         ratio = _figures(both, 0 if ratio is None else ratio.runs)
     proved = all(verified(*two) for two in both)
-    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
+    return _draft(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
 
 
 def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar, proved)], correct=False)[0]
+    return _judged([_draft(subject, (subject,), {}, names, ratio or intervals.UNKNOWN, bar, proved)], correct=False)[0]
 
 
 def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
@@ -197,46 +186,51 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names}
 
 
-def _judged(pairs: Sequence[_Pair], correct: bool) -> list[Verdict]:
-    places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.bar.reason]
-    p_values = [pairs[place].ratio.p or 0.0 for place in places]
-    corrected = correct and len(places) > 1
-    p_of = dict(zip(places, intervals.holm(p_values) if corrected else p_values))
-    return [_verdict(pair, p_of.get(place), corrected, len(places)) for place, pair in enumerate(pairs)]
-
-
-def _verdict(pair: _Pair, p: float | None, corrected: bool, comparisons: int) -> Verdict:
-    ratio, (faster, slower) = pair.ratio, pair.names
-    if ratio.value < 1:
-        faster, slower = slower, faster
-        ratio = Interval(1 / ratio.value, _inverse(ratio.high), _inverse(ratio.low), ratio.p, ratio.runs)
-    reason = pair.bar.reason
-    if not reason and ratio.p is None:
-        reason = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
-    verdict = Verdict(
-        pair.model,
-        pair.condition,
-        faster,
-        slower,
-        ratio.value,
-        ratio.low,
-        ratio.high,
-        p is not None and p < 1 - LEVEL,
-        corrected,
-        "",
-        pair.models,
-        ratio.runs,
-        ratio.p,
-        comparisons,
-        reason,
-        pair.bar.disturbed,
-        pair.verified,
+def _draft(
+    model: str,
+    models: tuple[str, ...],
+    condition: Mapping[str, Any],
+    names: tuple[str, str],
+    ratio: Interval,
+    bar: Bar,
+    proved: bool,
+) -> Verdict:
+    """The verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
+    draft = Verdict(
+        model,
+        condition,
+        faster=names[0],
+        slower=names[1],
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        models=models,
+        blocks=ratio.runs,
+        p=ratio.p,
+        reason=bar.reason,
+        disturbed=bar.disturbed,
+        verified=proved,
     )
-    return dataclasses.replace(verdict, sentence=sentence(verdict))
+    if not bar.reason and ratio.p is None:
+        needed = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
+        draft = dataclasses.replace(draft, reason=needed)
+    return inverted(draft) if ratio.value < 1 else draft
 
 
-def turned(verdict: Verdict) -> Verdict:
-    """The same of the two the other way round: a ratio below 1."""
+def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
+    p_values = [one.p or 0.0 for one in drafts if not one.reason]
+    corrected = correct and len(p_values) > 1
+    remaining = iter(intervals.holm(p_values) if corrected else p_values)
+    judged = []
+    for one in drafts:
+        shown = not one.reason and next(remaining) < 1 - LEVEL
+        one = dataclasses.replace(one, shown=shown, corrected=corrected, comparisons=len(p_values))
+        judged.append(dataclasses.replace(one, sentence=sentence(one)))
+    return judged
+
+
+def inverted(verdict: Verdict) -> Verdict:
+    """Return the same of the two the other way round."""
     return dataclasses.replace(
         verdict,
         faster=verdict.slower,

@@ -21,7 +21,6 @@ from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
-from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
@@ -69,7 +68,6 @@ def compare(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
-@takes_former_names
 def compare(
     frameworks: Names,
     models: Models,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import Slurm, api, compare, resume, stability
+from framework_compare import Slurm, api, compare, largest_batch, resume
 from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
@@ -364,7 +364,7 @@ def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
 
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
-    folder = stability(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
+    folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
     with pytest.raises(UsageError, match="pick each run by those before"):
         resume(folder, executor=OnlyParts())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.plan.settings import FORMER, SETTINGS, column
+from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
 
 if sys.version_info >= (3, 11):
@@ -92,7 +92,7 @@ def read(
     allowed = [name for name in parameters if name not in ("settings", *APART)]
     allowed = list(dict.fromkeys([*allowed, *map(column, SETTINGS)]))
     for name in document:
-        if name not in (*allowed, *FORMER):
+        if name not in allowed:
             raise UnknownNameError(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]

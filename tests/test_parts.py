@@ -29,7 +29,7 @@ from framework_compare.store.folder import FILE
 from framework_compare.store.rows import CHILDREN
 from framework_compare.store.study_file import Store
 from framework_compare.study import executors, part_run, parts
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import PlainWatcher, Watcher
 
@@ -65,7 +65,7 @@ def planned(tiny, pictures, own_cache, tmp_path, node):
 
     def plan(**given):
         settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "schedule": "sequential", **given}
-        return compare(tiny, "linear", executor=OnlyParts(), **settings).folder
+        return compare(tiny, "linear", executor=Executor(), **settings).folder
 
     return plan
 
@@ -148,7 +148,7 @@ def test_a_damaged_part_is_refused_and_runs_again_once_it_is_deleted(planned):
     lines, refused = absorb(folder)
     assert list(refused) == [1] and "damaged" in refused[1] and "part 2: 2 ok" in lines
     shutil.rmtree(parts.result_path(folder, 1))
-    assert resume(folder, executor=OnlyParts()).frame.runs_ok.tolist() == [1, 1]
+    assert resume(folder, executor=Executor()).frame.runs_ok.tolist() == [1, 1]
     run_part(folder, 1, Watcher())
     assert absorb(folder)[0] == ["part 1: 2 ok"]
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
@@ -263,24 +263,24 @@ def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
     with Store.open(folder) as store:
         assert parts.numbers(folder) == {1, 2} and store.parts() == set()
     run_part(folder, 1, Watcher())
-    resume(folder, executor=OnlyParts())
+    resume(folder, executor=Executor())
     assert parts.numbers(folder) == {1, 2}, "part 2 is still to do and planned once"
     resume(folder)
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
     assert rows(folder, "SELECT count(*) FROM run WHERE part_id IS NULL") == [(2,)], "this machine did part 2"
-    resume(folder, executor=OnlyParts())
+    resume(folder, executor=Executor())
     assert parts.PartPlan.read(folder, 2).cells == ()
 
 
 def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_path):
     settings = {**QUICK, "batch_size": 4, "dataset": pictures, "out": tmp_path / "faults"}
-    folder = compare(faulty, ["fine", "raise"], executor=OnlyParts(), **settings).folder
+    folder = compare(faulty, ["fine", "raise"], executor=Executor(), **settings).folder
     for number in sorted(parts.numbers(folder)):
         run_part(folder, number, Watcher())
     lines, _ = absorb(folder)
     assert sorted(line.split(": ")[1] for line in lines) == ["1 failed", "1 failed", "1 ok", "1 ok"]
     before = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
-    resume(folder, executor=OnlyParts(), retry="failed")
+    resume(folder, executor=Executor(), retry="failed")
     assert parts.numbers(folder) == {1, 2, 3, 4, 5, 6}
     for number in (5, 6):
         run_part(folder, number, Watcher())
@@ -344,7 +344,7 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     with Store.open(folder, readonly=False) as store:
         store.record(1, Run("failed", "to be run again"))
     node("n2")
-    resume(folder, executor=OnlyParts(), retry="failed")
+    resume(folder, executor=Executor(), retry="failed")
     run_part(folder, 3, Watcher())
     absorb(folder)
     result = Comparison.load(folder)
@@ -358,7 +358,7 @@ def test_no_ratio_is_of_two_nodes(planned, node):
 def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
     asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
     with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
-        compare(tiny, "linear", executor=OnlyParts(), **asked)
+        compare(tiny, "linear", executor=Executor(), **asked)
     assert not (tmp_path / "study").exists()
 
 
@@ -366,7 +366,7 @@ def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
     folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
     with pytest.raises(UsageError, match="pick each run by those before"):
-        resume(folder, executor=OnlyParts())
+        resume(folder, executor=Executor())
 
 
 def test_an_unknown_part_is_refused(planned):
@@ -385,7 +385,7 @@ def test_parts_on_the_command_line(planned, tmp_path):
 
 
 def test_words_for_where_cells_run():
-    assert executors.of("here") is None and isinstance(executors.of("parts"), OnlyParts)
+    assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
     options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
     assert options == {"partition": "gpu", "gpus_per_node": 1, "exclusive": False}
     with pytest.raises(UnknownNameError, match="unknown place to run 'moon'; allowed: here, slurm, parts"):
@@ -433,7 +433,7 @@ def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pict
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         compare(tiny, "linear", **asked)
     assert not (tmp_path / "study").exists()
-    compare(tiny, "linear", **{**asked, "executor": OnlyParts()})
+    compare(tiny, "linear", **{**asked, "executor": Executor()})
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         resume(tmp_path / "study", executor=asked["executor"])
 

@@ -29,7 +29,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers.gpu_group import GpuGroup
 from framework_compare.samplers.nvml import GpuReading, gpu_indices
 from framework_compare.study import executors, parts
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 from framework_compare.worker.placement import own_part
@@ -381,7 +381,7 @@ def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
 def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     study = tmp_path / "study"
-    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=OnlyParts(), **SMALL)
+    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=Executor(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
     for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):

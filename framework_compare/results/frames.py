@@ -91,20 +91,23 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
     ok = [run for run in runs if run["status"] == "ok"]
     pictures = datasets.get(worst["dataset"]) or {}
+    warnings = [
+        *dict.fromkeys(text for run in runs for text in run["warnings"]),
+        *steadiness.sentences(runs),
+        *repeats.sentences(all_runs),
+        _oversize(worst, pictures),
+    ]
     return {
         **worst,
         **figures,
         **reading_sources.of_cell(runs, figures),
         **repeats.summary(runs),
         **steadiness.summary(runs),
-        "schedule": _schedule(ok),
+        "schedule": " and ".join(sorted({"sequential" if run["duel"] is None else "interleaved" for run in ok}))
+        or None,
         "alone_why": next((run["alone_why"] for run in ok if run["alone_why"]), None),
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
-        "warnings": "; ".join(
-            filter(
-                None, (*_warnings(runs), *steadiness.sentences(runs), *_set_aside(all_runs), _oversize(worst, pictures))
-            )
-        ),
+        "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -112,21 +115,6 @@ def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], ke
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
-
-
-def _schedule(runs: list[Row]) -> str | None:
-    """Whether a cell's runs took turns with those of its competitors; of some and not of others both."""
-    found = {"sequential" if run["duel"] is None else "interleaved" for run in runs}
-    return " and ".join(sorted(found)) or None
-
-
-def _warnings(runs: list[Row]) -> list[str]:
-    """Each warning of the runs once."""
-    return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
-
-
-def _set_aside(runs: list[Row]) -> list[str]:
-    return repeats.sentences(runs, {run["run_id"] for run in runs if run["counts"]})
 
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:

@@ -36,11 +36,8 @@ class Measured:
         lists = (
             (Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy), (Slice, run.slices)
         )  # fmt: skip
-        return cls(fields, *(_columns(kind, items) for kind, items in lists))
-
-
-def _columns(kind: Any, items: Sequence[Any]) -> Columns:
-    return {field.name: [getattr(item, field.name) for item in items] for field in dataclasses.fields(kind)}
+        names = [[field.name for field in dataclasses.fields(kind)] for kind, _ in lists]
+        return cls(fields, *({n: [getattr(i, n) for i in items] for n in of} for of, (_, items) in zip(names, lists)))
 
 
 def floats(values: Sequence[Any]) -> np.ndarray:

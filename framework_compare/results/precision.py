@@ -109,7 +109,12 @@ def sentences(cells: Sequence[Record]) -> list[str]:
 
 def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
     """Cells that worked and are not within the target, with their larger half-width."""
-    worked = [cell for cell in cells if cell.status == "ok" and not _is_within(cell)]
+    worked = [
+        cell
+        for cell in cells
+        if cell.status == "ok"
+        and not (cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target)
+    ]
     return tuple(f"{name} {_width(cell)}" for name, cell in zip(_names(worked, cells), worked))
 
 
@@ -121,10 +126,6 @@ def _names(some: Sequence[Record], cells: Sequence[Record]) -> tuple[str, ...]:
     """Some of the cells, each by what tells it from the others."""
     varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
     return tuple(_name(cell, varied) for cell in some)
-
-
-def _is_within(cell: Record) -> bool:
-    return bool(cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target)
 
 
 def _width(cell: Record) -> str:

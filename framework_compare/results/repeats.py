@@ -29,7 +29,8 @@ def counting(runs: Iterable[Row]) -> set[int]:
     for run in runs:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
-    return {_best(slot)["run_id"] for slot in slots.values()}
+    ok = [[run for run in slot if run["status"] == "ok"] or slot[:1] for slot in slots.values()]
+    return {min(several, key=lambda run: (lost_s(run), run["run_id"]))["run_id"] for several in ok}
 
 
 def counted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -78,11 +79,6 @@ def _turn(run: Row, turns: Mapping[int, int]) -> tuple[Any, ...]:
 _SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
 
 
-def _best(slot: Sequence[Row]) -> Row:
-    ok = [run for run in slot if run["status"] == "ok"]
-    return min(ok, key=lambda run: (lost_s(run), run["run_id"])) if ok else slot[0]
-
-
 def lost_s(run: Row) -> float:
     """CPU seconds that others took in the disturbed epochs of a run."""
     return (run["disturbed_s"] or 0.0) * (run["disturbed_share"] or 0.0)
@@ -104,9 +100,9 @@ def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> boo
     return epochs_disturbed >= epochs_measured > 0
 
 
-def sentences(runs: Sequence[Row], counted: set[int]) -> list[str]:
-    """What to say of the runs that do not count."""
-    return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _UNFINISHED]
+def sentences(runs: Sequence[Row]) -> list[str]:
+    """What to say of the runs of a cell that do not count."""
+    return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
 
 
 def _sentence(run: Row) -> str:

@@ -34,18 +34,14 @@ def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
     sound_rows = []
     for row in rows:
         try:
-            sound_rows.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
+            sound = row_checks.run_row(dict(zip(names, row)))
+            config = {column(name): value for name, value in sound.pop("config").items()}
+            sound_rows.append({**config, **sound})  # the cell's own device wins: it is what was asked for
         except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
     blocks = repeats.blocks(sound_rows)
     return [{**row, "counts": row["run_id"] in counted, "block": blocks[row["run_id"]]} for row in sound_rows]
-
-
-def _run_row(row: Row) -> Row:
-    config = {column(name): value for name, value in row.pop("config").items()}
-    # The cell's own device wins: it is what was asked for.
-    return {**config, **row}
 
 
 def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:

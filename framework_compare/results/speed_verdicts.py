@@ -142,19 +142,14 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict
         models = tuple(model for model in by_name[first] if model in by_name[second])
         if len(models) > 1:
             if models not in means:
-                means[models] = _means_of(models, by_name, blocks)
+                complete = {name: own for name, own in by_name.items() if own.keys() >= {*models}}
+                means[models] = blocks.means({n: [own[model].Index for model in models] for n, own in complete.items()})
             ratio = means[models].ratio(second, first)
             if ratio is None or ratio.runs < MIN_RUNS:  # as under a budget, where models have blocks of their own
                 places = [[by_name[name][model].Index for model in models] for name in (second, first)]
                 ratio = blocks.ratio_over(*places) or ratio
             pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
     return pairs
-
-
-def _means_of(models: Sequence[str], by_name: Mapping[str, Mapping[str, Record]], blocks: BlockTimes) -> BlockTimes:
-    """Geometric means over models, by name of those that have them all."""
-    complete = {name: cells for name, cells in by_name.items() if all(model in cells for model in models)}
-    return blocks.means({name: [cells[model].Index for model in models] for name, cells in complete.items()})
 
 
 def _mean(

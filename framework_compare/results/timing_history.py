@@ -89,12 +89,13 @@ def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[
     """Seconds that training on one sample takes, or answering it, and what this is taken from."""
     for basis, names, apart in LIKENESS:
         alike = [one for one in known if all(_value(one.cell, name) == _value(cell, name) for name in names)]
-        ratios = [(_ratio(macs(cell), macs(one.cell)), one) for one in alike]
+        ratios = [(macs(cell) / macs(one.cell) if macs(cell) and macs(one.cell) else 1.0, one) for one in alike]
         seconds = [ratio / one.images_per_s for ratio, one in ratios if 1 / MOST_UNLIKE <= ratio <= MOST_UNLIKE]
         if seconds:
             middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
-    speeds = [speed * _processors(cell) for speed in (ASSUMED_CPU if cell.device == "cpu" else ASSUMED_GPU)]
+    threads = min(cell.config.threads, available_cores())
+    speeds = [speed * threads for speed in ASSUMED_CPU] if cell.device == "cpu" else ASSUMED_GPU
     computing = Range(*(macs(cell) / speed for speed in reversed(speeds)))
     return computing.plus(Range(*ASSUMED_SAMPLE_S)), ASSUMPTION
 
@@ -107,13 +108,5 @@ def startup_s(cell: Cell, known: Sequence[Known]) -> Range:
     return Range(min(seconds), sum(seconds) / len(seconds), max(seconds))
 
 
-def _ratio(wanted: int, known: int) -> float:
-    return wanted / known if wanted and known else 1.0
-
-
 def _value(cell: Cell, name: str) -> Any:
     return getattr(cell, name) if name in ("framework", "model", "dataset", "device") else getattr(cell.config, name)
-
-
-def _processors(cell: Cell) -> int:
-    return min(cell.config.threads, available_cores()) if cell.device == "cpu" else 1

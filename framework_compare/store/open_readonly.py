@@ -62,21 +62,16 @@ def check(connection: sqlite3.Connection, path: Path, *, whole_bytes: float = ma
     Of a file of more than whole_bytes the tables of samples are not looked at.
     """
     check_length(connection, path)
-    for table in ("",) if path.stat().st_size <= whole_bytes else _tables(connection):
+    tables = [""]
+    if path.stat().st_size > whole_bytes:
+        tables = [name for name in schema.tables(connection) if name not in _BULK]
+    for table in tables:
         schema.quick_check(connection, table)
 
 
 def check_length(connection: sqlite3.Connection, path: Path) -> None:
     """sqlite3.DatabaseError where a file was cut short; a cut within its last page is nothing that SQLite objects to."""
     size = path.stat().st_size
-    if size < _stated_bytes(connection) and not Path(f"{path}-wal").exists():
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    if size < pages * page_bytes and not Path(f"{path}-wal").exists():
         raise sqlite3.DatabaseError(f"it was cut short to {size} bytes")
-
-
-def _stated_bytes(connection: sqlite3.Connection) -> int:
-    return connection.execute("PRAGMA page_count").fetchone()[0] * connection.execute("PRAGMA page_size").fetchone()[0]
-
-
-def _tables(connection: sqlite3.Connection) -> tuple[str, ...]:
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return tuple(name for (name,) in rows if name not in _BULK)

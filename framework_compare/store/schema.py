@@ -227,8 +227,7 @@ def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
 def check_version(connection: sqlite3.Connection, path: Path) -> None:
     """StudyError for a study of another schema, or what is no study."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not {"run", "cell"} <= tables:
+    if not {"run", "cell"} <= tables(connection):
         raise StudyError(f"{path} is no study of framework_compare; it was not changed")
     if version != VERSION:
         found = f"schema version {version}" if version else "a schema from before the first release"
@@ -236,6 +235,10 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
         raise StudyError(
             f"{path} has {found}; allowed: schema version {VERSION}; {remedy}, or run the study again in another folder"
         )
+
+
+def tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def lacking_columns(connection: sqlite3.Connection) -> list[str]:

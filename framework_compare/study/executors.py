@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
@@ -31,10 +31,13 @@ PART = (
 )
 
 
-class Executor(Protocol):
-    """Starts parts and knows which are not over."""
+class Executor:
+    """Starts parts and knows which are not over.
 
-    waits: bool  # whether the study is waited for
+    This one plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person.
+    """
+
+    waits = False  # whether the study is waited for
 
     def check(self) -> None:
         """UsageError where it cannot start anything here."""
@@ -44,30 +47,13 @@ class Executor(Protocol):
 
     def live(self, folder: Path) -> set[int]:
         """Of the parts that were submitted, now or earlier, those that wait or run."""
+        return set()
 
     def cancel(self, folder: Path) -> None:
         """End all that is live."""
 
 
-class OnlyParts:
-    """Plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person."""
-
-    waits = False
-
-    def check(self) -> None:
-        """Nothing is needed."""
-
-    def submit(self, folder: Path, parts: Sequence[int]) -> None:
-        """Others do."""
-
-    def live(self, folder: Path) -> set[int]:
-        return set()
-
-    def cancel(self, folder: Path) -> None:
-        """Nothing is live."""
-
-
-class Slurm:
+class Slurm(Executor):
     """Starts each part as an element of a job array, alone on its node unless `exclusive=False` is given.
 
     options: of sbatch by their long names, with underscores: partition="gpu", time=120 (minutes), gpus_per_node=1,
@@ -121,7 +107,7 @@ def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
         raise UsageError(f"--slurm is given with --on {name}; allowed: --on slurm")
     if name == SLURM:
         return Slurm(**{option.replace("-", "_"): _value(text) for option, text in (options or {}).items()})
-    return OnlyParts() if name == ONLY_PARTS else None
+    return Executor() if name == ONLY_PARTS else None
 
 
 def _value(text: str) -> Any:

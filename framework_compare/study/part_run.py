@@ -56,7 +56,7 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
         as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
     )
     check(folder, programs(plan.cells, options.python), trust)
-    machine = _describe(plan)
+    machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
@@ -69,11 +69,6 @@ def _node(plan: PartPlan) -> str:
     """A name for this node that tells nothing of the host's own, which results do not hold."""
     salted = f"{plan.study} {plan.settings.get('order_seed')} {one_timing.node()}"
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
-
-
-def _describe(plan: PartPlan) -> dict[str, Any]:
-    """This node: what a study knows of a machine, its name, and how many cores the batch system gave of it."""
-    return {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
 
 
 def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> None:

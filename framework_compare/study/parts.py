@@ -99,7 +99,9 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
     live: parts that wait or run, whose runs are left to them. A part that ended without a result is planned once more
     under its number: on the same node it continues where it stopped.
     """
-    folder, settings = store.folder, _settings(store, options)
+    folder, settings = store.folder, store.settings()
+    name = hashlib.sha256(f"{settings.get('order_seed')} {folder}".encode()).hexdigest()[:12]
+    settings.update(limits=options.limits.to_dict(), verify=options.verify, python=dict(options.python))
     wanted = dict.fromkeys((turn, cell) for _, cell, turn in store.plan(retry))
     replaces = (*TO_RUN, *retry)
     results, running, to_start = done(folder), set(live), []
@@ -116,7 +118,7 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
         blocks.setdefault((turn, cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
     for number, ((turn, _, _), listed) in enumerate(blocks.items(), start=first):
-        PartPlan(number, _name(store), turn, tuple(listed), replaces, settings).write(folder)
+        PartPlan(number, name, turn, tuple(listed), replaces, settings).write(folder)
         to_start.append(number)
     return to_start
 
@@ -129,12 +131,3 @@ def read_json(path: Path) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise StudyError(f"{path} is damaged: {error}") from None
-
-
-def _settings(store: Store, options: RunOptions) -> dict[str, Any]:
-    now = {"limits": options.limits.to_dict(), "verify": options.verify, "python": dict(options.python)}
-    return {**store.settings(), **now}
-
-
-def _name(store: Store) -> str:
-    return hashlib.sha256(f"{store.settings().get('order_seed')} {store.folder}".encode()).hexdigest()[:12]

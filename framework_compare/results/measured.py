@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results.intervals import Interval, geometric_mean
 from framework_compare.results.repeats import undisturbed
 
@@ -29,15 +28,6 @@ class Measured:
     samples: Columns
     energy: Columns
     slices: Columns
-
-    @classmethod
-    def of(cls, run: Run) -> Measured:
-        fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
-        lists = (
-            (Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy), (Slice, run.slices)
-        )  # fmt: skip
-        names = [[field.name for field in dataclasses.fields(kind)] for kind, _ in lists]
-        return cls(fields, *({n: [getattr(i, n) for i in items] for n in of} for of, (_, items) in zip(names, lists)))
 
 
 def floats(values: Sequence[Any]) -> np.ndarray:

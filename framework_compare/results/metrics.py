@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from framework_compare.records import Run
 from framework_compare.results.energy import counted_power_w, joules_a_picture
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
@@ -198,11 +197,6 @@ def figures(runs: Sequence[Measured]) -> dict[str, float | None]:
     """Every figure of METRICS over the runs of one cell, in SI units; shares are 0 to 1."""
     pool = Pool(runs)
     return {name: metric.of(pool) for name, metric in METRICS.items()}
-
-
-def of_run(run: Run) -> dict[str, float | None]:
-    """Every figure of METRICS of one run."""
-    return figures([Measured.of(run)])
 
 
 @functools.lru_cache(maxsize=1)

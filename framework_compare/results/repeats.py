@@ -12,6 +12,7 @@ from framework_compare.plan.settings import COMPARED, SETTINGS, column
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
@@ -38,7 +39,7 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame["status"] == "ok") & frame["counts"].astype(bool)]
 
 
-def undisturbed(marks: Sequence[Any], cells: Sequence[Any]) -> np.ndarray:
+def undisturbed(marks: ArrayLike, cells: ArrayLike) -> np.ndarray:
     """Return which epochs times are made of: those that others did not disturb, and all of a cell that has no such.
 
     marks: 1 of a disturbed epoch, None or NaN where nobody knows; cells: whose epoch each is.

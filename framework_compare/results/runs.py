@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
+from framework_compare.records import Energy, Epoch, Phase, Sample, Slice
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
@@ -60,28 +60,28 @@ def sound_columns(store: Store, table: str, kind: Any, columns: row_checks.Colum
     return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
 
 
-def store_figures(store: Store, run_id: int, run: Run) -> None:
-    """Keep the figures of a run's cell for those who read the study: of this run, and of the cell's others as stored."""
-    same_cell = "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat"
-    rows = [row for row in _runs(store, same_cell, (run_id,)) if row["counts"]]
-    if not rows:
-        return
-    measured = [Measured.of(run) if row["run_id"] == run_id else read_measured(store, row) for row in rows]
-    store.keep_figures(metrics.version(), {rows[0]["cell_id"]: figures_of(measured)})
+def store_figures(store: Store, *run_ids: int) -> None:
+    """Keep the figures of the cells of these runs for those who read the study."""
+    marks = ", ".join("?" * len(run_ids))
+    _keep_figures(store, f"SELECT DISTINCT cell_id FROM run WHERE run_id IN ({marks})", run_ids)
 
 
 def refresh_figures(store: Store) -> None:
     """Keep the figures of every cell whose runs have all ended and that has none: of parts that were absorbed."""
     marks = ", ".join("?" * len(TO_RUN))
-    query = (
+    lacking = (
         f"SELECT cell_id FROM run GROUP BY cell_id HAVING sum(status IN ({marks})) = 0"
         " EXCEPT SELECT cell_id FROM figures WHERE version = ?"
     )
-    lacking = [cell_id for (cell_id,) in store.select(query, (*TO_RUN, metrics.version()))[1]]
+    _keep_figures(store, lacking, (*TO_RUN, metrics.version()))
+
+
+def _keep_figures(store: Store, cells: str, values: Sequence[Any]) -> None:
     figures = {}
-    for cell_id in lacking:
+    for (cell_id,) in store.select(cells, values)[1]:
         rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]
-        figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
+        if rows:
+            figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
     store.keep_figures(metrics.version(), figures)
 
 

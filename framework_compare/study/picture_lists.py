@@ -86,7 +86,7 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
             )
 
 
-def warm_page_cache(folder: Path, datasets: Mapping[str, str]) -> None:
+def warm_page_cache(folder: Path, datasets: Mapping[str, str | None]) -> None:
     """Read every image once, so that the first framework does not pay the disk for the others.
 
     datasets: name -> checksum of its list. DataError for an image that cannot be read, StudyError for a list or an image
@@ -98,7 +98,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, str]) -> None:
         _compare(folder, dataset, dict(zip(paths, now)))
 
 
-def _listed(folder: Path, dataset: str, expected: str) -> list[str]:
+def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
     path = pictures_path(folder, dataset)
     try:
         content = path.read_bytes()

@@ -248,7 +248,7 @@ class Study:
         for run_id, run in finished.items():
             cell = runs[run_id][0]
             if run.started_at:
-                store_figures(self.store, run_id, run)
+                store_figures(self.store, run_id)
             self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
             self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
             self._waiting.pop(run_id, None)

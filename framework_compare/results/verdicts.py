@@ -12,7 +12,7 @@ from framework_compare.errors import UnknownNameError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, of_verdict
 from framework_compare.records import Cell
 from framework_compare.results.parity import IMPORT, NOT_EQUAL, UNVERIFIED
-from framework_compare.store import schema
+from framework_compare.store.folder import write_json
 
 FILE = "parity.json"
 MODES = ("require", "warn", "off")
@@ -35,12 +35,8 @@ def key(row: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, known: Mapping[str, Any]) -> None:
-    """Store verdicts by key in a study's folder; the file is whole at any moment."""
-    path = folder / FILE
-    half = path.with_suffix(".half")
-    with schema.study_errors(path):
-        half.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        half.replace(path)
+    """Store verdicts by key in a study's folder."""
+    write_json(folder / FILE, known)
 
 
 def row_of(cell: Cell) -> dict[str, Any]:

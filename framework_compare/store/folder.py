@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -46,3 +48,22 @@ def acquire_lock(folder: Path) -> FileLock:
             remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
         raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
     return lock
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a file of a study that is whole at any moment; its folder is made if absent."""
+    half = path.with_suffix(".half")
+    with schema.study_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(json.dumps(document), encoding="utf-8")
+        half.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file of a study holds; StudyError where it is damaged."""
+    with schema.study_errors(path):
+        text = path.read_bytes()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged: {error}") from None

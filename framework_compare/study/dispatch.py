@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from framework_compare.environments import managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.records import Cell
+from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import executors, parts
 from framework_compare.study.absorb import absorb
@@ -103,7 +103,7 @@ def _keep_kind(store: Store, live: set[int]) -> None:
     if not finished and not live:
         path.unlink(missing_ok=True)  # of a node that nothing was measured on
     elif finished and not path.exists():
-        path.write_text(json.dumps(store.machine()), encoding="utf-8")
+        write_json(path, store.machine())
 
 
 def _how_to_start(folder: Path, numbers: Sequence[int]) -> str:

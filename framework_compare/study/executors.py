@@ -6,7 +6,6 @@ the study's folder; no engine is asked for that.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -18,7 +17,8 @@ from typing import Any
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
-from framework_compare.study.parts import PARTS, PartPlan, numbers, read_json
+from framework_compare.store.folder import read_json, write_json
+from framework_compare.study.parts import PARTS, PartPlan, numbers
 
 HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
 NAMES = (HERE, SLURM, ONLY_PARTS)
@@ -171,11 +171,7 @@ def _jobs(folder: Path) -> dict[str, int]:
 
 
 def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
-    path = folder / PARTS / JOBS
-    with schema.study_errors(path):
-        half = path.with_suffix(".half")
-        half.write_text(json.dumps({**_jobs(folder), **jobs}), encoding="utf-8")
-        half.replace(path)
+    write_json(folder / PARTS / JOBS, {**_jobs(folder), **jobs})
 
 
 def _reason(text: str) -> str:

@@ -22,7 +22,7 @@ from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.folder import FILE, LOCK, PICTURES
+from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.imported_models import register_models
@@ -81,7 +81,7 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
             with contextlib.suppress(FileExistsError):  # another part was faster
                 os.link(half, path)
             half.unlink()
-    changes = other_kind(parts.read_json(path), machine, plan.cells)
+    changes = other_kind(read_json(path), machine, plan.cells)
     if changes:
         raise StudyError(f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}")
 

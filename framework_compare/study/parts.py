@@ -17,7 +17,7 @@ from typing import Any
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.store import schema
+from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study.run_options import RunOptions
 
@@ -49,13 +49,8 @@ class PartPlan:
         return f"{self.study} {self.number}"
 
     def write(self, folder: Path) -> None:
-        path = plan_path(folder, self.number)
-        half = path.with_suffix(".half")
         cells = [{**vars(cell), "config": cell.config.to_dict()} for cell in self.cells]
-        with schema.study_errors(path):
-            path.parent.mkdir(exist_ok=True)
-            half.write_text(json.dumps({**vars(self), "cells": cells}), encoding="utf-8")
-            half.replace(path)
+        write_json(plan_path(folder, self.number), {**vars(self), "cells": cells})
 
     @classmethod
     def read(cls, folder: Path, number: int) -> PartPlan:
@@ -121,13 +116,3 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
         PartPlan(number, name, turn, tuple(listed), replaces, settings).write(folder)
         to_start.append(number)
     return to_start
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file of a study's parts holds; StudyError where it is damaged."""
-    with schema.study_errors(path):
-        text = path.read_bytes()
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise StudyError(f"{path} is damaged: {error}") from None

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -17,7 +17,7 @@ from framework_compare.paths import file_name
 from framework_compare.protocol import Pictures
 from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.folder import PICTURES
+from framework_compare.store.folder import PICTURES, write_json
 from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
@@ -53,19 +53,12 @@ def _digest(content: bytes) -> str:
 def write_pictures(folder: Path, plan: Plan) -> None:
     """The image lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
-        _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
+        write_json(pictures_path(folder, name), dataclasses.asdict(index.pictures))
     for name, data in plan.arrays.items():
         path = arrays_path(folder, name)
         with schema.study_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         data.write(path)
-
-
-def _write(path: Path, document: Any) -> None:
-    with schema.study_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".half").write_text(json.dumps(document), encoding="utf-8")
-        path.with_suffix(".half").replace(path)
 
 
 def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
@@ -127,7 +120,7 @@ def _compare(folder: Path, dataset: str, now: dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
     path = pictures_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
-        _write(path, now)
+        write_json(path, now)
         return
     before = _read_checksums(path)
     changed = [repr(name) for name in now if before.get(name, now[name]) != now[name]]

@@ -339,10 +339,8 @@ class WorkerRun:
         )
 
     def _judge(self, seen: Evidence) -> Verdict:
-        final, transcript = (
-            self.verdict or judge(self.transcript.reported_outcome(seen.rank or 0), seen),
-            self.transcript,
-        )
+        transcript = self.transcript
+        final = self.verdict or judge(transcript.reported_outcome(seen.rank or 0), seen)
         if final.status in ("ok", "interrupted") or transcript.died_in != "profile" or not transcript.all_epochs:
             return final
         # All that was asked for is measured: what the profiler does to the worker is no end of the cell.

@@ -77,8 +77,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
             conditions.setdefault(str(condition(cell, of)), []).append(cell)
     singles, means = [], []
     for alike in conditions.values():
-        pairs = _pairs(alike, blocks, of)
-        singles += pairs
+        singles += _pairs(alike, blocks, of)
         means += _means(alike, blocks, of)
     return [*_judged(singles, correct), *_judged(means, correct)]
 
@@ -89,29 +88,12 @@ def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
 
 
 def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
-    pairs = []
+    drafts = []
     for model in dict.fromkeys(cell.model for cell in cells):
         rivals = [cell for cell in cells if cell.model == model]
         for a, b in itertools.combinations(rivals, 2):
-            pairs.append(_pair(a, b, blocks, of))
-    return pairs
-
-
-def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> Verdict:
-    ratio, bar = blocks.ratio(b.Index, a.Index), blocking_reason(a, b)
-    if ratio is None or ratio.p is None or bar.reason:
-        ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
-    return _draft(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
-
-
-def _figures(both: Sequence[tuple[Record, Record]], runs: int) -> Interval:
-    """What a verdict gives where none stands: the ratio of the figures that tables show, without an interval."""
-    logs = [math.log(epoch_seconds(b) / epoch_seconds(a)) for a, b in both]
-    return Interval(math.exp(sum(logs) / len(logs)), runs=runs)
-
-
-def _names(a: Record, b: Record, of: str) -> tuple[str, str]:
-    return str(getattr(a, of)), str(getattr(b, of))
+            drafts.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
+    return drafts
 
 
 def blocking_reason(*cells: Record) -> Bar:
@@ -137,7 +119,7 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict
     for cell in cells:
         by_name.setdefault(str(getattr(cell, of)), {})[cell.model] = cell
     means: dict[tuple[str, ...], BlockTimes] = {}
-    pairs = []
+    drafts = []
     for first, second in itertools.combinations(by_name, 2):
         models = tuple(model for model in by_name[first] if model in by_name[second])
         if len(models) > 1:
@@ -148,24 +130,25 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict
             if ratio is None or ratio.runs < MIN_RUNS:  # as under a budget, where models have blocks of their own
                 places = [[by_name[name][model].Index for model in models] for name in (second, first)]
                 ratio = blocks.ratio_over(*places) or ratio
-            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
-    return pairs
+            drafts.append(_of_models([(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
+    return drafts
 
 
-def _mean(
-    models: tuple[str, ...],
-    both: Sequence[tuple[Record, Record]],
-    ratio: Interval | None,
-    of: str,
-) -> Verdict:
-    """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
+def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of: str) -> Verdict:
+    """The draft of a verdict on two competitors with one model, or on their geometric mean over several.
+
+    Where no verdict can stand its ratio is that of the figures that tables show, without an interval.
+    """
     a, b = both[0]
-    bars = [(blocking_reason(*two), two[0].model) for two in both]
-    bar = next((Bar(*(one and f"{one} with {model}" for one in bar)) for bar, model in bars if bar.reason), Bar())
+    models = tuple(first.model for first, _ in both)
+    bars = [(blocking_reason(*two), f" with {model}" if len(both) > 1 else "") for two, model in zip(both, models)]
+    bar = next((Bar(*(one and f"{one}{where}" for one in bar)) for bar, where in bars if bar.reason), Bar())
     if ratio is None or ratio.p is None or bar.reason:
-        ratio = _figures(both, 0 if ratio is None else ratio.runs)
+        logs = [math.log(epoch_seconds(second) / epoch_seconds(first)) for first, second in both]
+        ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)
+    names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
-    return _draft(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
+    return _draft(GEOMETRIC_MEAN if len(both) > 1 else a.model, models, condition(a, of), names, ratio, bar, proved)
 
 
 def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:

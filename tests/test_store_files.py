@@ -16,7 +16,6 @@ from stored_study import PADDLE, RUN, create
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError
 from framework_compare.records import Run, Sample
-from framework_compare.results import runs
 from framework_compare.samplers.sampler import Column
 from framework_compare.samplers.samplers import COLUMNS
 from framework_compare.store import schema
@@ -237,8 +236,7 @@ def test_a_column_of_a_later_sampler_is_missing_from_older_samples_and_stored_fr
     monkeypatch.setattr(schema, "COLUMNS", later)
     fields = [("t_ns", "int"), *((name, "Optional[float]", None) for name in later)]
     newer = dataclasses.make_dataclass("Newer", fields, frozen=True)
-    for kinds in (CHILDREN, runs._KINDS):
-        monkeypatch.setitem(kinds, "sample", newer)
+    monkeypatch.setitem(CHILDREN, "sample", newer)
     content = (tmp_path / FILE).read_bytes()
     samples = Comparison.load(tmp_path).samples
     assert samples.cpu_percent.tolist() == [5.0] and samples.fans_rpm.isna().all()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.records import Epoch, Quality, oversize
+from framework_compare.records import Epoch, oversize
 from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
 from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
 from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
+from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, whole_table
 from framework_compare.results.searches import OF_SEARCHES
 from framework_compare.store import row_checks
 from framework_compare.store.folder import STEPS
@@ -200,17 +200,10 @@ def epoch_frame(store: Store) -> pd.DataFrame:
 
 def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
     """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
-    names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
-    if not rows:
-        return frame
-    fields = [name for name in names if name != "run_id"]
-    found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
     values: dict[str, dict[Any, Any]] = {}
-    for run_id, *quality in zip(found["run_id"], *(found[name] for name in fields)):
-        epoch, split, name, value = quality
-        if split.startswith(OF_SEARCHES):  # these are in candidate_frame
-            continue
-        values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
+    for run_id, epoch, split, name, value in zip(*whole_table(store, "quality").values()):
+        if not split.startswith(OF_SEARCHES):  # these are in candidate_frame
+            values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
     keys = list(zip(frame["run_id"], frame["epoch"]))
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 

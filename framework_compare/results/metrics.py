@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,20 +21,11 @@ from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
 
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) else None
+def _unless_empty(reduce: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], float | None]:
+    return lambda values: float(reduce(values)) if len(values) else None
 
 
-def _median(values: np.ndarray) -> float | None:
-    return float(np.median(values)) if len(values) else None
-
-
-def _max(values: np.ndarray) -> float | None:
-    return float(values.max()) if len(values) else None
-
-
-def _min(values: np.ndarray) -> float | None:
-    return float(values.min()) if len(values) else None
+_mean, _median, _max, _min = map(_unless_empty, (np.mean, np.median, np.max, np.min))
 
 
 def _ratio(part: float, whole: float) -> float | None:

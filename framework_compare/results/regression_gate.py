@@ -65,21 +65,16 @@ def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: An
     runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
     ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
     low, high = ratio.ends
+    throughout = _throughout(a) or _throughout(b)
+    beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
     return {
         **dict(zip(IDENTITY, key)),
-        "status_a": a["status"],
-        "status_b": b["status"],
-        "parity_a": a["parity"],
-        "parity_b": b["parity"],
-        "epoch_s_median_a": a["epoch_s_median"],
-        "epoch_s_median_b": b["epoch_s_median"],
+        **{f"{name}_{side}": value for name, both in beside.items() for side, value in zip("ab", both)},
         "ratio": ratio.value,
         "ratio_ci_low": low,
         "ratio_ci_high": high,
-        "disturbed_share_a": a["disturbed_share"],
-        "disturbed_share_b": b["disturbed_share"],
-        "disturbed_throughout": _throughout(a) or _throughout(b),
-        "verdict": "" if _throughout(a) or _throughout(b) else _verdict(low, high),
+        "disturbed_throughout": throughout,
+        "verdict": "" if throughout else _verdict(low, high),
     }
 
 

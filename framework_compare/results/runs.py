@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
-from framework_compare.records import Energy, Epoch, Phase, Sample, Slice
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
+from framework_compare.store.rows import CHILDREN, fields_of
 from framework_compare.store.study_file import TO_RUN
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 EPOCHS = "epochs_measured"
 Row = dict[str, Any]
-_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "slice": Slice}
+_MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 
 
 def read_runs(store: Store) -> list[Row]:
@@ -46,14 +45,22 @@ def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
 
 def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:
     """The rows of a run in one table, by column."""
-    names = [field.name for field in dataclasses.fields(_KINDS[table])]
+    names = fields_of(table)
     _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
-    return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
+    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
 
 
-def sound_columns(store: Store, table: str, kind: Any, columns: row_checks.Columns) -> dict[str, list[Any]]:
+def whole_table(store: Store, table: str, order: str = "rowid") -> dict[str, list[Any]]:
+    """The rows of all runs in one table, by column, `run_id` first."""
+    names = ["run_id", *fields_of(table)]
+    query = f"SELECT {', '.join(names)} FROM {table} WHERE typeof(run_id) = 'integer' ORDER BY {order}"
+    rows = store.select(query)[1]
+    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
+
+
+def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> dict[str, list[Any]]:
     """Stored columns of a record without unsound rows; the store counts those."""
-    faulty, fault = row_checks.rows(kind, columns)
+    faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
         store.left_out(table, fault, len(faulty))
     left = set(faulty)
@@ -93,4 +100,4 @@ def figures_of(runs: Sequence[Measured]) -> Row:
 
 def read_measured(store: Store, row: Row) -> Measured:
     """What one run left, from the store."""
-    return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _KINDS))
+    return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _MEASURED))

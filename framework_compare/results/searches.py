@@ -8,9 +8,8 @@ import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.plan import searches
-from framework_compare.records import Quality
 from framework_compare.results import repeats
-from framework_compare.results.runs import sound_columns
+from framework_compare.results.runs import whole_table
 from framework_compare.worker.search import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 
 if TYPE_CHECKING:
@@ -30,12 +29,8 @@ def candidate_frame(store: Store) -> pd.DataFrame:
     """
     import pandas as pd
 
-    names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
-    if not rows:
-        return pd.DataFrame(columns=["run_id", "candidate"])
-    found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
     table: dict[Any, dict[str, Any]] = {}
-    for run_id, split, name, value in zip(found["run_id"], found["split"], found["name"], found["value"]):
+    for run_id, _, split, name, value in zip(*whole_table(store, "quality").values()):
         kind, _, number = split.partition(" ")
         if kind == CANDIDATE and number.isdigit():
             row = table.setdefault((run_id, int(number)), {"run_id": run_id, "candidate": int(number)})

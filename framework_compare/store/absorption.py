@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from framework_compare.store.rows import CHILDREN, RUN_FIELDS, columns_of
+from framework_compare.store.rows import CHILDREN, RUN_FIELDS, fields_of
 
 _CELL = ("framework", "model", "dataset", "device", "config")
 
@@ -101,7 +101,7 @@ def _copy(connection: sqlite3.Connection, part: Part) -> None:
         (part.number, part.number, *[part.place for name in RUN_FIELDS if name in paths]),
     )
     for table in CHILDREN:
-        listed = ", ".join(columns_of(table))
+        listed = ", ".join(fields_of(table))
         connection.execute(f"DELETE FROM main.{table} WHERE run_id IN (SELECT ours FROM temp.match)")
         connection.execute(
             f"INSERT INTO main.{table} (run_id, {listed}) SELECT ours, {listed} FROM source.{table}"

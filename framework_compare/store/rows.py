@@ -36,14 +36,14 @@ RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
     """Add records to a table of CHILDREN; the transaction is the caller's."""
-    names = columns_of(table)
+    names = fields_of(table)
     fields = operator.attrgetter(*names)
     marks = ", ".join("?" * (len(names) + 1))
     query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
 
 
-def columns_of(table: str) -> list[str]:
+def fields_of(table: str) -> list[str]:
     """Of a table of CHILDREN, without run_id."""
     return [field.name for field in dataclasses.fields(CHILDREN[table])]
 

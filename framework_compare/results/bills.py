@@ -1,4 +1,4 @@
-"""What epochs cost: the price of the machine's time and of its energy, and the CO2 of that energy."""
+"""The cost of epochs: the price of the machine's time and of its energy, and the CO2 of that energy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Prices:
                 raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0")
 
     def hour_on(self, device: str) -> float:
-        """Of the machine with a device; NaN where it has no price."""
+        """Return the price of an hour of the machine with a device; NaN where it has none."""
         price = self.per_hour.get(device_kind(device)) if isinstance(self.per_hour, Mapping) else self.per_hour
         return math.nan if price is None else float(price)
 

@@ -20,7 +20,7 @@ Seconds = Mapping[int, float]  # by block
 
 
 class Stratum(NamedTuple):
-    """What a cell has in common with others. pool: where noise is the same, such as a machine; None: nowhere else.
+    """The groups of a cell. pool: where noise is the same, such as a machine; None: nowhere else.
 
     group: whose members are compared, such as a model; what a block does to all of them falls out of their ratios.
     """
@@ -106,7 +106,7 @@ def block_seconds(epochs: pd.DataFrame, looked: bool = False) -> BlockTimes:
 
 
 def strata(epochs: pd.DataFrame) -> dict[int, Stratum]:
-    """Of each cell the device and the node, which noise is of, and the model and data set, which competitors share.
+    """Return for each cell the device and the node, which noise is of, and the model and data set, which competitors share.
 
     A cell that ran on several nodes is of no pool, nor is one that others disturbed in every epoch.
     """

@@ -1,4 +1,4 @@
-"""What a whole epoch would take, from the part of it that was measured: the first step, then steady steps."""
+"""The time of a whole epoch, estimated from the part that was measured: the first step, then steady steps."""
 
 from __future__ import annotations
 

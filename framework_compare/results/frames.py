@@ -79,7 +79,7 @@ def cell_frame(store: Store) -> pd.DataFrame:
 
 
 def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_half_widths`."""
+    """Return `precision.ratio_half_widths` of a study that adds runs until its ratios are sure."""
     return precision.ratio_half_widths(cells, block_seconds(epoch_frame(store), looked=True))
 
 
@@ -160,7 +160,7 @@ def run_frame(store: Store) -> pd.DataFrame:
 
 
 class _Records:
-    """What a run left, by table and column."""
+    """The records of a run, by table and column."""
 
     def __init__(self, store: Store, run: Row) -> None:
         self._store, self.run = store, run
@@ -229,7 +229,7 @@ def step_frame(store: Store) -> pd.DataFrame:
 
 
 def slice_frame(store: Store) -> pd.DataFrame:
-    """A row a turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
+    """One row per turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
 
     def columns(records: _Records) -> dict[str, np.ndarray]:
         turns = records["slice"]
@@ -247,7 +247,7 @@ def slice_frame(store: Store) -> pd.DataFrame:
 
 
 def phase_frame(store: Store) -> pd.DataFrame:
-    """A row a phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
+    """One row per phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
 
     def columns(records: _Records) -> dict[str, np.ndarray]:
         phases = records["phase"]
@@ -262,7 +262,7 @@ def phase_frame(store: Store) -> pd.DataFrame:
 
 
 def sample_frame(store: Store) -> pd.DataFrame:
-    """A row a reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
+    """One row per reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
 
     def columns(records: _Records) -> dict[str, np.ndarray]:
         samples = records["sample"]
@@ -276,7 +276,7 @@ def sample_frame(store: Store) -> pd.DataFrame:
 
 
 def energy_frame(store: Store) -> pd.DataFrame:
-    """A row a reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
+    """One row per reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
 
     def columns(records: _Records) -> dict[str, np.ndarray]:
         energy = records["energy"]

@@ -1,4 +1,4 @@
-"""What each rung of a ladder gains: training seconds of a rung over those of the rung before, run by run."""
+"""The gain of each rung of a ladder: training seconds of the rung before over those of the rung, run by run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def gain_frame(
 
 
 def one_at_a_time(cells: Iterable[Any]) -> bool:
-    """Whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
+    """Return whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
     pairs = {(cell.before, cell.rung) for cell in cells if cell.before}
     return len({before for before, _ in pairs}) < len(pairs)
 

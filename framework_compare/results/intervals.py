@@ -1,4 +1,4 @@
-"""How sure a figure is: Student's t intervals over runs, on logarithms, where a ratio and its inverse are alike.
+"""Student's t intervals over runs, on logarithms, where a ratio and its inverse are alike.
 
 The run is the unit of repetition: epochs of one process share its memory layout, its compiled code and its minute, so
 they say nothing of the next process. BCa bootstrap intervals of 5 runs hold the truth in 8 cases of 10, and no exact
@@ -71,7 +71,7 @@ def geometric_mean(values: Sequence[float], prior: Prior | None = None, looked: 
 def paired_ratio(
     slower: Mapping[int, float], faster: Mapping[int, float], prior: Prior | None = None, looked: bool = False
 ) -> Interval | None:
-    """Of seconds by block, the ratio over the blocks that both have; None if there is none."""
+    """Return the ratio of seconds by block over the blocks that both have; None if there is none."""
     shared = sorted(slower.keys() & faster.keys())
     return geometric_mean([slower[block] / faster[block] for block in shared], prior, looked) if shared else None
 

@@ -1,4 +1,4 @@
-"""What the runs of a cell left, as arrays that figures are computed from; none of them holds a missing value."""
+"""The records of a cell's runs as arrays that figures are computed from; none of them holds a missing value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run left: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
+    """The records of one run: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
 
     run: Mapping[str, Any]
     phases: Columns
@@ -135,7 +135,7 @@ class Pool:
 
     @functools.cached_property
     def sampled(self) -> bool:
-        """Whether of any run only a part of an epoch was measured."""
+        """Whether any run measured only a part of an epoch."""
         return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
 
     @functools.cached_property
@@ -165,12 +165,12 @@ class Pool:
 
     @property
     def median(self) -> Interval | None:
-        """That of whole epochs; None where it is an estimate, at least in part."""
+        """`epoch_s` of whole epochs; None where it is an estimate, at least in part."""
         return None if self.sampled else self.epoch_s
 
     @property
     def estimate(self) -> Interval | None:
-        """That of samples; None where all epochs are whole."""
+        """`epoch_s` of samples; None where all epochs are whole."""
         return self.epoch_s if self.sampled else None
 
 

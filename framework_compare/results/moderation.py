@@ -1,4 +1,4 @@
-"""How much paired runs differ, pooled over the pairs of cells of a study: empirical Bayes, as Smyth has it.
+"""The variance of paired runs, pooled over the pairs of cells of a study: empirical Bayes, as Smyth has it.
 
 The variance of a pair's ratios in three blocks has two degrees of freedom, and a t of 4.3. If other pairs are as noisy,
 they tell it better; if not, each pair knows its own best. So each variance is drawn towards the mean of all, the more
@@ -23,7 +23,7 @@ MOST_OF_OTHERS = 0.5
 
 
 class Prior(NamedTuple):
-    """What the pairs of a study say of a variance of log ratios before those of one pair are seen.
+    """The prior of a variance of log ratios, from the other pairs of a study.
 
     freedom: the degrees of freedom that it is worth, inf if variances differ by chance only. pooled: those of all runs.
     """

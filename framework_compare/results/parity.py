@@ -1,4 +1,4 @@
-"""What the ladder found: frozen records, as JSON and back."""
+"""Verdicts of the ladder: frozen records, as JSON and back."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Parity:
         return failed[0] if failed else max(measured, key=lambda level: level.ratio or 0.0, default=None)
 
     def column(self) -> str:
-        """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
+        """Return its text in a table of results: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
         if self.status == PASSED:
             lacking = [level.number for level in self.levels if not level.asked and not level.passed]
             levels = _ranges([level.number for level in self.levels if level.asked and level.passed])
@@ -88,7 +88,7 @@ class Parity:
         return f"{self.holds() or 'none'}, not {self.worst.number}: {self.worst.where}"
 
     def proves(self) -> bool:
-        """Whether every level holds that the cell has a use for."""
+        """Return whether every level holds that the cell has a use for."""
         return self.column() in PROVED
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,6 +112,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def all_hold(found: Sequence[Parity]) -> bool:
-    """Whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
+    """Return whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
     supported = [one for one in found if one.status != UNSUPPORTED]
     return bool(supported) and all(one.proves() for one in supported)

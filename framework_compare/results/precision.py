@@ -1,4 +1,4 @@
-"""How sure a study under a budget is of its verdicts: the larger half-width of each ratio to the fastest beside the target."""
+"""The precision of a study under a budget: the larger half-width of each ratio to the fastest beside the target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STORED = dict(zip(BUDGET, ("target", "seconds")))
 
 @dataclasses.dataclass(frozen=True)
 class BudgetOutcome:
-    """How a study under a budget ended, or stands.
+    """The outcome of a study under a budget, or its state so far.
 
     spent_s: wall seconds of all runs. within: whether cells worked, and the ratio of every one to the fastest of its
     competitors is within the target. unsure: the cells of which it is not, with its larger half-width;
@@ -36,7 +36,7 @@ class BudgetOutcome:
 
 
 def under_budget(settings: Mapping[str, Any]) -> bool:
-    """Whether a study with these settings adds runs where its ratios are not sure."""
+    """Return whether a study with these settings adds runs until its ratios are sure."""
     strategy = settings.get("strategy")
     return isinstance(strategy, dict) and strategy.get("name") == "budget"
 
@@ -71,7 +71,7 @@ _CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
-    """Of all cells of a study under a budget."""
+    """Return the outcome of all cells of a study under a budget."""
     unsure, not_run = _unsure(cells), _of_status(cells, "planned")
     budget_s, target = float(cells[0].budget_s), float(cells[0].precision_target)
     used = f"{spent_s / 60:.1f} of {budget_s / 60:.3g} minutes used"
@@ -82,7 +82,7 @@ def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
 
 
 def sentences(cells: Sequence[Record]) -> list[str]:
-    """What to say of cells under a budget; nothing of others."""
+    """Return what to say of cells under a budget; nothing of others."""
     if not cells or not cells[0].budget_s > 0:
         return []
     minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"

@@ -1,4 +1,4 @@
-"""What profilers counted, as frames: time by operator, CUDA function and kernel class."""
+"""Counts of profilers as frames: time by operator, CUDA function and kernel class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many times faster one cell is than another of the same study: ratios of median epoch times of paired blocks."""
+"""Ratios of median epoch times of two cells of one study over paired blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cell's GPU and energy readings came from (process list, counter, ...), as columns of the cell frame."""
+"""Sources of a cell's GPU and energy readings (process list, counter, ...), as columns of the cell frame."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _verdict(low: float, high: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Judgement:
-    """What became of a cell: its place in `Comparison.beside`, the outcome, the reason in words."""
+    """The outcome of a cell: its place in `Comparison.beside`, the outcome, and the reason in words."""
 
     place: int
     outcome: str
@@ -102,7 +102,7 @@ class Judgement:
 
     @property
     def proved(self) -> bool:
-        """Whether a cell is shown to be within the limit, or not to be."""
+        """Return whether a cell is shown to be within the limit, or not to be."""
         return self.outcome not in (UNJUDGED, UNSURE)
 
 

@@ -1,4 +1,4 @@
-"""Which runs and epochs figures are made of: without those that others disturbed, where there are others."""
+"""The runs and epochs that figures are made of: without those that others disturbed, where there are others."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def lost_s(run: Row) -> float:
 
 
 def summary(runs: Sequence[Row]) -> dict[str, float | None]:
-    """How much the runs of a cell that count were disturbed; None where it is not known of any."""
+    """Return how much the runs of a cell that count were disturbed; None where nobody knows."""
     known = [run for run in runs if run["status"] == "ok" and run["disturbed_epochs"] is not None]
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)
     return {
@@ -97,12 +97,12 @@ def summary(runs: Sequence[Row]) -> dict[str, float | None]:
 
 
 def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> bool:
-    """Whether others disturbed every epoch of a cell, so that no verdict can stand on it."""
+    """Return whether others disturbed every epoch of a cell, so that no verdict can stand on it."""
     return epochs_disturbed >= epochs_measured > 0
 
 
 def sentences(runs: Sequence[Row]) -> list[str]:
-    """What to say of the runs of a cell that do not count."""
+    """Return what to say of the runs of a cell that do not count."""
     return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
 
 

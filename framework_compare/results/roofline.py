@@ -1,4 +1,4 @@
-"""What a cell reaches of what the machine can do: arithmetic beside its peak, memory traffic beside its bandwidth.
+"""The share of the machine's peak that a cell reaches: in arithmetic, and in memory traffic.
 
 The roofline model of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), layer by layer: a layer
 takes at least its arithmetic over the peak, and at least its bytes over the bandwidth.
@@ -44,7 +44,7 @@ PeakOf = Callable[[Record], Peak | None]
 
 
 class Work(NamedTuple):
-    """Of one pass through one layer, per sample: floating-point operations and bytes."""
+    """Floating-point operations and bytes of one pass through one layer, per sample."""
 
     flop: float
     bytes: float
@@ -100,7 +100,7 @@ def states(optimizer: str, momentum: float) -> int:
 def work(
     graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES, optimizer_states: int = 0
 ) -> tuple[Work, ...]:
-    """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
+    """Return the work of a step, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
 
     A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
     inputs and the parameters, and writes their gradients. Parameters count once per batch. number_bytes: of a number

@@ -99,5 +99,5 @@ def figures_of(runs: Sequence[Measured]) -> Row:
 
 
 def read_measured(store: Store, row: Row) -> Measured:
-    """What one run left, from the store."""
+    """Return the records of one run from the store."""
     return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _MEASURED))

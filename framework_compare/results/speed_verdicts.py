@@ -1,4 +1,4 @@
-"""Which of two cells trains faster, by how much, and how sure that is: verdicts over paired blocks of runs."""
+"""Verdicts on two cells over paired blocks of runs: which trains faster, by how much, and how sure that is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a study shows of two competitors under one condition.
+    """The result of a study on two competitors under one condition.
 
     model: its name, or "geometric mean" over `models`. condition: the other settings, which both share, by column;
     with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high
@@ -83,7 +83,7 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
 
 
 def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
-    """What a cell shares with its competitors, by column, its model apart."""
+    """Return what a cell shares with its competitors, without its model, by column."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
 
@@ -109,7 +109,7 @@ def blocking_reason(*cells: Record) -> Bar:
 
 
 def verified(*cells: Record) -> bool:
-    """Whether parity is proved of all these."""
+    """Return whether parity is proved for all of these."""
     return all(cell.parity in PROVED for cell in cells)
 
 
@@ -135,7 +135,7 @@ def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict
 
 
 def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of: str) -> Verdict:
-    """The draft of a verdict on two competitors with one model, or on their geometric mean over several.
+    """Return the draft of a verdict on two competitors with one model, or on their geometric mean over several.
 
     Where no verdict can stand its ratio is that of the figures that tables show, without an interval.
     """
@@ -173,7 +173,7 @@ def _draft(
     bar: Bar,
     proved: bool,
 ) -> Verdict:
-    """The verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
+    """Return the verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
     draft = Verdict(
         model,
         condition,
@@ -233,14 +233,14 @@ def sentence(verdict: Verdict) -> str:
 
 
 def subject(verdict: Verdict) -> str:
-    """What a verdict is about: a model, or how many of them; marked where the optimizers are not the same."""
+    """Return the subject of a verdict: a model, or how many of them; marked where the optimizers are not the same."""
     mark = " (native optimizers, not equal)" if verdict.condition.get("optimizer_variant") == "native" else ""
     several = f" of {len(verdict.models)} models" if len(verdict.models) > 1 else ""
     return f"{verdict.model}{several}{mark}"
 
 
 def statement(verdict: Verdict) -> str:
-    """What a verdict says, without what it is about."""
+    """Return the statement of a verdict without its subject."""
     both = f"{verdict.faster} and {verdict.slower}"
     if verdict.reason:
         return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
@@ -250,7 +250,7 @@ def statement(verdict: Verdict) -> str:
 
 
 def doubt(*verdicts: Verdict) -> str:
-    """What a sentence that names the faster one must add."""
+    """Return what a sentence that names the faster one must add."""
     return "" if all(one.verified for one in verdicts) else " (not verified)"
 
 

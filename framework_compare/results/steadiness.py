@@ -1,4 +1,4 @@
-"""Whether the step times of a run become steady, read off the run itself.
+"""Detection of steady step times in a run, from the run itself.
 
 The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
 batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 
 
 class Steadiness(NamedTuple):
-    """How many of a run's steps are warm-up, and by what share of itself a step still changes after them."""
+    """The number of a run's steps that are warm-up, and the share by which a step still changes after them."""
 
     warm_up: int
     change: float
@@ -79,7 +79,7 @@ def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadin
 
 
 def steadiness(steps: np.ndarray) -> Steadiness | None:
-    """Where step times become steady, and whether they do; None for fewer than MIN_STEPS."""
+    """Return where step times become steady, and whether they do; None for fewer than MIN_STEPS."""
     if len(steps) < MIN_STEPS:
         return None
     size = -(-len(steps) // MOST_MEDIANS)
@@ -96,7 +96,7 @@ def steadiness(steps: np.ndarray) -> Steadiness | None:
 
 
 def _level_change(logs: np.ndarray) -> tuple[int, float]:
-    """Where values best split into two levels, and the share between these; (0, 0.0) where they have one level."""
+    """Return where values best split into two levels, and the share between these; (0, 0.0) where they have one level."""
     least = max(len(logs) // 5, 3)  # of a later level: a few slow steps at the end are none
     costs = [_spread(logs[:cut]) + _spread(logs[cut:]) for cut in range(1, len(logs) - least)]
     if not costs:
@@ -151,7 +151,7 @@ def _known(runs: Sequence[Row]) -> list[Row]:
 
 
 def sentences(runs: Sequence[Row]) -> list[str]:
-    """What to say of a cell whose figures include steps that are not steady."""
+    """Return what to say of a cell whose figures include steps that are not steady."""
     known = _known(runs)
     unsettled = sum(not run["settled"] for run in known)
     if not unsettled:

@@ -1,4 +1,4 @@
-"""What earlier studies on this machine measured, to tell how long a planned cell takes."""
+"""Times of earlier studies on this machine, to predict how long a planned cell takes."""
 
 from __future__ import annotations
 

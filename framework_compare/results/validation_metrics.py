@@ -1,4 +1,4 @@
-"""What cells have learnt: metrics on the validation split after the last epoch, and what needs no model."""
+"""Metrics of cells on the validation split after the last epoch, beside those of a baseline without a model."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def check_mode(mode: str) -> str:
 
 
 def key(row: Mapping[str, Any]) -> str:
-    """What a verdict depends on, as one text."""
+    """Return what a verdict depends on, as one text."""
     task = [row["dataset"]] if row["model"] in registry.WORKLOADS else []  # which is its data set's
     return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task))
 
@@ -46,7 +46,7 @@ def row_of(cell: Cell) -> dict[str, Any]:
 
 
 def unknown(mode: str) -> dict[str, Any]:
-    """What stands for a verdict that is not there: nothing where none was asked for."""
+    """Return the columns of a cell without a verdict: nothing where none was asked for."""
     text = None if mode == "off" else UNVERIFIED
     return {**dict.fromkeys(COLUMNS), "parity": text, "parity_status": text}
 
@@ -61,7 +61,7 @@ def of_row(row: Mapping[str, Any], known: Mapping[str, Any], mode: str) -> dict[
 
 
 def unasked(row: Mapping[str, Any]) -> str:
-    """What is known of a cell without the ladder, by its row; "" where the ladder is to be asked."""
+    """Return what is known of a cell without the ladder, by its row; "" where the ladder is to be asked."""
     if row["optimizer_variant"] == "native":
         return NOT_EQUAL
     return IMPORT if row["framework"] in registry.AS_WRITTEN else ""

@@ -39,7 +39,7 @@ class Winner(NamedTuple):
 
 
 def key(one: Any) -> Key:
-    """What rivals share, of a cell, a verdict or a winner."""
+    """Return what rivals share, from a cell, a verdict or a winner."""
     condition = one.condition if hasattr(one, "condition") else speed_verdicts.condition(one)
     return one.model, str(condition)
 

@@ -1,4 +1,4 @@
-"""What a study's file gives, checked for the kinds that were stored: damage, or another program, may have changed it.
+"""Checks of what a study's file gives: damage, or another program, may have changed it.
 
 A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 """
@@ -100,7 +100,7 @@ def document(text: Any, kind: type, what: str) -> Any:
 
 
 def settings(text: Any) -> dict[str, Any]:
-    """What a study was created with; InvalidRow where a part of it is not of its kind."""
+    """Return what a study was created with; InvalidRow where a part of it is not of its kind."""
     parsed = document(text, dict, "settings")
     for name in ("datasets", "limits", "python", "strategy"):
         if not isinstance(parsed.get(name) or {}, dict):

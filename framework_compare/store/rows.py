@@ -44,7 +44,7 @@ def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Itera
 
 
 def fields_of(table: str) -> list[str]:
-    """Of a table of CHILDREN, without run_id."""
+    """Return the fields of a table of CHILDREN, without run_id."""
     return [field.name for field in dataclasses.fields(CHILDREN[table])]
 
 

@@ -193,7 +193,7 @@ class Store:
         self.record_all({run_id: run})
 
     def record_all(self, runs: Mapping[int, Run]) -> None:
-        """The same of several runs: all of them, or none."""
+        """Store the outcomes of several runs: all of them, or none."""
         allowed = [status for status in STATUSES if status not in ("planned", "running")]
         for run in runs.values():
             if run.status not in allowed:
@@ -225,7 +225,7 @@ class Store:
             return {}
 
     def settings(self) -> dict[str, Any]:
-        """What the study was created with."""
+        """Return what the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")

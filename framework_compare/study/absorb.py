@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 class Absorbed(NamedTuple):
-    """How many parts were taken over now, and why others were not, by number."""
+    """The number of parts that were taken over now, and the reasons why others were not, by part."""
 
     parts: int
     refused: dict[int, str]

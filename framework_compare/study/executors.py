@@ -1,4 +1,4 @@
-"""Where the parts of a study run: started by Slurm, or by another engine around `framework-compare part STUDY N`.
+"""Start of the parts of a study: by Slurm, or by another engine around `framework-compare part STUDY N`.
 
 An executor only starts `part STUDY N` somewhere alone, and knows which parts still wait or run. What came of one is in
 the study's folder; no engine is asked for that.
@@ -46,7 +46,7 @@ class Executor:
         """Start these parts of a study; StudyError where that is refused."""
 
     def live(self, folder: Path) -> set[int]:
-        """Of the parts that were submitted, now or earlier, those that wait or run."""
+        """Return the parts that were submitted, now or earlier, and wait or run."""
         return set()
 
     def cancel(self, folder: Path) -> None:
@@ -146,7 +146,7 @@ def _options(folder: Path, given: Mapping[str, Any], jobs: int, nodes: int) -> l
 
 
 def _script(folder: Path, parts: Sequence[int]) -> str:
-    """What each element of an array of these parts runs; Slurm's signals reach the part, which takes the shell's place."""
+    """Return the script of an array of these parts; each part takes the shell's place, so that Slurm's signals reach it."""
     command = shlex.join([sys.executable, "-c", PART, "part", str(folder)])
     return f'set -- {" ".join(map(str, parts))}; shift "$SLURM_ARRAY_TASK_ID"; exec {command} "$1"'
 
@@ -175,14 +175,14 @@ def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
 
 
 def _reason(text: str) -> str:
-    """What sbatch says, of each of its lines; the last line where it says nothing."""
+    """Return the messages of sbatch; the last line where there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     messages = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
     return "; ".join(dict.fromkeys(messages)) or (lines[-1] if lines else "sbatch gave no reason")
 
 
 def log_of(folder: Path, part: int) -> Path | None:
-    """What the last job of a part printed; None where no job has."""
+    """Return the log of the last job of a part; None where there is none."""
     jobs = [job for job, number in _jobs(folder).items() if number == part]
     path = folder / PARTS / SLURM / f"{jobs[-1] if jobs else part}.log"
     return path if path.exists() else None

@@ -144,7 +144,7 @@ def _publish(place: Path, result: Path) -> None:
 
 
 def _not_needed(folder: str, names: list[str]) -> set[str]:
-    """Of a part's files those that the study has itself."""
+    """Return those of a part's files that the study has itself."""
     if Path(folder).name == PICTURES:
         return {name for name in names if not name.endswith(SUMS)}
     return {LOCK} & set(names)

@@ -29,7 +29,7 @@ ONE_KIND = "choose nodes of one kind, such as by --slurm constraint=..., or name
 
 @dataclasses.dataclass(frozen=True)
 class PartPlan:
-    """What a node must know of one part."""
+    """The request for one part, as a node reads it."""
 
     number: int
     study: str  # tells studies apart on a node's disk
@@ -40,12 +40,12 @@ class PartPlan:
 
     @property
     def nodes(self) -> int:
-        """How many nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
+        """The number of nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
         return max((cell.config.nodes for cell in self.cells), default=1)
 
     @property
     def identity(self) -> str:
-        """What its results are told by, which its own study has as the setting PART_OF."""
+        """The mark of its results, which its own study has as the setting PART_OF."""
         return f"{self.study} {self.number}"
 
     def write(self, folder: Path) -> None:
@@ -73,17 +73,17 @@ def plan_path(folder: Path, number: int) -> Path:
 
 
 def result_path(folder: Path, number: int) -> Path:
-    """Where the folder of a part is once it is done; not there before."""
+    """Return the folder of a part, which is there once the part is done."""
     return folder / PARTS / str(number)
 
 
 def numbers(folder: Path) -> set[int]:
-    """Of all parts planned so far."""
+    """Return the numbers of all parts planned so far."""
     return {int(path.stem) for path in (folder / PARTS).glob("*.json") if path.stem.isdecimal()}
 
 
 def done(folder: Path) -> set[int]:
-    """Of the parts whose results are there."""
+    """Return the numbers of the parts whose results are there."""
     # Listing the folder also makes NFS look for what other hosts have put there.
     return {int(path.name) for path in (folder / PARTS).glob("*") if path.name.isdecimal() and path.is_dir()}
 

@@ -1,4 +1,4 @@
-"""How a study is run: interpreters, package indexes, limits, sampling; none of it affects the measurements."""
+"""Options of running a study that do not affect the measurements: interpreters, package indexes, limits, sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cells a study runs: all of a product, or each next one by the outcomes before it.
+"""The choice of the cells that a study runs: all of a product, or each next one by the outcomes before it.
 
 A strategy is stored with its study, so that any study is resumed the same way.
 """
@@ -22,7 +22,7 @@ WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
 
 
 class Progress(NamedTuple):
-    """What a study has come to, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
+    """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
     half_widths: the larger half-width of its ratio to the fastest competitor, as a share; a cell without, or with one
     over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs.
@@ -47,10 +47,10 @@ class Strategy(Protocol):
 
     @property
     def sample_s(self) -> float:
-        """Of a longer epoch as many seconds are measured; 0: all of it."""
+        """The seconds of a longer epoch that are measured; 0: all of it."""
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Of the planned cells those that the study starts with."""
+        """Return those of the planned cells that the study starts with."""
 
     def next(self, progress: Progress) -> Sequence[Cell]:
         """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
@@ -214,7 +214,7 @@ def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strateg
 
 
 def grows(settings: Mapping[str, Any]) -> bool:
-    """Whether a study with these settings is a sweep of growing batch sizes."""
+    """Return whether a study with these settings is a sweep of growing batch sizes."""
     return (settings.get("strategy") or {}).get("name") == Growth.name
 
 

@@ -26,7 +26,7 @@ from framework_compare.samplers.host import describe
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
-from framework_compare.study.conditions import RunOptions
+from framework_compare.study.run_options import RunOptions
 
 MODELS, FRAMEWORKS, SIZES, REPEATS = 50, ("tiny", "small"), 10, 2
 

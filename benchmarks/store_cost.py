@@ -95,7 +95,7 @@ def measure_recording(folder: Path, *, epochs: int, hz: int, seconds: int) -> Di
         store.begin(1)
         store.record(1, run)
         stored = time.process_time()
-        store_figures(store, 1, run)
+        store_figures(store, 1)
         done = time.process_time()
     return {
         "epochs": epochs,
@@ -122,7 +122,7 @@ def fill(folder: Path, cells: int, *, samples: int, epochs: int) -> None:
         store._connection.execute("PRAGMA synchronous = OFF")  # of the filling, which is not measured
         for run_id in range(1, len(planned) + 1):
             store.record(run_id, run)
-            store_figures(store, run_id, run)
+            store_figures(store, run_id)
 
 
 def measure_reading(folder: Path, style: str, times: int) -> Dict[str, Any]:

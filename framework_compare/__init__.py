@@ -18,7 +18,6 @@ _PUBLIC = {
     "TrainConfig": "framework_compare.protocol",
     "largest_batch": "framework_compare.stability_sweep",
     "Slurm": "framework_compare.study.executors",
-    "stability": "framework_compare.stability_sweep",  # its name until version 0.1
     "sweep": "framework_compare.pytest_plugin",
 }
 __all__ = [*_PUBLIC, "__version__"]

@@ -21,23 +21,11 @@ from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
 from framework_compare.plan.planning import DataSets, Names
-from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import attachment, blocks, names, schedules, strategies, study_toml
+from framework_compare.study import blocks, names, parity_backfill, schedules, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
-from framework_compare.study.attachment import Attachment
-from framework_compare.study.conditions import (
-    RETRIES,
-    RunOptions,
-    as_planned,
-    check_budget,
-    check_disturbance,
-    check_sample,
-    check_whole_runs,
-    run_options,
-)
 from framework_compare.study.dispatch import check_cores, run_parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.imported_models import register_models
@@ -53,8 +41,19 @@ from framework_compare.study.opening import (
     tell_of_datasets,
     tell_of_imports,
 )
+from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.progress import Watcher, default_watcher
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
+from framework_compare.study.run_options import (
+    RETRIES,
+    RunOptions,
+    as_planned,
+    check_budget,
+    check_disturbance,
+    check_sample,
+    check_whole_runs,
+    run_options,
+)
 from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 from framework_compare.study.trust import check, note, programs
@@ -69,7 +68,6 @@ def compare(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
-@takes_former_names
 def compare(
     frameworks: Names,
     models: Models,
@@ -367,7 +365,7 @@ def verify_study(
     fresh: bool = False,
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
-) -> Attachment:
+) -> Backfill:
     """Attach verdicts on parity to a study that has run, for its tables: the check of `framework-compare verify`.
 
     Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
@@ -378,4 +376,4 @@ def verify_study(
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)
         check(folder, programs([], options.python), check_flag("trust", trust))
-    return attachment.attach(folder, options, fresh, say)
+    return parity_backfill.attach(folder, options, fresh, say)

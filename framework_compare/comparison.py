@@ -13,16 +13,16 @@ from framework_compare.results import (
     bills,
     frames,
     gains,
-    learned,
     modes,
-    pairing,
     precision,
     profiles,
+    regression_gate,
     roofline,
     searches,
     speed_verdicts,
+    validation_metrics,
 )
-from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.block_times import BlockTimes, block_seconds
 from framework_compare.results.columns import CELL_COLUMNS, NAMES, SHARED
 from framework_compare.results.precision import BudgetOutcome
 from framework_compare.results.speed_verdicts import Verdict
@@ -90,7 +90,7 @@ class Comparison:
     @functools.cached_property
     def block_times(self) -> BlockTimes:
         """Epoch seconds by cell and block, and ratios of them with intervals."""
-        return pairing.block_seconds(self.epochs, looked=precision.under_budget(self.settings))
+        return block_seconds(self.epochs, looked=precision.under_budget(self.settings))
 
     @functools.cached_property
     def slices(self) -> "pd.DataFrame":
@@ -120,7 +120,7 @@ class Comparison:
     @property
     def quality(self) -> "pd.DataFrame":
         """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
-        return learned.with_quality(self.frame, self.epochs, self.settings)
+        return validation_metrics.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
     def candidates(self) -> "pd.DataFrame":
@@ -315,7 +315,7 @@ class Comparison:
     def to_toml(self) -> str:
         """The request that made the study, as a file for `framework-compare run --from` and `api.compare_file`.
 
-        StudyError for a study that keeps none: one of an earlier version, a sweep, one that was extended.
+        StudyError for a study that keeps none: a sweep, one that was extended.
         """
         from framework_compare.study import study_toml
 
@@ -323,7 +323,7 @@ class Comparison:
 
     def beside(self, other: "Comparison") -> "pd.DataFrame":
         """One row per cell that this study and another have, with the ratio of the median epoch times."""
-        return pairing.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
+        return regression_gate.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
     def export(self, folder: Union[str, Path], kind: str = "csv") -> None:
         """Write all tables into a folder, as "csv", "json" or "parquet" (needs pyarrow)."""

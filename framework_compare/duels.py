@@ -15,7 +15,7 @@ from framework_compare.forecast import Forecast
 from framework_compare.plan.values import share
 from framework_compare.results import speed_verdicts
 from framework_compare.results.intervals import Interval
-from framework_compare.results.speed_verdicts import Bar, Verdict, bar_of, verified
+from framework_compare.results.speed_verdicts import Bar, Verdict, blocking_reason, verified
 
 NOT_SLOWER, SLOWER, INCONCLUSIVE, FAILED = "not slower", "slower", "inconclusive", "failed"
 BLOCKS = 8  # fresh workers differ by more than rounds of the same ones do
@@ -132,7 +132,7 @@ def judge(result: Comparison, limit: Optional[float]) -> Duel:
             result,
         )
     ratio = result.block_times.ratio(second.Index, first.Index) or Interval(math.nan)
-    verdict = speed_verdicts.of_two(subject, names, ratio, bar_of(first, second), verified(first, second))
+    verdict = speed_verdicts.of_two(subject, names, ratio, blocking_reason(first, second), verified(first, second))
     return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result)
 
 

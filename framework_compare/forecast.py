@@ -17,14 +17,14 @@ from framework_compare.plan.planning import Plan, build_graph
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report import forecast_table, renderers
-from framework_compare.results import earlier
-from framework_compare.results.earlier import Known, Range
+from framework_compare.results import timing_history
 from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.timing_history import Known, Range
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study import names
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import task_of
+from framework_compare.study.run_options import RunOptions
 from framework_compare.study.strategies import Strategy
 
 # Of a study's file: one reading with all its columns, one run with its epochs and its log.
@@ -121,7 +121,7 @@ class _Data(NamedTuple):
 
 def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strategy: Strategy, here: bool) -> Forecast:
     models = {**registry.MODELS, **registry.WORKLOADS}
-    known = [one for one in earlier.measured(names.in_cache(), host.describe()) if one.cell.model in models]
+    known = [one for one in timing_history.measured(names.in_cache(), host.describe()) if one.cell.model in models]
     cells = tuple(
         CellForecast(cell, 0, NO_TIME, NO_TIME, LACKING, lack)
         if (lack := _lack(cell, options) if here else "")
@@ -142,14 +142,14 @@ def _lack(cell: Cell, options: RunOptions) -> str:
 
 def _cell(cell: Cell, data: _Data, known: Sequence[Known], runs: int, sample_s: float) -> CellForecast:
     macs = functools.partial(_macs, tasks=data.tasks)
-    per_sample, basis = earlier.seconds_per_sample(cell, known, macs)
+    per_sample, basis = timing_history.seconds_per_sample(cell, known, macs)
     epoch_s = per_sample.times(data.samples[cell.dataset])
     epochs_s = epoch_s.times(cell.config.epochs)
     if searches.is_search(cell.model):  # the whole of which is one epoch
         epoch_s = epochs_s = epochs_s.times(len(searches.candidates(cell.model)))
     if sample_s:  # an epoch that takes longer is the only one, and not whole
         epochs_s = Range(*sorted(sample_s if one > sample_s else all_s for one, all_s in zip(epoch_s, epochs_s)))
-    run_s = earlier.startup_s(cell, known).plus(epochs_s)
+    run_s = timing_history.startup_s(cell, known).plus(epochs_s)
     return CellForecast(cell, runs, epoch_s, run_s.times(runs), basis)
 
 

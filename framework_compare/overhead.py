@@ -19,7 +19,7 @@ from framework_compare.results import intervals
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.intervals import Interval
 from framework_compare.study import blocks
-from framework_compare.study.conditions import run_options
+from framework_compare.study.run_options import run_options
 
 RATES_HZ = (0.0, 1.0, 10.0, 100.0)
 # Without readings nobody knows which epochs others disturbed. If these were left out at the other rates only, reading

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -29,12 +28,10 @@ from framework_compare.launch.limits import PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.planning import DataSets, Names
-from framework_compare.plan.settings import takes_former_names
 from framework_compare.results.columns import NAMES, SHARED
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import TO_RUN
 from framework_compare.study import strategies
-from framework_compare.study.conditions import run_options
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
     check_flag,
@@ -46,6 +43,7 @@ from framework_compare.study.opening import (
     tell_of_datasets,
 )
 from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.run_options import run_options
 from framework_compare.study.strategies import SEARCHES, Growth, Product
 from framework_compare.study.study import Study
 
@@ -149,7 +147,6 @@ def largest_batch(
     frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
 ) -> Forecast: ...
 @terminate_as_interrupt()
-@takes_former_names
 def largest_batch(
     frameworks: Names,
     models: Names,
@@ -237,12 +234,6 @@ def _with_sizes(plan: planning.Plan, sizes: Sequence[int], search: str) -> plann
         for size in tried
     ]
     return dataclasses.replace(plan, cells=tuple(cells))
-
-
-def stability(frameworks: Names, models: Names, device: Names = "cpu", **request: Any) -> Stability:
-    """The name of `largest_batch` until version 0.1; deprecated."""
-    warnings.warn("stability() is called largest_batch() now", DeprecationWarning, stacklevel=2)
-    return largest_batch(frameworks, models, device, **request)
 
 
 def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:

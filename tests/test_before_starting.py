@@ -14,9 +14,9 @@ from framework_compare import compare, largest_batch, resume
 from framework_compare.cli import console
 from framework_compare.cli.root import app
 from framework_compare.forecast import LACKING, Forecast
-from framework_compare.results.earlier import Range
+from framework_compare.results.timing_history import Range
 from framework_compare.samplers import host
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
@@ -51,7 +51,7 @@ def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cach
     assert (lacking.runs, lacking.basis) == (0, LACKING) and here.runs == result.runs == 2
     assert result.seconds == here.total_s and not any("cuda" in name for name in result.disk_bytes)
     assert "Cannot run here: device 'cuda:99': " in str(result)
-    elsewhere = compare(framework, "alexnet", "cuda:99", executor=OnlyParts(), **asked)
+    elsewhere = compare(framework, "alexnet", "cuda:99", executor=Executor(), **asked)
     assert elsewhere.runs == 2, "nodes have devices of their own"
 
 
@@ -85,7 +85,7 @@ def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, o
 
 def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own_cache, tmp_path):
     heard, asked = Heard(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
-    study = compare(tiny, "linear", **asked, executor=OnlyParts(), watcher=heard).folder
+    study = compare(tiny, "linear", **asked, executor=Executor(), watcher=heard).folder
     assert [one.runs for one in heard.forecasts] == [3]
     assert resume(study, dry_run=True).runs == 3 and resume(study, dry_run=True).seconds.middle > 0
     done = resume(study, watcher=heard)
@@ -95,7 +95,7 @@ def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own
 
 
 def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, pictures, own_cache, tmp_path):
-    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, executor=OnlyParts()).folder
+    study = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", **QUICK, executor=Executor()).folder
     said = run("resume", study, "--python", "tiny=/no/python", check=2).stderr
     assert "python of tiny is '/no/python', which does not exist" in said
     done = run("resume", study, "--quiet", "--json", "--python", f"tiny={sys.executable}")

@@ -20,9 +20,9 @@ from framework_compare.results.estimates import whole_epoch_s
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store.study_file import Store
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.progress import Watcher, length
-from framework_compare.study.strategies import LONGEST_SAMPLE_S, SHORTEST_SAMPLE_S, Budget, Standing, of_settings
+from framework_compare.study.run_options import RunOptions
+from framework_compare.study.strategies import LONGEST_SAMPLE_S, SHORTEST_SAMPLE_S, Budget, Progress, of_settings
 from framework_compare.study.study import Study
 
 QUICK = {"batch_size": 1, "epochs": 2, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
@@ -44,10 +44,10 @@ def cells(*frameworks, models=("a",)):
     return [Cell(name, model, "d", "cpu", TrainConfig()) for model in models for name in frameworks]
 
 
-def standing(planned, arms, runs=LEAST_RUNS, wall_s=10.0, spent_s=0.0, status="ok"):
-    known = {cell: arm for cell, arm in zip(planned, arms) if arm is not None}
+def progress(planned, half_widths, runs=LEAST_RUNS, wall_s=10.0, spent_s=0.0, status="ok"):
+    known = {cell: arm for cell, arm in zip(planned, half_widths) if arm is not None}
     outcomes = {cell: [status] * runs for cell in planned}
-    return Standing(outcomes, {cell: [wall_s] * runs for cell in planned}, known, spent_s)
+    return Progress(outcomes, {cell: [wall_s] * runs for cell in planned}, known, spent_s)
 
 
 @pytest.mark.parametrize(
@@ -91,27 +91,27 @@ def test_what_does_not_go_with_a_budget_is_refused(asked, message, tiny, picture
 
 def test_the_next_block_is_of_all_that_compete_with_the_least_sure_cell():
     planned = cells("x", "y", models=("a", "b"))
-    following = Budget(1000, 0.05, 1).next(standing(planned, [0.06, 0.01, 0.02, 0.3]))
+    following = Budget(1000, 0.05, 1).next(progress(planned, [0.06, 0.01, 0.02, 0.3]))
     assert list(following) == planned[2:], "both frameworks of model b, though one of them is sure"
 
 
 def test_cells_of_fewer_runs_than_a_verdict_needs_come_first():
     planned = cells("x", "y")
     budget = Budget(1000, 0.05, 1)
-    assert list(budget.next(standing(planned, [0.001, 0.001], runs=LEAST_RUNS - 1))) == planned
-    assert list(budget.next(standing(planned, [0.001, 0.001]))) == []
+    assert list(budget.next(progress(planned, [0.001, 0.001], runs=LEAST_RUNS - 1))) == planned
+    assert list(budget.next(progress(planned, [0.001, 0.001]))) == []
 
 
 def test_of_cells_without_an_interval_those_with_the_fewest_runs_come_first():
     planned = cells("x", "y", models=("a", "b"))
-    now = standing(planned, [0.5, 0.5, 0.5, 0.5], runs=LEAST_RUNS - 1)
+    now = progress(planned, [0.5, 0.5, 0.5, 0.5], runs=LEAST_RUNS - 1)
     fewer = now._replace(outcomes={**now.outcomes, **{cell: ["ok"] for cell in planned[2:]}})
     assert list(Budget(1000, 0.05, 1).next(fewer)) == planned[2:]
 
 
 def test_a_block_that_does_not_fit_gives_way_to_one_that_does():
     planned = cells("x", "y", models=("a", "b"))
-    now = standing(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)
+    now = progress(planned, [0.5, 0.5, 0.1, 0.1], spent_s=70)
     long = now._replace(wall_s={**now.wall_s, planned[0]: [60.0]})
     assert list(Budget(100, 0.05, 1).next(long)) == planned[2:]
     assert list(Budget(75, 0.05, 1).next(long)) == []
@@ -119,7 +119,7 @@ def test_a_block_that_does_not_fit_gives_way_to_one_that_does():
 
 def test_a_cell_that_failed_gets_no_more_runs():
     planned = cells("x", "y")
-    now = standing(planned, [0.5, 0.5])
+    now = progress(planned, [0.5, 0.5])
     failed = now._replace(outcomes={**now.outcomes, planned[0]: ["ok", "crashed"]})
     assert list(Budget(1000, 0.05, 1).next(failed)) == planned[1:]
 
@@ -136,7 +136,7 @@ def outcome_of(*statuses, runs=LEAST_RUNS):
     """That of cells of these statuses, each with an interval of 1 %."""
     fixed = {name: "same" for name in CELL_COLUMNS}
     rows = [{**fixed, "framework": f"f{n}", "status": status} for n, status in enumerate(statuses)]
-    figures = {"ratio_arm": 0.01, "ratio_blocks": runs, "budget_s": 60.0, "precision_target": 0.05}
+    figures = {"ratio_half_width": 0.01, "ratio_blocks": runs, "budget_s": 60.0, "precision_target": 0.05}
     return precision.outcome([SimpleNamespace(**{**row, **figures}) for row in rows], 30.0)
 
 
@@ -174,8 +174,8 @@ def test_a_run_that_was_repeated_makes_no_interval_surer(tmp_path):
         store.record(store.plan()[0][0], quiet)
         refresh_figures(store)
         budget = Budget(1000, 0.05, 1)
-        now = Study(store, RunOptions(), Watcher(), budget)._standing()
-        assert len(now.outcomes[planned]) == LEAST_RUNS and not now.arms
+        now = Study(store, RunOptions(), Watcher(), budget)._progress()
+        assert len(now.outcomes[planned]) == LEAST_RUNS and not now.half_widths
         assert list(budget.next(now)) == [planned]
 
 

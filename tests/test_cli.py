@@ -230,10 +230,3 @@ def test_what_cannot_be_shown_is_told_with_what_can(words, said, tmp_path, monke
     words = [word.format(here=tmp_path.name) for word in words]
     done = run(*words, check=2)
     assert said.format(here=tmp_path.name) in done.stderr and len(done.stderr.splitlines()) == 1 and not done.stdout
-
-
-def test_a_former_name_of_a_table_is_told_in_one_line(tmp_path):
-    cells = [Cell("torch", "alexnet", "small", "cpu", TrainConfig(precision=one)) for one in ("fp32", "bf16")]
-    Store.create(tmp_path / "A", settings={}, machine={}, cells=cells, repeats=1).close()
-    said = start("show", tmp_path / "A", "--table", "ladder").stderr
-    assert said.splitlines() == ["framework-compare: the table 'ladder' is called 'precision' now"]

@@ -385,13 +385,11 @@ def test_the_options_are_there_only_where_the_suite_is_asked_for(pytester):
     pytester.runpytest_subprocess("--device", "mine").assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("flag", ["--frameworks", "--framework"])
-def test_options_name_models_and_an_interpreter(pytester, own_cache, flag):
+def test_options_name_models_and_an_interpreter(pytester, own_cache):
     write_adapter(pytester.path / "mine")
-    given = (flag, "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
+    given = ("--frameworks", "mine:ReferenceTrainer", "--models", "alexnet", "--python", f"mine={sys.executable}")
     text = pytester.runpytest_subprocess(*SUITE, *given, "--collect-only", "-q").stdout.str()
     assert "test_parity.py::test_level[mine-alexnet-level3]" in text
-    assert ("--framework is called --frameworks now" in text) == (flag == "--framework")
 
 
 def test_time_of_threads_that_have_ended_is_counted():

@@ -25,7 +25,7 @@ def recorded(folder):
     with create(folder) as store:
         run = dataclasses.replace(RUN, samples=RUN.samples * 2000)
         store.record(1, run)
-        store_figures(store, 1, run)
+        store_figures(store, 1)
     return bytearray((folder / FILE).read_bytes())
 
 
@@ -141,7 +141,7 @@ def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
     change(tmp_path, "DROP TABLE figures")
     with Store.open(tmp_path, readonly=False) as store:
         store.record(2, RUN)
-        store_figures(store, 2, RUN)
+        store_figures(store, 2)
         assert len(rows(store, "figures")) == 1
 
 
@@ -153,7 +153,7 @@ def test_a_writer_of_a_study_without_figures_makes_room_for_them(tmp_path):
         "ALTER TABLE run RENAME COLUMN died_in TO died_io",
         "UPDATE meta SET value = '[]' WHERE key = 'settings'",
         """UPDATE meta SET value = '{"datasets": [1]}' WHERE key = 'settings'""",
-        "UPDATE meta SET value = 'x' WHERE key = 'schema_version'",
+        "PRAGMA user_version = 99",
         "UPDATE environment SET document = '3'",
     ],
 )

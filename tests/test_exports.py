@@ -154,7 +154,7 @@ def test_a_file_without_anything_to_read_is_told(study, tmp_path):
 
 def test_a_newer_schema_is_not_exported_by_guess(study, tmp_path, monkeypatch):
     with Store.open(study, readonly=False) as store:
-        store._connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
+        store._connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StudyError, match="schema version 99"):
         export(study, tmp_path / "out", "csv")
 

@@ -10,9 +10,9 @@ from framework_compare.cli.root import app
 from framework_compare.forecast import Forecast
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.results import earlier
-from framework_compare.results.earlier import ASSUMPTION, Known
+from framework_compare.results import timing_history
 from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.timing_history import ASSUMPTION, Known
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
 
@@ -70,15 +70,15 @@ def test_the_nearest_of_what_is_known_is_taken():
         ([foreign, other, vast], "its framework with other models", 1 / 50),
         ([foreign, vast], "other frameworks and models", 1.0),
     ):
-        seconds, by = earlier.seconds_per_sample(planned(), known, macs)
+        seconds, by = timing_history.seconds_per_sample(planned(), known, macs)
         assert (by, seconds.middle) == (basis, pytest.approx(middle))
         assert seconds.low < seconds.middle < seconds.high
 
 
 def test_studies_of_another_machine_tell_nothing(tiny, pictures, own_cache, tmp_path):
     compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", repeats=1, **QUICK)
-    assert earlier.measured([tmp_path / "s"], {"cpu": "another"}) == []
-    assert earlier.measured([tmp_path], {}) == [], "a folder without a study"
+    assert timing_history.measured([tmp_path / "s"], {"cpu": "another"}) == []
+    assert timing_history.measured([tmp_path], {}) == [], "a folder without a study"
 
 
 def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tmp_path):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from framework_compare.cli.check import share
 from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
-from framework_compare.results import gates
+from framework_compare.results import regression_gate as gate
 
 NONE = float("nan")
 
@@ -20,49 +20,52 @@ def baseline(tmp_path_factory):
 
 
 def outcomes(baseline, other, limit=0.05):
-    return [one.outcome for one in gates.judge(baseline.beside(other), limit)]
+    return [one.outcome for one in gate.judge(baseline.beside(other), limit)]
 
 
-@pytest.mark.parametrize(("limit", "outcome"), [(0.2, gates.SAME), (0.05, gates.UNSURE)])
+@pytest.mark.parametrize(("limit", "outcome"), [(0.2, gate.SAME), (0.05, gate.UNSURE)])
 def test_two_sessions_that_are_alike_pass_where_the_limit_is_above_what_sessions_differ_by(baseline, limit, outcome):
-    assert set(outcomes(baseline, baseline, limit)) == {outcome, gates.UNJUDGED}
+    assert set(outcomes(baseline, baseline, limit)) == {outcome, gate.UNJUDGED}
 
 
-@pytest.mark.parametrize(("faster", "outcome"), [(1.2, gates.SLOWER), (0.8, gates.FASTER), (1.02, gates.UNSURE)])
+@pytest.mark.parametrize(
+    ("faster", "outcome"),
+    [(1.2, gate.SLOWER), (0.8, gate.FASTER), (1.02, gate.UNSURE)],
+)
 def test_a_change_is_seen_where_it_exceeds_the_limit(baseline, tmp_path, faster, outcome):
     other = study(tmp_path / "other", faster=faster)
     assert outcomes(baseline, other)[:5] == [outcome] * 5
-    assert outcomes(baseline, other)[5] == gates.UNJUDGED  # it failed in both
+    assert outcomes(baseline, other)[5] == gate.UNJUDGED  # it failed in both
 
 
 def test_a_cell_that_no_longer_works_fails(baseline, tmp_path):
     other = study(tmp_path / "other", failing=[("torch", "alexnet")])
-    assert outcomes(baseline, other)[0] == gates.LOST
+    assert outcomes(baseline, other)[0] == gate.LOST
 
 
 def test_one_run_proves_nothing(tmp_path):
     single = study(tmp_path / "a", repeats=1), study(tmp_path / "b", repeats=1, faster=1.2)
-    judged = gates.judge(single[0].beside(single[1]), 0.05)
-    assert (judged[0].outcome, judged[0].reason) == (gates.UNSURE, "one run: no interval")
+    judged = gate.judge(single[0].beside(single[1]), 0.05)
+    assert (judged[0].outcome, judged[0].reason) == (gate.UNSURE, "one run: no interval")
 
 
 @pytest.mark.parametrize(
     ("ratio", "low", "high", "outcome"),
     [
-        (2.16, 0.99, 4.75, gates.UNSURE),
-        (1.02, 0.97, 1.07, gates.UNSURE),
-        (1.02, 1.00, 1.04, gates.SAME),
-        (1.20, 1.10, 1.30, gates.SLOWER),
-        (1.07, 1.01, 1.13, gates.UNSURE),
-        (0.90, 0.85, 0.95, gates.FASTER),
-        (1.50, NONE, NONE, gates.UNSURE),
+        (2.16, 0.99, 4.75, gate.UNSURE),
+        (1.02, 0.97, 1.07, gate.UNSURE),
+        (1.02, 1.00, 1.04, gate.SAME),
+        (1.20, 1.10, 1.30, gate.SLOWER),
+        (1.07, 1.01, 1.13, gate.UNSURE),
+        (0.90, 0.85, 0.95, gate.FASTER),
+        (1.50, NONE, NONE, gate.UNSURE),
     ],
 )
 def test_an_outcome_is_that_of_the_whole_interval(baseline, ratio, low, high, outcome):
     beside = baseline.beside(baseline).head(1).assign(ratio=ratio, ratio_ci_low=low, ratio_ci_high=high)
-    assert [one.outcome for one in gates.judge(beside, 0.05)] == [outcome]
-    (disturbed,) = gates.judge(beside.assign(disturbed_throughout=True), 0.05)
-    assert disturbed.outcome == gates.UNJUDGED
+    assert [one.outcome for one in gate.judge(beside, 0.05)] == [outcome]
+    (disturbed,) = gate.judge(beside.assign(disturbed_throughout=True), 0.05)
+    assert disturbed.outcome == gate.UNJUDGED
 
 
 def test_missing_and_unsure_cells_are_told_and_fail_where_strict(baseline, tmp_path):

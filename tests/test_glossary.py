@@ -40,10 +40,7 @@ GLOSSARY = (
     Word(
         r"pictures?|photos?",
         "image",
-        (
-            (r"\| pictures, skipped_pictures \|", "columns of the frames, listed by name in docs/columns.md"),
-            (r"--on-bad-picture", "the option's name"),
-        ),
+        ((r"\| pictures, skipped_pictures \|", "columns of the frames, listed by name in docs/columns.md"),),
     ),
     Word(r"networks?", "model", ((r"check the network", "the computer network"),)),
     Word(

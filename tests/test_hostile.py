@@ -154,7 +154,7 @@ def test_initial_weights_that_do_not_fit_are_told_and_do_not_kill_the_parent(tmp
         from framework_compare.errors import StudyError
         from framework_compare.protocol import TrainConfig
         from framework_compare.plan.planning import build_graph
-        from framework_compare.study.conditions import RunOptions
+        from framework_compare.study.run_options import RunOptions
         from framework_compare.study.progress import Watcher
         from framework_compare.study.study import Study
         class Folder:

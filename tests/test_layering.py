@@ -48,7 +48,6 @@ LIBRARIES = {
     "vl_convert": {"report"},
     "jinja2": {"report"},
     "rich": {"cli", "report", "study"},
-    "submitit": {"study"},
     "typer": {"cli"},
     "pytest": {"conformance", "pytest_plugin"},
 }

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample
+from framework_compare.records import STATUSES, Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results import metrics
 from framework_compare.results.metrics import METRICS, Measured
 
@@ -29,8 +29,22 @@ def sample(t_s, **readings):
     return Sample(UP + int(t_s * SECOND), **readings)
 
 
+def measured(run):
+    """A run as the store gives it."""
+    kinds = {"phases": Phase, "epochs": Epoch, "samples": Sample, "energy": Energy, "slices": Slice}
+    fields = {kind: [field.name for field in dataclasses.fields(record)] for kind, record in kinds.items()}
+    columns = {
+        kind: {name: [getattr(one, name) for one in getattr(run, kind)] for name in fields[kind]} for kind in kinds
+    }
+    return Measured(vars(run), **columns)
+
+
+def of_run(run):
+    return metrics.figures([measured(run)])
+
+
 def figure(name, run):
-    return metrics.of_run(run)[name]
+    return of_run(run)[name]
 
 
 def test_epoch_figures():
@@ -49,12 +63,12 @@ def test_epoch_seconds_are_exact_however_long_the_machine_has_been_up():
 
 
 def test_a_run_that_left_nothing_has_no_figures():
-    assert set(metrics.of_run(Run("not-installed")).values()) == {None}
+    assert set(of_run(Run("not-installed")).values()) == {None}
 
 
 @pytest.mark.parametrize("status", [status for status in STATUSES if status != "ok"])
 def test_a_run_that_did_not_end_well_has_no_epoch_figures_but_its_resources(status):
-    found = metrics.of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
+    found = of_run(Run(status, peak_rss_bytes=7, epochs=epochs(1, 1, 1), phases=(Phase("build", 0, SECOND),)))
     assert {found[name] for name in ("epoch_s", "epoch_s_ci_low", "images_per_s", "loss_last")} == {None}
     assert (found["peak_rss_bytes"], found["build_s"]) == (7, 1.0)
 
@@ -112,7 +126,7 @@ def test_peak_memory_is_the_larger_of_what_the_run_and_the_samples_say(own, seen
 def test_gpu_figures():
     readings = {"gpu_percent": 50.0, "gpu_memory_bytes": 8, "gpu_power_w": 120.0}
     samples = (sample(0, gpu_memory_bytes=9), sample(11, **readings))
-    found = metrics.of_run(Run("ok", epochs=epochs(5), samples=samples))
+    found = of_run(Run("ok", epochs=epochs(5), samples=samples))
     names = ("gpu_percent_mean", "gpu_memory_peak_bytes", "gpu_power_w_mean")
     assert [found[name] for name in names] == pytest.approx([50, 9, 120])
 
@@ -120,7 +134,7 @@ def test_gpu_figures():
 def test_phases():
     names = {"import": "import_s", "build": "build_s", "first-step": "first_step_s", "warm-up": "warm_up_s"}
     phases = tuple(Phase(name, UP, UP + n * SECOND, n) for n, name in enumerate(names, 1))
-    found = metrics.of_run(Run("ok", wall_s=9.0, phases=phases))
+    found = of_run(Run("ok", wall_s=9.0, phases=phases))
     assert [found[name] for name in names.values()] == [1, 2, 3, 4]
     assert (found["pss_peak_bytes"], found["wall_s"]) == (4, 9.0)
 
@@ -132,7 +146,7 @@ def test_runs_of_a_cell_are_taken_together_and_those_that_failed_left_out():
         Run("ok", wall_s=20.0, epochs=epochs(3, 6, start_s=0), samples=(sample(3, cpu_percent=200.0),)),
         Run("crashed", wall_s=99.0, epochs=epochs(50), peak_rss_bytes=2**50),
     ]
-    found = metrics.figures([Measured.of(run) for run in runs])
+    found = metrics.figures([measured(run) for run in runs])
     assert (found["epoch_s"], found["wall_s"], found["peak_rss_bytes"]) == (3.0, 15.0, None)
     assert found["images_per_s"] == pytest.approx(400 / 12)
     assert found["cpu_percent_mean"] == pytest.approx((100 * 1 + 200 * 3) / 4)
@@ -145,13 +159,13 @@ def of_epochs(*seconds):
 
 
 def test_epochs_of_one_run_give_a_median_and_no_interval():
-    found = metrics.figures([Measured.of(of_epochs(1, 2, 9))])
+    found = metrics.figures([measured(of_epochs(1, 2, 9))])
     assert (found["epoch_s"], found["epoch_s_median"]) == (4.0, 2.0)
     assert (found["epoch_s_ci_low"], found["epoch_s_ci_high"]) == (None, None)
 
 
 def test_the_interval_is_over_the_medians_of_runs_however_many_epochs_they_have():
-    few, many = ([metrics.figures([Measured.of(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
+    few, many = ([metrics.figures([measured(of_epochs(*n * [s])) for s in (1, 2, 4)])] for n in (1, 50))
     assert [figures["epoch_s_median"] for figures in few + many] == pytest.approx([2, 2])
     assert few[0]["epoch_s_ci_low"] == pytest.approx(many[0]["epoch_s_ci_low"])
     assert few[0]["epoch_s_ci_low"] < 1 and few[0]["epoch_s_ci_high"] > 4
@@ -182,21 +196,13 @@ def test_every_metric_is_described(name):
     assert METRICS[name].better in ("", "lower", "higher")
 
 
-def test_columns_of_a_run_carry_the_names_of_its_fields():
-    run = Run("ok", epochs=epochs(1), samples=(sample(1),), phases=(Phase("build", 0, 1),))
-    measured = Measured.of(run)
-    kinds = {"phases": Phase, "epochs": Epoch, "samples": Sample, "energy": Energy}
-    for columns, kind in ((getattr(measured, name), kind) for name, kind in kinds.items()):
-        assert set(columns) == {field.name for field in dataclasses.fields(kind)}
-
-
 def test_gpu_clocks_temperature_and_throttling_are_of_the_measured_epochs():
     readings = [(5, 99.0, 100.0, 0x40, 9), (11, 60.0, 1000.0, 1, 3), (12, 64.0, 1900.0, 4, 8), (14, 62.0, 1900.0, 0, 7)]
     samples = tuple(
         sample(t, gpu_temperature_c=c, gpu_sm_clock_mhz=mhz, gpu_throttle=mask, gpu_process_memory_bytes=held)
         for t, c, mhz, mask, held in readings
     )
-    found = metrics.of_run(Run("ok", epochs=epochs(4), samples=samples))
+    found = of_run(Run("ok", epochs=epochs(4), samples=samples))
     assert found["gpu_temperature_c_max"] == 64.0
     assert found["gpu_sm_clock_mhz_mean"] == pytest.approx((1000 + 1900 + 2 * 1900) / 4)
     assert found["gpu_throttled_share"] == pytest.approx(0.25)
@@ -247,32 +253,32 @@ def test_power_by_the_counter_is_of_all_runs_that_have_it_by_their_length():
     short = Run("ok", epochs=epochs(1, 1), energy=readings("gpu", (10, 0.0), (12, 200.0)))
     long = Run("ok", epochs=epochs(3, 3), energy=readings("gpu", (10, 0.0), (16, 1800.0)))
     unread = Run("ok", epochs=epochs(3, 3), samples=powers((11.5, 9.0), (16, 9.0)))
-    found = metrics.figures([Measured.of(run) for run in (short, long, unread)])
+    found = metrics.figures([measured(run) for run in (short, long, unread)])
     assert found["gpu_power_w_mean"] == pytest.approx(2000 / 8)
 
 
 @pytest.mark.parametrize("points", [[], [(10.5, 0.0), (20, 9.0)]], ids=["no-counter", "began-late"])
 def test_power_and_percent_without_a_counter_leave_out_the_first_second_of_the_epochs(points):
     samples = powers((9, 100.0), (10.5, 200.0), (10.9, 300.0), (12, 400.0), (13, 400.0), (14, 800.0), (15, 100.0))
-    found = metrics.of_run(Run("ok", epochs=epochs(0.5, 0.25, 3.25), samples=samples, energy=readings("gpu", *points)))
+    found = of_run(Run("ok", epochs=epochs(0.5, 0.25, 3.25), samples=samples, energy=readings("gpu", *points)))
     assert found["gpu_power_w_mean"] == pytest.approx((400 + 400 + 800) / 3)
     assert found["gpu_percent_mean"] == pytest.approx((40 + 40 + 80) / 3)
 
 
 def test_each_run_of_a_cell_has_a_first_second_of_its_own():
     run = Run("ok", epochs=epochs(3), samples=powers((10.5, 100.0), (13, 400.0)))
-    assert metrics.figures([Measured.of(run)] * 2)["gpu_power_w_mean"] == 400.0
+    assert metrics.figures([measured(run)] * 2)["gpu_power_w_mean"] == 400.0
 
 
 def test_epochs_of_less_than_two_seconds_have_no_mean_of_what_the_driver_averages():
-    found = metrics.of_run(Run("ok", epochs=epochs(0.9, 1), samples=powers((11, 100.0), (11.5, 100.0))))
+    found = of_run(Run("ok", epochs=epochs(0.9, 1), samples=powers((11, 100.0), (11.5, 100.0))))
     assert (found["gpu_power_w_mean"], found["gpu_percent_mean"]) == (None, None)
 
 
 @pytest.mark.parametrize(("length", "known"), [(9, None), (12, 36.0)])
 def test_integrated_power_is_energy_over_ten_seconds_or_more_and_never_the_mean_power(length, known):
     energy = readings("gpu", (0, 0.0), (30, 9000.0), source="power integral")
-    found = metrics.of_run(Run("ok", epochs=epochs(length), samples=powers((11, 9.0), (18, 320.0)), energy=energy))
+    found = of_run(Run("ok", epochs=epochs(length), samples=powers((11, 9.0), (18, 320.0)), energy=energy))
     assert found["gpu_j_per_image"] == (known and pytest.approx(known))
     assert found["gpu_power_w_mean"] == pytest.approx(320.0)
 
@@ -284,6 +290,6 @@ def test_shares_of_copying_and_computing_are_of_epochs_that_tell_them():
         dataclasses.replace(second, copy_s=0.1, compute_s=0.8),
         dataclasses.replace(third, copy_s=0.5, compute_s=1.0),
     )
-    found = metrics.of_run(Run("ok", epochs=told))
+    found = of_run(Run("ok", epochs=told))
     assert found["copy_share"] == pytest.approx(0.6 / 3) and found["compute_share"] == pytest.approx(1.8 / 3)
     assert figure("copy_share", Run("ok", epochs=(first,))) is None

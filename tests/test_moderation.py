@@ -10,9 +10,8 @@ import pandas
 import pytest
 
 from framework_compare.results import moderation
-from framework_compare.results.block_times import BlockTimes, Stratum
+from framework_compare.results.block_times import BlockTimes, Stratum, strata
 from framework_compare.results.intervals import holm, paired_ratio
-from framework_compare.results.pairing import strata
 
 STUDIES = 150
 

@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from stored_study import parity_row
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -47,10 +48,7 @@ def study(folder, outcomes):
     with Store.create(folder, settings={}, machine={}, cells=cells, repeats=2) as store:
         for (run_id, _, _), (_, _, run, _) in zip(store.plan(), 2 * outcomes):
             store.record(run_id, run)
-    stored = {
-        verdicts.key(verdicts.row_of(cell)): {"parity": parity, "parity_error": None, "parity_where": None}
-        for cell, (_, _, _, parity) in zip(cells, outcomes)
-    }
+    stored = {verdicts.key(verdicts.row_of(cell)): parity_row(one[3]) for cell, one in zip(cells, outcomes)}
     (folder / verdicts.FILE).write_text(json.dumps(stored))
     return Comparison.load(folder)
 
@@ -197,7 +195,7 @@ def test_a_study_whose_verdicts_are_damaged_says_that_nothing_is_known(tmp_path,
     cell = Cell("torch", "alexnet", "small", "cpu", TrainConfig())
     with Store.create(folder, settings={"verify": "warn"}, machine={}, cells=[cell], repeats=1) as store:
         store.record(1, ok(1, 1.1, 1.2))
-    stored = {verdicts.key(verdicts.row_of(cell)): {"parity": "0-5", "parity_error": None, "parity_where": None}}
+    stored = {verdicts.key(verdicts.row_of(cell)): parity_row("0-5")}
     path = folder / verdicts.FILE
     path.write_text(json.dumps(stored))
     assert Comparison.load(folder).frame.parity[0] == "0-5"

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import Slurm, api, compare, resume, stability
+from framework_compare import Slurm, api, compare, largest_batch, resume
 from framework_compare.cli.root import app
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
@@ -22,13 +23,13 @@ from framework_compare.launch import one_timing
 from framework_compare.launch.statuses import Evidence, judge
 from framework_compare.paths import own_name, private_folder, runtime_dir
 from framework_compare.records import Run
-from framework_compare.results import pairing
+from framework_compare.results.block_times import block_seconds
 from framework_compare.samplers import host
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import CHILDREN
 from framework_compare.store.study_file import Store
 from framework_compare.study import executors, part_run, parts
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import PlainWatcher, Watcher
 
@@ -64,7 +65,7 @@ def planned(tiny, pictures, own_cache, tmp_path, node):
 
     def plan(**given):
         settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "schedule": "sequential", **given}
-        return compare(tiny, "linear", executor=OnlyParts(), **settings).folder
+        return compare(tiny, "linear", executor=Executor(), **settings).folder
 
     return plan
 
@@ -147,7 +148,7 @@ def test_a_damaged_part_is_refused_and_runs_again_once_it_is_deleted(planned):
     lines, refused = absorb(folder)
     assert list(refused) == [1] and "damaged" in refused[1] and "part 2: 2 ok" in lines
     shutil.rmtree(parts.result_path(folder, 1))
-    assert resume(folder, executor=OnlyParts()).frame.runs_ok.tolist() == [1, 1]
+    assert resume(folder, executor=Executor()).frame.runs_ok.tolist() == [1, 1]
     run_part(folder, 1, Watcher())
     assert absorb(folder)[0] == ["part 1: 2 ok"]
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
@@ -262,24 +263,24 @@ def test_what_is_left_of_a_study_is_planned_and_no_more(planned):
     with Store.open(folder) as store:
         assert parts.numbers(folder) == {1, 2} and store.parts() == set()
     run_part(folder, 1, Watcher())
-    resume(folder, executor=OnlyParts())
+    resume(folder, executor=Executor())
     assert parts.numbers(folder) == {1, 2}, "part 2 is still to do and planned once"
     resume(folder)
     assert Comparison.load(folder).frame.runs_ok.tolist() == [2, 2]
     assert rows(folder, "SELECT count(*) FROM run WHERE part_id IS NULL") == [(2,)], "this machine did part 2"
-    resume(folder, executor=OnlyParts())
+    resume(folder, executor=Executor())
     assert parts.PartPlan.read(folder, 2).cells == ()
 
 
 def test_runs_are_retried_in_a_part_of_their_own(planned, faulty, pictures, tmp_path):
     settings = {**QUICK, "batch_size": 4, "dataset": pictures, "out": tmp_path / "faults"}
-    folder = compare(faulty, ["fine", "raise"], executor=OnlyParts(), **settings).folder
+    folder = compare(faulty, ["fine", "raise"], executor=Executor(), **settings).folder
     for number in sorted(parts.numbers(folder)):
         run_part(folder, number, Watcher())
     lines, _ = absorb(folder)
     assert sorted(line.split(": ")[1] for line in lines) == ["1 failed", "1 failed", "1 ok", "1 ok"]
     before = rows(folder, "SELECT run_id, started_at, part_id FROM run WHERE status = 'failed'")
-    resume(folder, executor=OnlyParts(), retry="failed")
+    resume(folder, executor=Executor(), retry="failed")
     assert parts.numbers(folder) == {1, 2, 3, 4, 5, 6}
     for number in (5, 6):
         run_part(folder, number, Watcher())
@@ -343,11 +344,11 @@ def test_no_ratio_is_of_two_nodes(planned, node):
     with Store.open(folder, readonly=False) as store:
         store.record(1, Run("failed", "to be run again"))
     node("n2")
-    resume(folder, executor=OnlyParts(), retry="failed")
+    resume(folder, executor=Executor(), retry="failed")
     run_part(folder, 3, Watcher())
     absorb(folder)
     result = Comparison.load(folder)
-    seconds = pairing.block_seconds(result.epochs)
+    seconds = block_seconds(result.epochs)
     moved = int(result.runs[result.runs.run_id == 1].cell.iloc[0])
     assert sorted(seconds[moved]) == [2, 3] and all(
         sorted(of) == [1, 2] for cell, of in seconds.items() if cell != moved
@@ -357,15 +358,15 @@ def test_no_ratio_is_of_two_nodes(planned, node):
 def test_the_cores_of_a_node_are_named_in_the_request(tiny, pictures, tmp_path):
     asked = {**QUICK, "threads": None, "dataset": pictures, "out": tmp_path / "study"}
     with pytest.raises(UsageError, match="threads would be the cores of this host, not of the nodes; give a number"):
-        compare(tiny, "linear", executor=OnlyParts(), **asked)
+        compare(tiny, "linear", executor=Executor(), **asked)
     assert not (tmp_path / "study").exists()
 
 
 def test_a_sweep_of_batch_sizes_stays_on_one_machine(faulty, pictures, own_cache, tmp_path):
     settings = {name: value for name, value in QUICK.items() if name not in ("batch_size", "repeats")}
-    folder = stability(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
+    folder = largest_batch(faulty, "fine", batch_sizes=[2], dataset=pictures, out=tmp_path / "s", **settings).folder
     with pytest.raises(UsageError, match="pick each run by those before"):
-        resume(folder, executor=OnlyParts())
+        resume(folder, executor=Executor())
 
 
 def test_an_unknown_part_is_refused(planned):
@@ -384,7 +385,7 @@ def test_parts_on_the_command_line(planned, tmp_path):
 
 
 def test_words_for_where_cells_run():
-    assert executors.of("here") is None and isinstance(executors.of("parts"), OnlyParts)
+    assert executors.of("here") is None and isinstance(executors.of("parts"), Executor)
     options = executors.of("slurm", {"partition": "gpu", "gpus-per-node": "1", "exclusive": "false"}).options
     assert options == {"partition": "gpu", "gpus_per_node": 1, "exclusive": False}
     with pytest.raises(UnknownNameError, match="unknown place to run 'moon'; allowed: here, slurm, parts"):
@@ -394,18 +395,24 @@ def test_words_for_where_cells_run():
 
 
 def test_options_of_slurm_reach_sbatch_as_it_takes_them():
-    pytest.importorskip("submitit")
-    told = executors._parameters("s", {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}, 2)
-    assert told["exclusive"] is None and told["constraint"] is None
-    assert told["additional_parameters"] == {"no_requeue": True} and told["mem"] == "4G"
-    told = executors._parameters("s", {"setup": "module load cuda", "time-min": 5}, 2)
-    assert told["setup"] == ["module load cuda"]
-    assert told["additional_parameters"] == {"requeue": True, "time_min": 5}
+    given = {"exclusive": False, "requeue": False, "mem": "4G", "constraint": None}
+    options = executors._options(Path("/s 100%"), given, 2, 1)
+    assert {"--no-requeue", "--mem=4G", "--array=0-1", "--output=/s 100%%/parts/slurm/%A_%a.log"} < set(options)
+    assert not [one for one in options if one.startswith(("--requeue", "--exclusive", "--constraint"))]
+    options = executors._options(Path("/s"), {"gpus_per_node": 1, "time-min": 5}, 1, 2)
+    assert {"--requeue", "--exclusive", "--gpus-per-node=1", "--time-min=5", "--nodes=2"} < set(options)
+
+
+def test_each_element_of_an_array_runs_its_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "PART", "import sys; print(sys.argv[1:])")
+    script, folder = executors._script(tmp_path / "a b", [3, 4, 7]), str(tmp_path / "a b")
+    for place, part in enumerate("347"):
+        found = subprocess.run(["sh", "-c", script], env={"SLURM_ARRAY_TASK_ID": str(place)}, capture_output=True)
+        assert found.stdout.decode() == f"{['part', folder, part]}\n"
 
 
 @pytest.mark.parametrize("option, words", [("array", "leave it out$"), ("nodes", "ask for several nodes by --nodes")])
 def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, pictures, tmp_path):
-    pytest.importorskip("submitit")
     with pytest.raises(UsageError, match=f"--slurm has {option}, which is set for each part.*{words}"):
         asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(**{option: 2})}
         compare(tiny, "linear", **asked)
@@ -414,23 +421,19 @@ def test_an_option_of_slurm_that_each_part_sets_is_refused(option, words, tiny, 
 
 def test_all_that_sbatch_says_is_told():
     said = "sbatch: error: invalid partition specified: moon\nsbatch: error: Batch job submission failed: no\n"
-    assert executors._words(OSError(said)) == "invalid partition specified: moon; Batch job submission failed: no"
+    assert executors._reason(said) == "invalid partition specified: moon; Batch job submission failed: no"
     said = "sbatch: unrecognized option '--moon=3'\nTry \"sbatch --help\" for more information"
-    assert executors._words(OSError(said)) == "unrecognized option '--moon=3'"
-    assert executors._words(OSError("first\n last ")) == "last"
+    assert executors._reason(said) == "unrecognized option '--moon=3'"
+    assert executors._reason("first\n last ") == "last"
 
 
-def test_slurm_without_submitit_or_its_commands_says_what_to_install(monkeypatch, tiny, pictures, tmp_path):
+def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pictures, tmp_path):
     asked = {**QUICK, "dataset": pictures, "out": tmp_path / "study", "executor": Slurm(partition="gpu")}
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "submitit", None)
-        with pytest.raises(UsageError, match=r"needs submitit, .*pip install 'framework-compare\[slurm\]'"):
-            compare(tiny, "linear", **asked)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         compare(tiny, "linear", **asked)
     assert not (tmp_path / "study").exists()
-    compare(tiny, "linear", **{**asked, "executor": OnlyParts()})
+    compare(tiny, "linear", **{**asked, "executor": Executor()})
     with pytest.raises(UsageError, match="needs sbatch, which is not on PATH"):
         resume(tmp_path / "study", executor=asked["executor"])
 

@@ -29,7 +29,7 @@ from framework_compare.registry import Framework
 from framework_compare.samplers.gpu_group import GpuGroup
 from framework_compare.samplers.nvml import GpuReading, gpu_indices
 from framework_compare.study import executors, parts
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 from framework_compare.worker.placement import own_part
@@ -315,11 +315,11 @@ def test_a_sample_under_a_budget_ends_in_all_ranks_after_the_same_step(ranks, pi
 
 def test_the_last_step_of_a_sample_is_one_that_no_rank_has_reached(tmp_path):
     first, other = (LastStep(tmp_path, rank, 2) for rank in (0, 1))
-    assert not first.is_past(7, False, 8) and not other.is_past(16, True, 8), "the clock of rank 0 decides"
-    assert not first.is_past(8, True, 8) and not other.is_past(17, False, 8)
-    assert [first.is_past(steps, True, 8) for steps in (18, 19)] == [False, True]
-    assert [other.is_past(steps, False, 8) for steps in (18, 19)] == [False, True]
-    assert LastStep(tmp_path, 0, 1).is_past(5, True, 8)
+    assert not first.sample_ends(7, False, 8) and not other.sample_ends(16, True, 8), "the clock of rank 0 decides"
+    assert not first.sample_ends(8, True, 8) and not other.sample_ends(17, False, 8)
+    assert [first.sample_ends(steps, True, 8) for steps in (18, 19)] == [False, True]
+    assert [other.sample_ends(steps, False, 8) for steps in (18, 19)] == [False, True]
+    assert LastStep(tmp_path, 0, 1).sample_ends(5, True, 8)
 
 
 @pytest.mark.cold
@@ -381,7 +381,7 @@ def test_several_nodes_need_a_slurm_job(tiny, pictures, tmp_path, monkeypatch):
 def test_a_part_asks_for_as_many_nodes_as_its_largest_cell(tiny, pictures, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     study = tmp_path / "study"
-    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=OnlyParts(), **SMALL)
+    compare(tiny, "linear", nodes=[1, 2], dataset=pictures, out=study, executor=Executor(), **SMALL)
     assert parts.PartPlan.read(study, 1).nodes == 2
     assert list(executors._chunks(study, [1], most=10)) == [(2, [1])]
     for start in (lambda: resume(study), lambda: run_part(study, 1, Watcher())):

@@ -249,7 +249,7 @@ def test_a_budget_that_no_cell_kept_is_one_sentence():
         status, budget_s, precision_target, ratio_blocks = "ok", 600.0, 0.05, 3
 
         def __init__(self, number):
-            self.framework, self.ratio_arm = f"framework {number}", number / 10 or math.nan
+            self.framework, self.ratio_half_width = f"framework {number}", number / 10 or math.nan
 
         def __getattr__(self, name):
             return "same"

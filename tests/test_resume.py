@@ -15,11 +15,9 @@ from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.results import verdicts
-from framework_compare.store import schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import LISTS
 from framework_compare.store.study_file import Store
-from framework_compare.study.picture_lists import pictures_path
 from framework_compare.study.resumption import check_same_machine
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
@@ -157,22 +155,6 @@ def test_a_resume_requires_the_parity_that_the_study_required_unless_told_otherw
         studies.resume(study=folder, strict=False, verify="x")
 
 
-@pytest.mark.parametrize("version", range(1, len(schema.MIGRATIONS)))
-def test_an_older_study_that_says_less_of_its_request_is_gone_on_with(version, study, tmp_path, monkeypatch):
-    now = study("fine").folder
-    with Store.open(now) as store:
-        cells, machine, settings = [cell for _, cell in store.cells()], store.machine(), store.settings()
-    older = {name: settings[name] for name in ("datasets", "python", "sampling_hz")}
-    for how, folder in (("resume", tmp_path / "older"), ("compare", tmp_path / "other")):
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
-            patch.setattr(schema, "COLUMNS", {})  # of samplers, which came later
-            Store.create(folder, settings=older, machine=machine, cells=cells, repeats=1).close()
-        shutil.copytree(now / "pictures", folder / "pictures")
-        found = resume(folder) if how == "resume" else study("fine", out=folder, verify="off")
-        assert list(found.frame.status) == ["ok"]
-
-
 def test_a_sweep_is_resumed_by_its_folder(faulty, pictures, own_cache, tmp_path):
     settings = {**QUICK, "dataset": pictures, "out": tmp_path / "study"}
     del settings["batch_size"]
@@ -303,22 +285,6 @@ def test_checksums_of_pictures_that_cannot_be_read_are_told_and_kept(content, st
     assert set(resume(folder).frame.status) == {"ok"}
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["its-own", "of-another"])
-def test_a_list_under_its_earlier_name_is_used_where_it_is_the_data_sets_own(own, study, pictures, tmp_path):
-    shutil.copytree(pictures, tmp_path / "my pics")
-    folder = study("fine", dataset=tmp_path / "my pics").folder
-    forget(folder, 1)
-    now, earlier = pictures_path(folder, "my pics"), folder / "pictures" / "my_pics.json"
-    now.rename(earlier)
-    now.with_suffix(".checksums").rename(earlier.with_suffix(".checksums"))
-    if own:
-        assert set(resume(folder).frame.status) == {"ok"} and now.is_file()
-        return
-    earlier.write_text(earlier.read_text().replace("my pics", "my_pics"))
-    with pytest.raises(StudyError, match="own list of the images of 'my pics', "):
-        resume(folder)
-
-
 def test_a_resume_of_nothing_is_refused(tmp_path):
     with pytest.raises(StudyError, match="holds no study"):
         resume(tmp_path)
@@ -369,8 +335,7 @@ def test_a_run_that_stops_the_study_stays_to_be_run(study, monkeypatch):
     assert list(result.frame.status) == ["ok", "ok", "failed"]
 
 
-def test_evidence_of_an_earlier_schema_is_kept(study):
-    """dataclasses of a run and columns of a migrated study agree."""
+def test_a_study_has_a_column_for_every_field_of_a_run(study):
     folder = study("fine").folder
     with Store.open(folder) as store:
         names, _ = store.select("SELECT * FROM run")

@@ -132,9 +132,8 @@ def test_a_part_that_is_requeued_ends_well(cluster, command, pictures, tmp_path)
     cluster.ask("scontrol", "requeue", job)
     text = study.communicate(timeout=120)[0]
     assert study.returncode == 0 and "part 1: 1 ok" in text, text
-    log = next((tmp_path / "s" / "parts" / "slurm").glob("*_log.out")).read_text()
+    log = next((tmp_path / "s" / "parts" / "slurm").glob("*.log")).read_text()
     assert "interrupted" in log or "stopped" in log, log
-    # submitit's process writes its result after the part has ended
     assert statuses(tmp_path / "s") == ["ok"] and wait_for(lambda: not processes(tmp_path / "s"), 10)
 
 

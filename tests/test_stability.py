@@ -8,7 +8,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import largest_batch, stability
+from framework_compare import largest_batch
 from framework_compare.cli.root import app
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.protocol import TrainConfig
@@ -149,7 +149,8 @@ def test_cells_that_differ_in_any_setting_are_rows_of_their_own(sweep, pictures,
 
 def test_a_sweep_on_two_devices_shows_them_apart(tmp_path):
     cells = [Cell("torch", "alexnet", "small", device, TrainConfig(device=device)) for device in ("cpu", "cuda")]
-    Store.create(tmp_path / "study", settings={"stability": {}}, machine={}, cells=cells, repeats=1).close()
+    growth = {"name": "growth", "batch_sizes": [1], "search": "steps", "first_cells": []}
+    Store.create(tmp_path / "study", settings={"strategy": growth}, machine={}, cells=cells, repeats=1).close()
     sweep = Stability.load(tmp_path / "study")
     table = stability_tables.memory_table(sweep.probes, sweep.varying)
     assert [row.names for row in table.rows] == [("PyTorch", "AlexNet", "cpu"), ("PyTorch", "AlexNet", "cuda")]
@@ -210,8 +211,3 @@ def test_a_study_that_is_no_sweep_is_no_stability(tmp_path):
 def test_one_batch_size_is_refused_and_the_list_named(sweep):
     with pytest.raises(UsageError, match="batch_size is 7; a sweep grows it: name batch_sizes"):
         sweep("fine", batch_size=7)
-
-
-def test_the_old_name_works_and_says_the_new_one():
-    with pytest.warns(DeprecationWarning, match=r"largest_batch\(\) now"), pytest.raises(UsageError, match="caffe"):
-        stability("caffe", "fine")

@@ -50,19 +50,6 @@ def test_the_file_has_what_is_not_the_default_and_no_index(study, pictures):
     assert "secret" not in "".join(lines)
 
 
-def test_former_names_work_with_a_warning_and_give_way_to_those_of_now(study, tmp_path):
-    with pytest.warns(FutureWarning, match="on_bad_picture is called on_bad_image now") as said:
-        first = study(on_bad_picture="skip", loss="cross_entropy")
-    assert {one.filename for one in said} == {__file__}, "the caller's line is named"
-    assert 'on_bad_image = "skip"' in first.to_toml() and 'loss_function = "cross_entropy"' in first.to_toml()
-    (tmp_path / "old.toml").write_text(first.to_toml().replace("on_bad_image", "on_bad_picture"))
-    with pytest.warns(FutureWarning, match="on_bad_picture is called on_bad_image now"):
-        again = compare_file(tmp_path / "old.toml", out=tmp_path / "again")
-    assert again.to_toml() == first.to_toml()
-    with pytest.warns(FutureWarning), pytest.raises(UsageError, match="on_bad_image is 'x'"):
-        compare_file(tmp_path / "old.toml", out=tmp_path / "other", on_bad_image="x")
-
-
 def test_the_command_line_comes_before_the_file(study, tmp_path, monkeypatch, capsys):
     study()
     monkeypatch.setattr(sys, "argv", ["framework-compare", "show", str(tmp_path / "study"), "--toml"])

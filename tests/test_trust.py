@@ -22,7 +22,7 @@ from framework_compare.records import Cell, Run
 from framework_compare.report.kinds import KINDS
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
-from framework_compare.study.executors import PART, OnlyParts
+from framework_compare.study.executors import PART, Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 
@@ -108,7 +108,7 @@ def test_an_interpreter_named_relative_to_a_folder_is_another_in_another_folder(
 
 
 def test_a_strangers_part_names_the_interpreter_that_it_would_execute(study, another_user, touching, tmp_path):
-    folder = study(OnlyParts())
+    folder = study(Executor())
     another_user()
     python, trace = touching
     with pytest.raises(StudyError, match=f"would execute the interpreter '{python}'"):

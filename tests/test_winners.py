@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from stored_study import parity_row
 
 from framework_compare.comparison import Comparison
 from framework_compare.parity import in_study
@@ -46,7 +47,7 @@ def ok(seconds):
     return Run("ok", epochs=(Epoch(1, 0, int(seconds * SECOND), 0.0, 100, 10, 1.0, 0.1, 0.1, 0.1),), disturbed_epochs=0)
 
 
-def raced(folder, entries, verdict_of=lambda parity: {"parity": parity, "parity_error": None, "parity_where": None}):
+def raced(folder, entries, verdict_of=parity_row):
     cells = [Cell(name, "alexnet", "small", "cpu", TrainConfig()) for name in entries]
     with Store.create(folder, settings={}, machine={}, cells=cells, repeats=3) as store:
         for run_id, cell, repeat in store.plan():

@@ -32,7 +32,7 @@ def check(
     `duel`, which measures both now, in turns.
     """
     from framework_compare.comparison import Comparison
-    from framework_compare.results import gates
+    from framework_compare.results import regression_gate
     from framework_compare.study import names
 
     limit = share(max_slowdown)
@@ -42,14 +42,14 @@ def check(
         raise UsageError(
             f"{after.folder} and {before.folder} have no cell in common; run the study with the baseline's settings"
         )
-    judged = gates.judge(beside, limit)
-    missing = gates.missing(before.frame, after.frame)
-    _print(beside, judged, gates.names(beside), limit, missing)
+    judged = regression_gate.judge(beside, limit)
+    missing = regression_gate.missing(before.frame, after.frame)
+    _print(beside, judged, regression_gate.names(beside), limit, missing)
     for result in (before, after):
         console.print_damage(result)
     if any(one.fails for one in judged):
         raise typer.Exit(1)
-    if all(one.outcome == gates.UNJUDGED for one in judged):
+    if all(one.outcome == regression_gate.UNJUDGED for one in judged):
         console.fail("no cell could be judged, so nothing is proved; run both studies on a quiet machine", 1)
     if strict and len(missing):
         console.fail(f"--strict: {len(missing)} cells of the baseline are missing; run them, too", 1)

@@ -1,20 +1,11 @@
-"""A command as typer has it, whose help is short where it has many options, and which knows former names of options."""
+"""A command as typer has it, whose help is short where it has many options."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Dict, Iterator, List
+from typing import Any, List
 
 from typer.core import TyperCommand
 
-# Until version 0.2; they go with the next release.
-FORMER: Dict[str, str] = {
-    "--co2": "--co2-g-per-kwh",
-    "--framework": "--frameworks",
-    "--loss": "--loss-function",
-    "--model": "--models",
-    "--on-bad-picture": "--on-bad-image",
-}
 SHOWS_ALL = "help_all"  # the option of commands whose help is short
 # What the help shows of the options that several commands share where it is short.
 MATTER = (
@@ -25,21 +16,6 @@ MATTER = (
 
 class Command(TyperCommand):
     """Class of every command."""
-
-    def parse_args(self, ctx: Any, args: List[str]) -> List[str]:
-        return super().parse_args(ctx, list(self._renamed(args)))
-
-    def _renamed(self, words: List[str]) -> Iterator[str]:
-        known = {flag for parameter in self.params for flag in parameter.opts}
-        for word in words:
-            old, equals, value = word.partition("=")
-            new = FORMER.get(old, old)
-            if new != old and old not in known and new in known:
-                warnings.warn(
-                    f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=2
-                )
-                word = f"{new}{equals}{value}"
-            yield word
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         shared = [one for one in self.params if getattr(one, "rich_help_panel", None) and not one.hidden]  # type: ignore[attr-defined]

@@ -27,7 +27,6 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "ladder torch abidate2025-google",
     ),
     "largest-batch": ("largest-batch torch,mxnet vgg16 --memory-limit 8GiB --out STUDY",),
-    "stability": ("largest-batch torch vgg16",),
     "resume": ("resume latest --dry-run", "resume STUDY --retry failed,timed-out --timeout 3600"),
     "overhead": ("overhead torch mobilenet_v2 --rates 0,10 --repeats 8",),
     "peaks": ("peaks latest",),

@@ -309,7 +309,7 @@ def show(
     By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
     """
     from framework_compare.comparison import Comparison
-    from framework_compare.report.kinds import FORMER, KINDS
+    from framework_compare.report.kinds import KINDS
     from framework_compare.study import names
 
     folder = names.find(study)
@@ -336,7 +336,7 @@ def show(
         return
     if changed:
         raise UsageError("--changed is of two studies; allowed: with a second study")
-    if table is not None and table not in ("kinds", *KINDS, *FORMER):
+    if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
     if table is None and studies.show_sweep(folder, style):
         return
@@ -385,9 +385,6 @@ for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
         _shown: Dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
         app.command(_name, cls=Command, **_shown)(_command)
-app.command("stability", cls=Command, hidden=True, deprecated=True, epilog=examples.below("stability"))(
-    studies.largest_batch
-)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 
 

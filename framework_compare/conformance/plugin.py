@@ -17,7 +17,6 @@ from framework_compare.plan import planning
 from framework_compare.plan.values import by_framework
 
 TRIALS = pytest.StashKey[Dict[str, Trial]]()
-FORMER = "--framework"  # until version 0.2
 NO_FRAMEWORK = (
     "no framework is given; say which adapter to test: --frameworks NAME for a registered one,"
     " or --frameworks path/to/adapter.py:Class"
@@ -28,7 +27,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("framework-compare conformance")
     group.addoption(
         "--frameworks",
-        FORMER,
         metavar="NAME",
         action="append",
         help="adapter to test: a registered name, an alias, or path/to/adapter.py:Class; comma-separated or repeated",
@@ -51,9 +49,6 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def _trials(config: pytest.Config) -> Dict[str, Trial]:
     asked = _split(config.getoption("--frameworks"))
-    if any(word.partition("=")[0] == FORMER for word in config.invocation_params.args):
-        warning = pytest.PytestDeprecationWarning(f"{FORMER} is called --frameworks now; it goes with the next release")
-        config.issue_config_time_warning(warning, stacklevel=2)
     if not asked:
         raise UsageError(NO_FRAMEWORK)
     graphs.register()

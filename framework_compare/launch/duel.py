@@ -78,7 +78,7 @@ class _Rival:
 
     def __init__(self, member: Member, run: WorkerRun) -> None:
         self.name, self.run, self.spec = member.name, run, member.spec
-        self.told = run.transcript
+        self.transcript = run.transcript
         pids = run.worker.pids if run.worker else []
         self._tree = ProcessTreeSampler(*pids) if pids else None
         self._freezes = self.spec.device == "cpu" and self.spec.job.config.pipeline != "memory"
@@ -89,7 +89,7 @@ class _Rival:
 
     @property
     def takes_turns(self) -> bool:
-        return self.told.ready and not self.told.last and not self.run.over
+        return self.transcript.ready and not self.transcript.last and not self.run.over
 
     def spent_ns(self) -> int:
         """CPU of its processes so far; what it was where they have ended."""
@@ -208,7 +208,7 @@ class _Duel:
         if run.over:
             return
         run.shares = self._shares
-        listen(self._live(), lambda: run.over or rival.told.ready)
+        listen(self._live(), lambda: run.over or rival.transcript.ready)
         if not run.over:
             rival.rest()
 
@@ -238,7 +238,7 @@ class _Duel:
 
     def _lengths(self, rivals: Sequence[_Rival]) -> Lengths:
         spec = rivals[0].spec
-        steps = min(rival.told.steps for rival in rivals)
+        steps = min(rival.transcript.steps for rival in rivals)
         return Lengths.of([_step_s(rival) for rival in rivals], steps, spec.device != "cpu", spec.job.sample_s)
 
     def _round(self, order: Sequence[_Rival], lengths: Lengths) -> None:
@@ -263,9 +263,9 @@ class _Duel:
         """Why a round does not count; "" where it does."""
         if not self._number:
             return rounds.REHEARSAL
-        of_round = {rival.name: rival.told.slices[-1:] for rival in order}
+        of_round = {rival.name: rival.transcript.slices[-1:] for rival in order}
         whole = [one[0] for one in of_round.values() if one and one[0].round == self._number]
-        if len(whole) < len(order) or any(rival.run.over and not rival.told.last for rival in order):
+        if len(whole) < len(order) or any(rival.run.over and not rival.transcript.last for rival in order):
             return rounds.ENDED
         if len({one.samples for one in whole}) > 1 or not whole[0].steps:  # the last round may be of few steps, or none
             return rounds.ENDED
@@ -274,7 +274,7 @@ class _Duel:
         return (
             rounds.others_fault(share, threshold)
             or rounds.idle_fault({one.name: one.idle_cpu_s for one in order}, {one.name: one.idle_s for one in order})
-            or rounds.faults_fault({one.name: one.told.slices[-1].major_faults for one in order})
+            or rounds.faults_fault({one.name: one.transcript.slices[-1].major_faults for one in order})
         )
 
     def _turn(self, rival: _Rival, lengths: Lengths, alone: bool = False) -> None:
@@ -285,15 +285,15 @@ class _Duel:
         steps = lengths.steps
         within_s = max(LEAST_TURN_S, TURN_FACTOR * (steps + lengths.rewarm) * _step_s(rival))
         rival.run.grant(self._number, steps, lengths.rewarm, float("inf") if alone or not steps else within_s)
-        told = rival.told
-        listen(self._live(), lambda: rival.run.over or (steps > 0 and told.grant is None and not told.last))
+        transcript = rival.transcript
+        listen(self._live(), lambda: rival.run.over or (steps > 0 and transcript.grant is None and not transcript.last))
         if not rival.run.over:
             rival.rest()
 
     def _enough(self, rivals: Sequence[_Rival]) -> bool:
         """Whether a sample is as long as it was asked to be."""
         sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
-        counted = [one for rival in rivals for one in rival.told.slices if one.round not in self._voids]
+        counted = [one for rival in rivals for one in rival.transcript.slices if one.round not in self._voids]
         took_s = sum(one.measured_s for one in counted)
         if not sample_s or len(counted) < rounds.least(sample_s, took_s / max(len(counted), 1)) * len(rivals):
             return False
@@ -323,8 +323,8 @@ def _by(rivals: Sequence[_Rival], generator: random.Random) -> Callable[[], List
 
 def _step_s(rival: _Rival) -> float:
     """Seconds of a step: of the last slice, else of the warm-up."""
-    last: Optional[Slice] = next((one for one in reversed(rival.told.slices) if one.steps), None)
-    return last.measured_s / last.steps if last else rival.told.step_s or rounds.SLICE_S
+    last: Optional[Slice] = next((one for one in reversed(rival.transcript.slices) if one.steps), None)
+    return last.measured_s / last.steps if last else rival.transcript.step_s or rounds.SLICE_S
 
 
 def _any_runs(pids: Collection[int]) -> bool:

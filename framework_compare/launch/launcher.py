@@ -33,8 +33,8 @@ from framework_compare.records import Run
 from framework_compare.samplers.disturbance import Shares
 from framework_compare.samplers.recorder import Recorder, open_gpu
 from framework_compare.store import schema
+from framework_compare.store.folder import STEPS
 
-STEPS = "steps.i64"  # in a run's folder: the time of each step
 INTERRUPTED = Verdict("interrupted", "stopped by the user")
 STACKS_S = 0.2  # until a worker that hangs has written where its threads are
 MOST_KEPT_BYTES = 64 << 20  # of a worker's events; a hostile one would fill the disk
@@ -304,13 +304,13 @@ class WorkerRun:
 
     def run(self) -> Run:
         """The record: the parent's verdict stands before the worker's own, and that before what its death tells."""
-        seen, told = self._evidence(), self.transcript
+        seen, transcript = self._evidence(), self.transcript
         final = self._judge(seen)
         code = seen.returncode
         gauges = {"load": {"before": self.load}, "parent": self._parent()}
         # Of a worker that takes turns rounds are judged, not epochs, in which its rivals had turns too.
-        threshold = math.inf if told.slices else self.spec.disturbance_threshold
-        epochs = marked(told.epochs, self.shares, threshold)
+        threshold = math.inf if transcript.slices else self.spec.disturbance_threshold
+        epochs = marked(transcript.epochs, self.shares, threshold)
         return Run(
             status=final.status,
             reason=final.reason,
@@ -320,30 +320,31 @@ class WorkerRun:
             signal=None if self.verdict else seen.signal,
             died_in=None if final.status == "ok" else seen.died_in,
             traceback=final.traceback,
-            framework_version=told.framework.get("version"),
-            interpreter=told.python,
-            settings=told.framework.get("settings", {}),
+            framework_version=transcript.framework.get("version"),
+            interpreter=transcript.python,
+            settings=transcript.framework.get("settings", {}),
             peak_rss_bytes=seen.peak_bytes,
-            warnings=(*told.warnings, *self._complaints(), *disturbance_warnings(epochs)),
+            warnings=(*transcript.warnings, *self._complaints(), *disturbance_warnings(epochs)),
             gauges={**(self.recorder.gauges() if self.recorder else {}), **gauges},
             **summary(epochs),
             limits={**self.spec.limits.to_dict(), **({"memory_by": self.holder.by} if self.holder.by else {})},
             log_tail=None if final.status == "ok" else seen.log_tail,
-            phases=tuple(told.phases),
+            phases=tuple(transcript.phases),
             epochs=epochs,
-            slices=tuple(told.slices),
-            quality=tuple(told.quality),
+            slices=tuple(transcript.slices),
+            quality=tuple(transcript.quality),
             samples=self.recorder.samples() if self.recorder else (),
             energy=self.recorder.energy() if self.recorder else (),
-            profile=tuple(told.profile),
+            profile=tuple(transcript.profile),
         )
 
     def _judge(self, seen: Evidence) -> Verdict:
-        final, told = self.verdict or judge(self.transcript.told(seen.rank or 0), seen), self.transcript
-        if final.status in ("ok", "interrupted") or told.died_in != "profile" or not told.all_epochs:
+        transcript = self.transcript
+        final = self.verdict or judge(transcript.reported_outcome(seen.rank or 0), seen)
+        if final.status in ("ok", "interrupted") or transcript.died_in != "profile" or not transcript.all_epochs:
             return final
         # All that was asked for is measured: what the profiler does to the worker is no end of the cell.
-        told.warnings.append(f"no profile: {final.status}: {final.reason}")
+        transcript.warnings.append(f"no profile: {final.status}: {final.reason}")
         return Verdict("ok", "")
 
     def _parent(self) -> Dict[str, float]:
@@ -376,8 +377,8 @@ class WorkerRun:
         """Which of several ranks ended the others: of those that told of a failure the one that was heard first."""
         if self.worker is None or self.spec.ranks * self.spec.nodes == 1:
             return None
-        told = self.transcript.first_failed() if self.worker.returncode == TOLD_FAILURE else None
-        return self.worker.rank if told is None else told
+        failed = self.transcript.first_failed() if self.worker.returncode == TOLD_FAILURE else None
+        return self.worker.rank if failed is None else failed
 
     def _complaints(self) -> List[str]:
         left = self.worker.left if self.worker else 0

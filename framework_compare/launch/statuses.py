@@ -106,32 +106,34 @@ class Evidence:
         return signal_name(-self.returncode) if self.returncode is not None and self.returncode < 0 else None
 
 
-def judge(told: Optional[Verdict], seen: Evidence) -> Verdict:
+def judge(reported: Optional[Verdict], seen: Evidence) -> Verdict:
     """The verdict on a worker that ended by itself, from its own report, if any, and the evidence.
 
     Of several ranks it is the verdict on the one that ended first: what the others then report follows from that.
     """
-    if told is None or (seen.lost and told.status != "ok"):
+    if reported is None or (seen.lost and reported.status != "ok"):
         verdict = _unexplained(seen)
     else:
-        verdict = _failed(told, seen) if told.status == "failed" else told
+        verdict = _failed(reported, seen) if reported.status == "failed" else reported
     if seen.rank is None or verdict.status in ("ok", "unsupported"):
         return verdict
     who = f"rank {seen.rank} ({seen.node})" if seen.node else f"rank {seen.rank}"
     return dataclasses.replace(verdict, reason=f"{who}: {verdict.reason}")
 
 
-def _failed(told: Verdict, seen: Evidence) -> Verdict:
+def _failed(reported: Verdict, seen: Evidence) -> Verdict:
     """An exception is a failure, unless it says, or the kernel does, that memory ran out."""
-    if ALLOCATION_FAILURE.search(_first_line(told.reason)):
-        return dataclasses.replace(told, status="out-of-memory")
-    if seen.group_kills or (seen.kernel_kills and KILLED_LOADER.search(told.reason)):
-        reason = f"the kernel's out-of-memory killer ended a process of the worker {seen.where}; {told.reason}"
-        return dataclasses.replace(told, status="out-of-memory", reason=reason)
-    former = _allocation_failure(told.traceback or "")
+    if ALLOCATION_FAILURE.search(_first_line(reported.reason)):
+        return dataclasses.replace(reported, status="out-of-memory")
+    if seen.group_kills or (seen.kernel_kills and KILLED_LOADER.search(reported.reason)):
+        reason = f"the kernel's out-of-memory killer ended a process of the worker {seen.where}; {reported.reason}"
+        return dataclasses.replace(reported, status="out-of-memory", reason=reason)
+    former = _allocation_failure(reported.traceback or "")
     if former:  # PyTorch's leaving a capture, say, in which memory ran out
-        return dataclasses.replace(told, status="out-of-memory", reason=f"{former}; then {told.reason}"[:MAX_REASON])
-    return told
+        return dataclasses.replace(
+            reported, status="out-of-memory", reason=f"{former}; then {reported.reason}"[:MAX_REASON]
+        )
+    return reported
 
 
 def _allocation_failure(traceback: str) -> Optional[str]:

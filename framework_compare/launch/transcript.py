@@ -85,7 +85,7 @@ class Transcript:
     def all_epochs(self) -> bool:
         return len(self.epochs) >= self.asked_epochs
 
-    def told(self, rank: int = 0) -> Optional[Verdict]:
+    def reported_outcome(self, rank: int = 0) -> Optional[Verdict]:
         """The outcome that the worker, or a rank of it, reported; an `ok` before all epochs were reported is a failure."""
         outcome = self.outcomes.get(rank)
         if outcome and outcome.status == "ok" and not self.all_epochs:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
-import warnings
 from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
@@ -158,26 +156,6 @@ def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
     """Settings by the fields of TrainConfig, from the names that users give them."""
     known = {column(name): name for name in SETTINGS}
     return {known.get(name, name): value for name, value in given.items()}
-
-
-# Arguments that had another name until version 0.2; the former names go with the next release.
-FORMER = {"on_bad_picture": "on_bad_image", "loss": "loss_function"}
-
-
-def takes_former_names(call: Call) -> Call:
-    """Pass arguments of FORMER names on under those of now, with a warning."""
-
-    @functools.wraps(call)
-    def renamed(*positional: Any, **given: Any) -> Any:
-        for old in FORMER.keys() & given.keys():
-            new = FORMER[old]
-            warnings.warn(
-                f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3
-            )
-            given.setdefault(new, given.pop(old))
-        return call(*positional, **given)
-
-    return renamed  # type: ignore[return-value]
 
 
 def of_role(*roles: str) -> Tuple[str, ...]:

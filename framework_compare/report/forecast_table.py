@@ -8,7 +8,7 @@ from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
 from framework_compare.report.parts import plural
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results import earlier
+from framework_compare.results import timing_history
 from framework_compare.results.metrics import digits
 
 _SETTINGS = (*of_role(IDENTITY), "epochs")
@@ -80,11 +80,11 @@ def _remarks(
     texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
     texts += [f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack]
     texts += registry.labels(one.cell.framework for one in cells)
-    if any(one.basis == earlier.ASSUMPTION for one in cells):
-        (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = earlier.ASSUMED_CPU, earlier.ASSUMED_GPU
-        start = earlier.ASSUMED_START_S
+    if any(one.basis == timing_history.ASSUMPTION for one in cells):
+        (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = timing_history.ASSUMED_CPU, timing_history.ASSUMED_GPU
+        start = timing_history.ASSUMED_START_S
         texts.append(
-            f"By {earlier.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
+            f"By {timing_history.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
             f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start."
         )
     return texts

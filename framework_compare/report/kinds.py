@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from framework_compare import registry
@@ -205,17 +204,11 @@ OF_TASKS = (
 )  # of workloads, ladders and inference; other studies have none of them
 
 
-FORMER = {"ladder": "precision"}  # names until version 0.1
-
-
 def find(kind: str) -> str:
-    """The name of a kind, which may be given by a former one; UnknownNameError for another."""
-    if kind in FORMER:
-        warnings.warn(f"the table {kind!r} is called {FORMER[kind]!r} now", FutureWarning, stacklevel=3)
-    known = FORMER.get(kind, kind)
-    if known not in KINDS:
+    """The name of a kind; UnknownNameError for another."""
+    if kind not in KINDS:
         raise UnknownNameError("table", kind, KINDS)
-    return known
+    return kind
 
 
 def build(frame: "pd.DataFrame", kind: str, blocks: Callable[[], BlockTimes] = BlockTimes) -> List[Table]:

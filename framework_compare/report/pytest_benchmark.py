@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
 import numpy as np
 
 from framework_compare.report.figures.subject import plain
-from framework_compare.results import pairing
+from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import SHARED, Record
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def document(
     frame: "pd.DataFrame", epochs: "pd.DataFrame", runs: "pd.DataFrame", machine: Mapping[str, Any]
 ) -> Dict[str, Any]:
     """The document of a study, from its frames; cells without an epoch have no place in it."""
-    seconds = pairing.block_seconds(epochs)
+    seconds = block_seconds(epochs)
     cells = [cell for cell in frame.itertuples() if cell.status == "ok" and seconds.get(cell.Index)]
     varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
     started = sorted(text for text in runs["started_at"] if text)

@@ -25,7 +25,7 @@ COUNTED = {
 
 
 def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int], *, changed: bool = False) -> Table:
-    """A frame of `pairing.side_by_side` to read; `folders` of the studies, and how many cells each has.
+    """A frame of `regression_gate.side_by_side` to read; `folders` of the studies, and how many cells each has.
 
     changed: only the rows of cells that became slower or faster, or work in one study alone.
     """

@@ -10,8 +10,8 @@ from framework_compare.report.figures.look import title
 from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, unit_of, with_interval
 from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
 from framework_compare.results.gains import TOLERANCE, one_at_a_time
-from framework_compare.results.learned import PREFIX
 from framework_compare.results.metrics import METRICS, digits
+from framework_compare.results.validation_metrics import PREFIX
 
 INFERENCE = ("step_s_median", "step_s_p95", "images_per_s")
 

@@ -1,10 +1,11 @@
-"""What epochs cost: the price of the machine's time and of its energy, and the CO2 of that energy."""
+"""The cost of epochs: the price of the machine's time and of its energy, and the CO2 of that energy."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.registry import device_kind
@@ -18,7 +19,7 @@ COLUMNS = ("bill_s", "bill_time", "bill_time_low", "bill_time_high", "bill_wh", 
 KINDS = ("cpu", "cuda")  # of devices that have a price of their own
 HOUR_S = 3600.0
 WH_J = 3600.0
-PerHour = Union[float, Mapping[str, float], None]
+PerHour = float | Mapping[str, float] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Prices:
     """
 
     per_hour: PerHour = None
-    per_kwh: Optional[float] = None
-    co2_g_per_kwh: Optional[float] = None
+    per_kwh: float | None = None
+    co2_g_per_kwh: float | None = None
 
     def __post_init__(self) -> None:
         hours = self.per_hour if isinstance(self.per_hour, Mapping) else {"per_hour": self.per_hour}
@@ -48,12 +49,12 @@ class Prices:
                 raise UsageError(f"the price {name} is {value!r}; allowed: a number of at least 0")
 
     def hour_on(self, device: str) -> float:
-        """Of the machine with a device; NaN where it has no price."""
+        """Return the price of an hour of the machine with a device; NaN where it has none."""
         price = self.per_hour.get(device_kind(device)) if isinstance(self.per_hour, Mapping) else self.per_hour
         return math.nan if price is None else float(price)
 
 
-def bill_frame(frame: "pd.DataFrame", prices: Prices, epochs: int = 1) -> "pd.DataFrame":
+def bill_frame(frame: pd.DataFrame, prices: Prices, epochs: int = 1) -> pd.DataFrame:
     """The cell frame with COLUMNS, of so many epochs; NaN for what a cell has not.
 
     bill_s: seconds of the epochs, without start-up. bill_time: the price of the machine in them, with the ends of the
@@ -66,7 +67,7 @@ def bill_frame(frame: "pd.DataFrame", prices: Prices, epochs: int = 1) -> "pd.Da
     return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Record, prices: Prices, epochs: int) -> Dict[str, float]:
+def _row(cell: Record, prices: Prices, epochs: int) -> dict[str, float]:
     seconds = epoch_seconds(cell) * epochs if cell.status == "ok" else math.nan
     if math.isnan(seconds):
         return {}
@@ -95,14 +96,14 @@ def _joules_per_image(cell: Record) -> float:
     return sum(known) if known and not on_gpu_alone else math.nan
 
 
-def read_per_hour(text: Optional[str]) -> PerHour:
+def read_per_hour(text: str | None) -> PerHour:
     """ "3.5", or by kind of device "cpu=0.2,cuda=3.5"; UsageError for another text."""
     if text is None:
         return None
     try:
         if "=" not in text:
             return float(text)
-        pairs: List[Any] = [part.split("=", 1) for part in text.split(",")]
+        pairs: list[Any] = [part.split("=", 1) for part in text.split(",")]
         return {device_kind(name.strip()): float(price) for name, price in pairs}
     except ValueError:
         raise UsageError(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Dict, Hashable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from framework_compare.results import moderation
+from framework_compare.results import moderation, repeats
 from framework_compare.results.intervals import Interval, mean_of_ratios, paired_ratio
 from framework_compare.results.moderation import Prior
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Seconds = Mapping[int, float]  # by block
 
 
 class Stratum(NamedTuple):
-    """What a cell has in common with others. pool: where noise is the same, such as a machine; None: nowhere else.
+    """The groups of a cell. pool: where noise is the same, such as a machine; None: nowhere else.
 
     group: whose members are compared, such as a model; what a block does to all of them falls out of their ratios.
     """
@@ -51,13 +55,13 @@ class BlockTimes(Mapping[Any, Seconds]):
     def __len__(self) -> int:
         return len(self._seconds)
 
-    def ratio(self, slower: Any, faster: Any) -> Optional[Interval]:
+    def ratio(self, slower: Any, faster: Any) -> Interval | None:
         """Seconds of one cell over those of another, of blocks that both have; None where there is no such block."""
         pools = {self._strata[cell].pool for cell in (slower, faster) if cell in self}
         prior = self._priors.get(pools.pop()) if len(pools) == 1 and slower != faster else None
         return paired_ratio(self.get(slower, {}), self.get(faster, {}), prior, self.looked)
 
-    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Optional[Interval]:
+    def ratio_over(self, slower: Sequence[Any], faster: Sequence[Any]) -> Interval | None:
         """The geometric mean of the ratios of pairs of cells, each pair in the blocks that both have."""
         by_pair = []
         for two in zip(slower, faster):
@@ -65,7 +69,7 @@ class BlockTimes(Mapping[Any, Seconds]):
             by_pair.append([first[block] / second[block] for block in sorted(first.keys() & second.keys())])
         return mean_of_ratios(by_pair, self.looked)
 
-    def means(self, cells: Mapping[Any, Sequence[Any]]) -> "BlockTimes":
+    def means(self, cells: Mapping[Any, Sequence[Any]]) -> BlockTimes:
         """Geometric means over several cells each, block by block, in the blocks that all of them have."""
         pools = {place: {self._strata[cell].pool for cell in several} for place, several in cells.items()}
         strata = {place: Stratum(of.pop() if len(of) == 1 else None) for place, of in pools.items()}
@@ -76,12 +80,43 @@ class BlockTimes(Mapping[Any, Seconds]):
         return {block: math.exp(np.log([self[cell][block] for cell in cells]).mean()) for block in sorted(shared)}
 
     @functools.cached_property
-    def _priors(self) -> Dict[Hashable, Optional[Prior]]:
-        pools: Dict[Hashable, Dict[Hashable, List[Seconds]]] = {}
+    def _priors(self) -> dict[Hashable, Prior | None]:
+        pools: dict[Hashable, dict[Hashable, list[Seconds]]] = {}
         for cell, stratum in self._strata.items():
             if stratum.pool is not None:
                 pools.setdefault(stratum.pool, {}).setdefault(stratum.group, []).append(self[cell])
         return {pool: moderation.fit([_logs(cells) for cells in groups.values()]) for pool, groups in pools.items()}
+
+
+def block_seconds(epochs: pd.DataFrame, looked: bool = False) -> BlockTimes:
+    """Epoch seconds by block, by the place of the cell in the cell frame: by turns, else the median of its epochs.
+
+    An epoch that was sampled is estimated. looked: as BlockTimes has it.
+    """
+    epochs = repeats.counted(epochs)
+    timed = epochs[repeats.undisturbed(epochs["disturbed"], epochs["cell"])]
+    whole_s = timed["turn_s"].fillna(timed["estimate_s"]).fillna(timed["epoch_s"])
+    medians = whole_s.groupby([timed["cell"], timed["block"]], sort=True).median()
+    seconds: dict[int, dict[int, float]] = {}
+    for (cell, block), median in medians.items():
+        if median > 0:
+            seconds.setdefault(int(cell), {})[int(block)] = float(median)
+    images = timed["whole_images"].fillna(timed["images"]).groupby(timed["cell"]).median()
+    return BlockTimes(seconds, strata(timed), {int(cell): float(count) for cell, count in images.items()}, looked)
+
+
+def strata(epochs: pd.DataFrame) -> dict[int, Stratum]:
+    """Return for each cell the device and the node, which noise is of, and the model and data set, which competitors share.
+
+    A cell that ran on several nodes is of no pool, nor is one that others disturbed in every epoch.
+    """
+    quiet = {*epochs["cell"][epochs["disturbed"] != 1]}
+    cells = epochs[["cell", "device", "node_id", "model", "dataset"]].drop_duplicates()
+    found: dict[int, Stratum] = {}
+    for cell, device, node, model, dataset in cells.itertuples(index=False, name=None):
+        pool = None if int(cell) in found or cell not in quiet else (device, "" if node != node else node)
+        found[int(cell)] = Stratum(pool, (model, dataset))
+    return found
 
 
 def _logs(cells: Sequence[Seconds]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 from framework_compare.batches.sizes import epoch_sizes
 from framework_compare.plan import settings
@@ -14,8 +14,8 @@ RUN_KEYS = ("framework", "model", "dataset", *SETTINGS, "status", "run_id", "rep
 _OUTCOME = ("status", "reason", "runs", "runs_ok", "epochs_measured")
 _FIXED = ("framework", "framework_version", "model", "dataset", *SETTINGS, *_OUTCOME, *METRICS)
 OTHER_SETTINGS = tuple(map(settings.column, settings.of_role(settings.QUIET, settings.OF_DATASET)))
-# Of the study, and of the ratio to the fastest competitor: its interval's longer arm, over so many blocks. None without a budget.
-BUDGET = ("precision_target", "budget_s", "ratio_arm", "ratio_blocks")
+# Of the study, and of the ratio to the fastest competitor: its larger half-width, over so many blocks; None without a budget.
+BUDGET = ("precision_target", "budget_s", "ratio_half_width", "ratio_blocks")
 _EVIDENCE = (
     *reading_sources.COLUMNS,
     *repeats.COLUMNS,
@@ -38,6 +38,6 @@ SHARED = tuple(name for name in (*SETTINGS, *OTHER_SETTINGS) if name not in sett
 Record = Any  # a row of the cell frame, as itertuples gives it
 
 
-def batch_sizes(cell: Record) -> List[int]:
+def batch_sizes(cell: Record) -> list[int]:
     """Samples of each batch of an epoch, of a cell whose `pictures` are known."""
     return epoch_sizes(int(cell.pictures), cell.batch_size, cell.batch_growth, cell.batch_size_limit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ LEAST_S = 1.0
 LEAST_INTEGRAL_S = 10.0
 
 
-def joules_a_picture(runs: Sequence[Measured], devices: str) -> Optional[float]:
+def joules_a_picture(runs: Sequence[Measured], devices: str) -> float | None:
     """Energy of all devices whose name begins so, over all measured epochs, by the images trained on in them.
 
     None where no run has readings before and after its epochs, or these last less than LEAST_S; LEAST_INTEGRAL_S where
@@ -27,7 +28,7 @@ def joules_a_picture(runs: Sequence[Measured], devices: str) -> Optional[float]:
     return _rate([(joules(run, devices), float(np.sum(run.epochs["images"]))) for run in runs])
 
 
-def counted_power_w(runs: Sequence[Measured], devices: str) -> Optional[float]:
+def counted_power_w(runs: Sequence[Measured], devices: str) -> float | None:
     """Joules by counters over the seconds of the same interval; None where joules_a_picture is, or is not by counters.
 
     Unlike NVML's power it is no average over the second before.
@@ -36,7 +37,7 @@ def counted_power_w(runs: Sequence[Measured], devices: str) -> Optional[float]:
     return _rate([(joules(run, devices), length_s(run)) for run in counted])
 
 
-def _rate(parts: Sequence[Tuple[Optional[float], float]]) -> Optional[float]:
+def _rate(parts: Sequence[tuple[float | None, float]]) -> float | None:
     """The sum of what is known over the sum of what it is known for."""
     measured = [(energy_j, amount) for energy_j, amount in parts if energy_j is not None]
     whole = sum(amount for _, amount in measured)
@@ -48,7 +49,7 @@ def length_s(run: Measured) -> float:
     return sum(end - start for start, end in turn_spans(run)) / 1e9
 
 
-def joules(run: Measured, devices: str) -> Optional[float]:
+def joules(run: Measured, devices: str) -> float | None:
     """Energy from the start of a run's first epoch to the end of its last; of one that took turns, in all of these."""
     if length_s(run) < _least_s(run, devices):
         return None
@@ -59,13 +60,13 @@ def joules(run: Measured, devices: str) -> Optional[float]:
 
 
 def joules_per_run(
-    epochs: "pd.DataFrame", energy: "pd.DataFrame", devices: Tuple[str, ...], turns: "pd.DataFrame"
-) -> Dict[int, Optional[float]]:
+    epochs: pd.DataFrame, energy: pd.DataFrame, devices: tuple[str, ...], turns: pd.DataFrame
+) -> dict[int, float | None]:
     """`joules` by run_id, of frames of epochs, energy and slices, over all devices whose name begins with one of these.
 
     None for a run that lacks one that another run of its cell has: its sum would be of fewer devices than theirs.
     """
-    found: Dict[int, Dict[str, float]] = {}
+    found: dict[int, dict[str, float]] = {}
     readings = dict(list(energy.groupby("run_id")))
     slices = dict(list(turns.groupby("run_id")))
     for run_id, mine in epochs[epochs["run_id"].isin(readings)].groupby("run_id"):
@@ -85,7 +86,7 @@ def joules_per_run(
         parts = {one: joules(run, one) for one in devices}
         found[int(run_id)] = {one: part for one, part in parts.items() if part is not None}
     cell_of = epochs.drop_duplicates("run_id").set_index("run_id")["cell"]
-    met: Dict[Any, Set[str]] = {}
+    met: dict[Any, set[str]] = {}
     for run_id, known in found.items():
         met.setdefault(cell_of[run_id], set()).update(known)
     return {
@@ -94,17 +95,17 @@ def joules_per_run(
     }
 
 
-def _whole_ns(seconds: "pd.Series") -> List[int]:
+def _whole_ns(seconds: pd.Series) -> list[int]:
     return [round(second * 1e9) for second in seconds]
 
 
 def _least_s(run: Measured, devices: str) -> float:
     named = zip(run.energy["device"], run.energy["source"])
-    sources: List[str] = [source for name, source in named if name.startswith(devices)]
+    sources: list[str] = [source for name, source in named if name.startswith(devices)]
     return LEAST_S if all(source == COUNTER for source in sources) else LEAST_INTEGRAL_S
 
 
-def _between(readings: Mapping[str, Sequence[Any]], device: str, start_ns: int, end_ns: int) -> Optional[float]:
+def _between(readings: Mapping[str, Sequence[Any]], device: str, start_ns: int, end_ns: int) -> float | None:
     places = [place for place, name in enumerate(readings["device"]) if name == device]
     # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
     at_s = np.array([readings["t_ns"][place] - start_ns for place in places]) / 1e9

@@ -1,15 +1,13 @@
-"""What a whole epoch would take, from the part of it that was measured: the first step, then steady steps."""
+"""The time of a whole epoch, estimated from the part that was measured: the first step, then steady steps."""
 
 from __future__ import annotations
-
-from typing import Optional
 
 import numpy as np
 
 from framework_compare.records import Epoch
 
 
-def whole_epoch_s(epoch: Epoch, steps_ns: Optional[np.ndarray], warm_up: int) -> float:
+def whole_epoch_s(epoch: Epoch, steps_ns: np.ndarray | None, warm_up: int) -> float:
     """Seconds of the whole epoch of which `epoch` is a sample.
 
     The first step fills the loader's queue, once per epoch. All others are taken to last as long as those after the

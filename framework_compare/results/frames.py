@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.launch.launcher import STEPS
-from framework_compare.records import Epoch, Quality, oversize
-from framework_compare.results import metrics, pairing, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.records import Epoch, oversize
+from framework_compare.results import metrics, precision, reading_sources, repeats, steadiness, verdicts
+from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import BUDGET, CELL_COLUMNS, RUN_KEYS
-from framework_compare.results.measured import epoch_seconds, turn_seconds
+from framework_compare.results.measured import epoch_seconds, span_seconds, turn_seconds
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, sound_columns
+from framework_compare.results.runs import EPOCHS, Row, columns_of, figures_of, read_measured, read_runs, whole_table
 from framework_compare.results.searches import OF_SEARCHES
 from framework_compare.store import row_checks
+from framework_compare.store.folder import STEPS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from framework_compare.store.study_file import Store
 
-DISTURBANCES = ("disturbed", "disturbed_share", "steal_share", "parent_share", "swap_in_bytes", "cpu_throttles")
+# The fields of an epoch that a frame has under their own names, as numbers.
+EPOCH_FIGURES = tuple(
+    field.name
+    for field in dataclasses.fields(Epoch)
+    if field.name not in ("number", "start_ns", "end_ns", "images", "steps")
+)
 # The status of a cell with several runs is the first of these that a run of it has.
 WORST_FIRST = (
     "crashed",
@@ -41,7 +49,7 @@ WORST_FIRST = (
 )
 
 
-def cell_frame(store: "Store") -> "pd.DataFrame":
+def cell_frame(store: Store) -> pd.DataFrame:
     """One row per cell, including failed and planned ones; figures missing from the cache are computed."""
     import pandas as pd
 
@@ -55,8 +63,8 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     budget = precision.columns(settings)
     rows = [{**row, **verdicts.of_row(row, parities, mode), **budget} for row in rows]
     if precision.under_budget(settings):
-        arms = ratio_arms(store, rows)
-        rows = [{**row, **arms.get(place, {})} for place, row in enumerate(rows)]
+        half_widths = ratio_half_widths(store, rows)
+        rows = [{**row, **half_widths.get(place, {})} for place, row in enumerate(rows)]
     frame = pd.DataFrame(rows, columns=list(CELL_COLUMNS))
     numbers = [
         *METRICS,
@@ -70,12 +78,12 @@ def cell_frame(store: "Store") -> "pd.DataFrame":
     return frame.astype({name: float for name in numbers})
 
 
-def ratio_arms(store: "Store", cells: Sequence[Mapping[str, Any]]) -> Dict[int, Dict[str, Any]]:
-    """How sure ratios of cells are, of a study that adds runs where they are not; `precision.ratio_arms`."""
-    return precision.ratio_arms(cells, pairing.block_seconds(epoch_frame(store), looked=True))
+def ratio_half_widths(store: Store, cells: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Return `precision.ratio_half_widths` of a study that adds runs until its ratios are sure."""
+    return precision.ratio_half_widths(cells, block_seconds(epoch_frame(store), looked=True))
 
 
-def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
+def _cell_row(store: Store, all_runs: list[Row], datasets: Mapping[str, Any], kept: Mapping[int, Row]) -> Row:
     runs = [run for run in all_runs if run["counts"]]
     figures = row_checks.numbers(kept.get(runs[0]["cell_id"]), (*METRICS, EPOCHS))
     if figures is None:
@@ -83,20 +91,23 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
     worst = min(runs, key=lambda run: WORST_FIRST.index(run["status"]))
     ok = [run for run in runs if run["status"] == "ok"]
     pictures = datasets.get(worst["dataset"]) or {}
+    warnings = [
+        *dict.fromkeys(text for run in runs for text in run["warnings"]),
+        *steadiness.sentences(runs),
+        *repeats.sentences(all_runs),
+        _oversize(worst, pictures),
+    ]
     return {
         **worst,
         **figures,
         **reading_sources.of_cell(runs, figures),
         **repeats.summary(runs),
         **steadiness.summary(runs),
-        "schedule": _schedule(ok),
+        "schedule": " and ".join(sorted({"sequential" if run["duel"] is None else "interleaved" for run in ok}))
+        or None,
         "alone_why": next((run["alone_why"] for run in ok if run["alone_why"]), None),
         "runs_set_aside": sum(run["status"] == "ok" for run in all_runs) - len(ok),
-        "warnings": "; ".join(
-            filter(
-                None, (*_warnings(runs), *steadiness.sentences(runs), *_set_aside(all_runs), _oversize(worst, pictures))
-            )
-        ),
+        "warnings": "; ".join(filter(None, warnings)),
         "framework_version": next((run["framework_version"] for run in runs if run["framework_version"]), None),
         "reason": _reason(worst, len(runs)),
         "runs": len(runs),
@@ -104,21 +115,6 @@ def _cell_row(store: "Store", all_runs: List[Row], datasets: Mapping[str, Any], 
         "pictures": _count(pictures.get("pictures")),
         "skipped_pictures": _count(pictures.get("skipped")),
     }
-
-
-def _schedule(runs: List[Row]) -> Optional[str]:
-    """Whether a cell's runs took turns with those of its competitors; of some and not of others both."""
-    found = {"sequential" if run["duel"] is None else "interleaved" for run in runs}
-    return " and ".join(sorted(found)) or None
-
-
-def _warnings(runs: List[Row]) -> List[str]:
-    """Each warning of the runs once."""
-    return list(dict.fromkeys(text for run in runs for text in run["warnings"]))
-
-
-def _set_aside(runs: List[Row]) -> List[str]:
-    return repeats.sentences(runs, {run["run_id"] for run in runs if run["counts"]})
 
 
 def _oversize(cell: Row, dataset: Mapping[str, Any]) -> str:
@@ -154,84 +150,72 @@ RUN_COLUMNS = (
 )
 
 
-def run_frame(store: "Store") -> "pd.DataFrame":
+def run_frame(store: Store) -> pd.DataFrame:
     """One row per run, whatever became of it; started_s counts from the start of the first run of the study."""
     import pandas as pd
 
-    runs = read_runs(store)
-    places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
-    rows = [{**run, "cell": places[run["cell_id"]]} for run in runs]
-    frame = pd.DataFrame(rows, columns=[*RUN_KEYS, "cell", *RUN_COLUMNS])
+    frame = pd.DataFrame(_placed(read_runs(store)), columns=[*RUN_KEYS, "cell", *RUN_COLUMNS])
     started = pd.to_datetime(frame["started_at"], errors="coerce", utc=True, format="ISO8601")
     return frame.assign(started_s=(started - started.min()).dt.total_seconds())
 
 
-def epoch_frame(store: "Store") -> "pd.DataFrame":
+class _Records:
+    """The records of a run, by table and column."""
+
+    def __init__(self, store: Store, run: Row) -> None:
+        self._store, self.run = store, run
+        self._tables: dict[str, dict[str, list[Any]]] = {}
+
+    def __getitem__(self, table: str) -> dict[str, list[Any]]:
+        if table not in self._tables:
+            self._tables[table] = columns_of(self._store, table, self.run["run_id"])
+        return self._tables[table]
+
+    def start_s(self, times: Sequence[int]) -> np.ndarray:
+        """Seconds since the start of the first phase; since the first of these times where there is none."""
+        return (_integers(times) - min(self["phase"]["start_ns"] or times[:1], default=0)) / 1e9
+
+
+def epoch_frame(store: Store) -> pd.DataFrame:
     """One row per measured epoch of any run, failed ones included; `cell` is the row of its cell in the cell frame.
 
     epoch_s: without waited_s, in which rivals had their turns; turn_s: seconds of an epoch by the run's slices that
     count, NaN of a run without any.
     """
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "epoch", run["run_id"])
-        start = _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])
-        rest = (
-            "data_wait_s",
-            "loss",
-            "step_s_median",
-            "step_s_p05",
-            "step_s_p95",
-            "copy_s",
-            "compute_s",
-            *DISTURBANCES,
-            "waited_s",
-            "whole_images",
-            "pipeline_s",
-            "estimate_s",
-        )
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        epochs = records["epoch"]
         return {
-            "cell": np.full(len(raw["number"]), run["cell"]),
-            "epoch": _integers(raw["number"]),
-            "start_s": (_integers(raw["start_ns"]) - start) / 1e9,
-            "epoch_s": epoch_seconds(raw),
-            "turn_s": np.full(
-                len(raw["number"]), turn_seconds(raw, columns_of(store, "slice", run["run_id"])) or np.nan
-            ),
-            "images": _integers(raw["images"]),
-            "steps": _integers(raw["steps"]),
-            **{name: _numbers(raw[name]) for name in rest},
+            "cell": np.full(len(epochs["number"]), records.run["cell"]),
+            "epoch": _integers(epochs["number"]),
+            "start_s": records.start_s(epochs["start_ns"]),
+            "epoch_s": epoch_seconds(epochs),
+            "turn_s": np.full(len(epochs["number"]), turn_seconds(epochs, records["slice"]) or np.nan),
+            **{name: _integers(epochs[name]) for name in ("images", "steps")},
+            **{name: _numbers(epochs[name]) for name in EPOCH_FIGURES},
         }
 
     return _with_quality(_long(store, columns), store)
 
 
-def _with_quality(frame: "pd.DataFrame", store: "Store") -> "pd.DataFrame":
+def _with_quality(frame: pd.DataFrame, store: Store) -> pd.DataFrame:
     """A column a metric of the network after an epoch, such as `validation_accuracy`; none where nothing was measured."""
-    names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
-    if not rows:
-        return frame
-    fields = [name for name in names if name != "run_id"]
-    found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
-    values: Dict[str, Dict[Any, Any]] = {}
-    for run_id, *quality in zip(found["run_id"], *(found[name] for name in fields)):
-        epoch, split, name, value = quality
-        if split.startswith(OF_SEARCHES):  # these are in candidate_frame
-            continue
-        values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
+    values: dict[str, dict[Any, Any]] = {}
+    for run_id, epoch, split, name, value in zip(*whole_table(store, "quality").values()):
+        if not split.startswith(OF_SEARCHES):  # these are in candidate_frame
+            values.setdefault(f"{split}_{name}", {})[run_id, epoch] = value
     keys = list(zip(frame["run_id"], frame["epoch"]))
     return frame.assign(**{name: _numbers(of.get(key) for key in keys) for name, of in values.items()})
 
 
-def step_frame(store: "Store") -> "pd.DataFrame":
+def step_frame(store: Store) -> pd.DataFrame:
     """One row per step of any run whose step times are in its folder: the epoch, the step's number in it, seconds.
 
     A step lasts from the end of the one before it, or the start of its epoch, to its own end.
     """
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "epoch", run["run_id"])
-        log = run.get("log_path")
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        raw, log = records["epoch"], records.run.get("log_path")
         epochs = [Epoch(**dict(zip(raw, values))) for values in zip(*raw.values())]
         steps = steadiness.read(store.folder / Path(log).parent / STEPS, epochs) if log else None
         counts = [len(part) for part in steps or ()]
@@ -244,76 +228,66 @@ def step_frame(store: "Store") -> "pd.DataFrame":
     return _long(store, columns)
 
 
-def slice_frame(store: "Store") -> "pd.DataFrame":
-    """A row a turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
+def slice_frame(store: Store) -> pd.DataFrame:
+    """One row per turn of a run: the round, its start in the run and its seconds; steps, samples and seconds on the clock."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "slice", run["run_id"])
-        starts = _integers(raw["start_ns"])
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        turns = records["slice"]
         return {
-            "cell": np.full(len(starts), run["cell"]),
-            "round": _integers(raw["round"]),
-            "start_s": (starts - _origin(columns_of(store, "phase", run["run_id"]), raw["start_ns"])) / 1e9,
-            "seconds": (_integers(raw["end_ns"]) - starts) / 1e9,
-            **{name: _integers(raw[name]) for name in ("steps", "samples", "major_faults")},
-            **{name: _numbers(raw[name]) for name in ("measured_s", "cpu_s")},
-            "void": np.array(raw["void"], dtype=object),
+            "cell": np.full(len(turns["round"]), records.run["cell"]),
+            "round": _integers(turns["round"]),
+            "start_s": records.start_s(turns["start_ns"]),
+            "seconds": span_seconds(turns),
+            **{name: _integers(turns[name]) for name in ("steps", "samples", "major_faults")},
+            **{name: _numbers(turns[name]) for name in ("measured_s", "cpu_s")},
+            "void": np.array(turns["void"], dtype=object),
         }
 
     return _long(store, columns)
 
 
-def phase_frame(store: "Store") -> "pd.DataFrame":
-    """A row a phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
+def phase_frame(store: Store) -> pd.DataFrame:
+    """One row per phase: its start in the run, its seconds, and the PSS of the process tree at its end."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "phase", run["run_id"])
-        starts, ends = _integers(raw["start_ns"]), _integers(raw["end_ns"])
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        phases = records["phase"]
         return {
-            "phase": np.array(raw["name"], dtype=object),
-            "start_s": (starts - _origin(raw, raw["start_ns"])) / 1e9,
-            "seconds": (ends - starts) / 1e9,
-            "pss_bytes": _numbers(raw["pss_bytes"]),
+            "phase": np.array(phases["name"], dtype=object),
+            "start_s": records.start_s(phases["start_ns"]),
+            "seconds": span_seconds(phases),
+            "pss_bytes": _numbers(phases["pss_bytes"]),
         }
 
     return _long(store, columns)
 
 
-def sample_frame(store: "Store") -> "pd.DataFrame":
-    """A row a reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
+def sample_frame(store: Store) -> pd.DataFrame:
+    """One row per reading: `t_s` counts from the start of the run's first phase, `phase` is the one it fell in, or None."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "sample", run["run_id"])
-        phases = columns_of(store, "phase", run["run_id"])
-        times = _integers(raw["t_ns"])
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        samples = records["sample"]
         return {
-            "t_s": (times - _origin(phases, raw["t_ns"])) / 1e9,
-            "phase": _phase_at(phases, times),
-            **{name: _numbers(values) for name, values in raw.items() if name != "t_ns"},
+            "t_s": records.start_s(samples["t_ns"]),
+            "phase": _phase_at(records["phase"], _integers(samples["t_ns"])),
+            **{name: _numbers(values) for name, values in samples.items() if name != "t_ns"},
         }
 
     return _long(store, columns)
 
 
-def energy_frame(store: "Store") -> "pd.DataFrame":
-    """A row a reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
+def energy_frame(store: Store) -> pd.DataFrame:
+    """One row per reading of an energy counter: `meter`, `t_s` as in the samples, joules since an origin of its own."""
 
-    def columns(run: Row) -> Dict[str, np.ndarray]:
-        raw = columns_of(store, "energy", run["run_id"])
-        phases = columns_of(store, "phase", run["run_id"])
+    def columns(records: _Records) -> dict[str, np.ndarray]:
+        energy = records["energy"]
         return {
-            "meter": np.array(raw["device"], dtype=object),
-            "t_s": (_integers(raw["t_ns"]) - _origin(phases, raw["t_ns"])) / 1e9,
-            "energy_j": _numbers(raw["energy_j"]),
-            "source": np.array(raw["source"], dtype=object),
+            "meter": np.array(energy["device"], dtype=object),
+            "t_s": records.start_s(energy["t_ns"]),
+            "energy_j": _numbers(energy["energy_j"]),
+            "source": np.array(energy["source"], dtype=object),
         }
 
     return _long(store, columns)
-
-
-def _origin(phases: Mapping[str, Sequence[int]], otherwise: Sequence[int]) -> int:
-    """Start of the first phase, in nanoseconds; where there is none, the first of the other times."""
-    return min(phases["start_ns"] or otherwise[:1], default=0)
 
 
 def _phase_at(phases: Mapping[str, Sequence[Any]], times: np.ndarray) -> np.ndarray:
@@ -333,15 +307,19 @@ def _numbers(values: Iterable[Any]) -> np.ndarray:
     return np.array(list(values), dtype=float)
 
 
-def _long(store: "Store", columns: Callable[[Row], Dict[str, np.ndarray]]) -> "pd.DataFrame":
+def _placed(runs: list[Row]) -> list[Row]:
+    """Runs with the place of their cell in the cell frame."""
+    places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
+    return [{**run, "cell": places[run["cell_id"]]} for run in runs]
+
+
+def _long(store: Store, columns: Callable[[_Records], dict[str, np.ndarray]]) -> pd.DataFrame:
     """The arrays of all runs one below the other, each row headed by the keys of its run."""
     import pandas as pd
 
-    runs = read_runs(store)
-    places = {cell_id: place for place, cell_id in enumerate(dict.fromkeys(run["cell_id"] for run in runs))}
-    runs = [{**run, "cell": places[run["cell_id"]]} for run in runs]
+    runs = _placed(read_runs(store))
     # A run that left nothing, so that a study without any still has every column, of its own type.
-    parts = [columns({"run_id": -1, "cell": -1}), *map(columns, runs)]
+    parts = [columns(_Records(store, run)) for run in ({"run_id": -1, "cell": -1}, *runs)]
     data = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     lengths = [len(next(iter(part.values()))) for part in parts[1:]]
     rows = np.repeat(np.arange(len(runs)), lengths)

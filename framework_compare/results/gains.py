@@ -1,16 +1,17 @@
-"""What each rung of a ladder gains: training seconds of a rung over those of the rung before, run by run."""
+"""The gain of each rung of a ladder: training seconds of the rung before over those of the rung, run by run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.errors import StudyError
-from framework_compare.results import learned, pairing
-from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.intervals import geometric_mean
+from framework_compare.results import repeats, validation_metrics
+from framework_compare.results.block_times import BlockTimes, strata
+from framework_compare.results.intervals import UNKNOWN, geometric_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +23,8 @@ COLUMNS = ("rung", "before", "total_s", "epochs_run", *GAIN, "metric", "value", 
 
 
 def gain_frame(
-    cells: "pd.DataFrame", epochs: "pd.DataFrame", phases: "pd.DataFrame", settings: Mapping[str, Any]
-) -> "pd.DataFrame":
+    cells: pd.DataFrame, epochs: pd.DataFrame, phases: pd.DataFrame, settings: Mapping[str, Any]
+) -> pd.DataFrame:
     """The cell frame of a ladder with `COLUMNS`; no rows for a study that is none.
 
     before: the rung that this one changes, which is the base where they change it one at a time; "" for the base.
@@ -32,60 +33,57 @@ def gain_frame(
     the last epoch. worse: whether it is worse than the base's by more than TOLERANCE.
     """
     rungs = settings.get("rungs") or []
-    rows = learned.with_quality(cells, epochs, settings)
+    rows = validation_metrics.with_quality(cells, epochs, settings)
     if not rungs:
         return rows.iloc[:0].assign(**dict.fromkeys(COLUMNS, []))
     if len(rows) % len(rungs):
         raise StudyError(f"the study has {len(rows)} cells for {len(rungs)} rungs; it is damaged: name another folder")
     subjects, seconds = len(rows) // len(rungs), _totals(epochs, phases)
-    found: Dict[str, List[Any]] = {name: [] for name in COLUMNS}
+    found = []
     for place, row in enumerate(rows.to_dict("records")):
-        number = place // subjects
-        base, changed = place % subjects, rungs[number].get("on", number - 1)
+        number, base = divmod(place, subjects)
+        changed = rungs[number].get("on", number - 1)
         own = seconds.get(place, {})
         gain = seconds.ratio(base + changed * subjects, place) if number else None
         in_all = seconds.ratio(base, place) if number else None
         metric = next(iter(row["metrics"]), None)
         value, first = _value(row, metric), _value(rows.iloc[base], metric)
-        one = {
-            "rung": rungs[number]["name"],
-            "before": rungs[changed]["name"] if number else "",
-            "total_s": geometric_mean(list(own.values())).value if own else np.nan,
-            "epochs_run": row["epochs_run"],
-            "gain": gain.value if gain else np.nan,
-            "gain_low": gain.low if gain and gain.low is not None else np.nan,
-            "gain_high": gain.high if gain and gain.high is not None else np.nan,
-            "gain_in_all": in_all.value if in_all else np.nan,
-            "metric": metric,
-            "value": value,
-            "worse": _is_worse(metric, value, first),
-        }
-        for name in COLUMNS:
-            found[name].append(one[name])
-    return rows.assign(**found)
+        found.append(
+            {
+                "rung": rungs[number]["name"],
+                "before": rungs[changed]["name"] if number else "",
+                "total_s": geometric_mean(list(own.values())).value if own else np.nan,
+                "epochs_run": row["epochs_run"],
+                **dict(zip(GAIN, ((gain or UNKNOWN).value, *(gain or UNKNOWN).ends, (in_all or UNKNOWN).value))),
+                "metric": metric,
+                "value": value,
+                "worse": _is_worse(metric, value, first),
+            }
+        )
+    return rows.assign(**{name: [row[name] for row in found] for name in COLUMNS})
 
 
 def one_at_a_time(cells: Iterable[Any]) -> bool:
-    """Whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
+    """Return whether two rungs of a ladder change the same one, the base; rows of `gain_frame`."""
     pairs = {(cell.before, cell.rung) for cell in cells if cell.before}
     return len({before for before, _ in pairs}) < len(pairs)
 
 
-def _totals(epochs: "pd.DataFrame", phases: "pd.DataFrame") -> BlockTimes:
+def _totals(epochs: pd.DataFrame, phases: pd.DataFrame) -> BlockTimes:
     """Seconds of training of each run that is ok and counts, by the place of its cell, then by block."""
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     first = phases[phases["phase"] == "first-step"].groupby("run_id")["seconds"].sum().to_dict()
-    totals: Dict[int, Dict[int, float]] = {}
+    totals: dict[int, dict[int, float]] = {}
     for (cell, block, run), seconds in ok.groupby(["cell", "block", "run_id"])["epoch_s"].sum().items():
         totals.setdefault(int(cell), {})[int(block)] = float(seconds) + float(first.get(run, 0.0))
-    return BlockTimes(totals, pairing.strata(ok))
+    return BlockTimes(totals, strata(ok))
 
 
-def _value(row: Any, metric: Optional[str]) -> float:
-    return float(row.get(f"{learned.PREFIX}{metric}", np.nan)) if metric else np.nan
+def _value(row: Any, metric: str | None) -> float:
+    return float(row.get(f"{validation_metrics.PREFIX}{metric}", np.nan)) if metric else np.nan
 
 
-def _is_worse(metric: Optional[str], value: float, base: float) -> bool:
+def _is_worse(metric: str | None, value: float, base: float) -> bool:
     if metric is None or np.isnan(value) or np.isnan(base):
         return False
     lost = base - value if quality.METRICS[metric].higher_is_better else value - base

@@ -1,4 +1,4 @@
-"""How sure a figure is: Student's t intervals over runs, on logarithms, where a ratio and its inverse are alike.
+"""Student's t intervals over runs, on logarithms, where a ratio and its inverse are alike.
 
 The run is the unit of repetition: epochs of one process share its memory layout, its compiled code and its minute, so
 they say nothing of the next process. BCa bootstrap intervals of 5 runs hold the truth in 8 cases of 10, and no exact
@@ -9,7 +9,8 @@ runs is even round the truth, and errs on the wide side where some runs are held
 from __future__ import annotations
 
 import math
-from typing import Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,19 +26,30 @@ class Interval(NamedTuple):
     """A ratio or a time with its interval and the probability of one at least as far from 1 by chance; None: unknown."""
 
     value: float
-    low: Optional[float] = None
-    high: Optional[float] = None
-    p: Optional[float] = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
     runs: int = 0
 
+    @property
+    def half_width(self) -> float | None:
+        """The larger half-width, as a share of the value; None without an interval."""
+        return None if self.high is None else self.high / self.value - 1
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends, NaN without an interval."""
+        return (math.nan, math.nan) if self.low is None or self.high is None else (self.low, self.high)
+
+
+UNKNOWN = Interval(math.nan)
 # Runs that are added until an interval is narrow make it narrow by chance more often than a fixed number of them: so much
 # wider, those of the first LEAST_RUNS runs apart, they hold the truth in 95 % of cases (benchmarks/stopping.py).
 STOPPING = 1.3
 LEAST_RUNS = 3
 
 
-def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None, looked: bool = False) -> Interval:
+def geometric_mean(values: Sequence[float], prior: Prior | None = None, looked: bool = False) -> Interval:
     """The geometric mean of positive values, one per run or block, with its 95 % interval from 2 values on.
 
     prior: of the variance of their logarithms, from others. looked: whether there are more than LEAST_RUNS of them only
@@ -57,33 +69,20 @@ def geometric_mean(values: Sequence[float], prior: Optional[Prior] = None, looke
 
 
 def paired_ratio(
-    slower: Mapping[int, float], faster: Mapping[int, float], prior: Optional[Prior] = None, looked: bool = False
-) -> Optional[Interval]:
-    """Of seconds by block, the ratio over the blocks that both have; None if there is none."""
+    slower: Mapping[int, float], faster: Mapping[int, float], prior: Prior | None = None, looked: bool = False
+) -> Interval | None:
+    """Return the ratio of seconds by block over the blocks that both have; None if there is none."""
     shared = sorted(slower.keys() & faster.keys())
     return geometric_mean([slower[block] / faster[block] for block in shared], prior, looked) if shared else None
 
 
-def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) -> Optional[Interval]:
-    """The geometric mean over models of paired ratios, of each model those of its own blocks; None if one has none.
+def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) -> Interval | None:
+    """Return the geometric mean over models of paired ratios, of each model those of its own blocks; None if one has none.
 
-    Of models whose runs share no blocks, as under a budget: their variances add up, with Satterthwaite's degrees of
-    freedom. Without an interval where a model has one block. Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114.
+    Of models whose runs share no blocks, as under a budget. Without an interval where a model has one block.
     """
-    logs = [np.log(np.asarray(ratios, dtype=float)) for ratios in by_model]
-    counts = [len(ratios) for ratios in logs]
-    if not counts or not min(counts):
-        return None
-    mean = float(np.mean([ratios.mean() for ratios in logs]))
-    if min(counts) < MIN_RUNS:
-        return Interval(math.exp(mean), runs=min(counts))
-    parts = [float(ratios.var(ddof=1)) / len(ratios) for ratios in logs]
-    error = math.sqrt(sum(parts)) / len(parts)
-    if error <= _SAME:
-        return _interval(mean, error, 1.0, min(counts))
-    freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
-    wider = STOPPING if looked and max(counts) > LEAST_RUNS else 1.0
-    return _interval(mean, wider * error, freedom, min(counts))
+    wider = STOPPING if looked and max(map(len, by_model), default=0) > LEAST_RUNS else 1.0
+    return _sum_of_means(by_model, [1 / len(by_model) for _ in by_model], wider=wider)
 
 
 # What two sessions on one machine differ by though nothing changed, beyond what runs of each tell: the standard deviation
@@ -91,26 +90,35 @@ def mean_of_ratios(by_model: Sequence[Sequence[float]], looked: bool = False) ->
 SESSION_SD = 0.03
 
 
-def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Optional[Interval]:
-    """Of seconds of runs that share no blocks, the ratio with Welch's interval; None if a side has no value.
+def unpaired_ratio(now: Sequence[float], before: Sequence[float], session_sd: float = 0.0) -> Interval | None:
+    """Return the ratio of seconds of runs that share no blocks, with Welch's interval; None if a side has no value.
 
     session_sd: of each side, what all its runs share.
     """
-    logs = [np.log(np.asarray(side, dtype=float)) for side in (now, before)]
-    counts = [len(side) for side in logs]
-    if not min(counts):
+    return _sum_of_means((now, before), (1, -1), beside=2 * session_sd**2)
+
+
+def _sum_of_means(
+    groups: Sequence[Sequence[float]], weights: Sequence[float], *, beside: float = 0.0, wider: float = 1.0
+) -> Interval | None:
+    """Return the weighted sum of the means of logarithms of groups whose variances add up; None if a group has no value.
+
+    With Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2(6), 110-114). beside: a variance of the sum that
+    the groups do not show; wider: the interval than by these.
+    """
+    logs = [np.log(np.asarray(group, dtype=float)) for group in groups]
+    fewest = min(map(len, logs), default=0)
+    if not fewest:
         return None
-    mean = float(logs[0].mean() - logs[1].mean())
-    if min(counts) < MIN_RUNS:
-        return Interval(math.exp(mean), runs=min(counts))
-    parts = [float(side.var(ddof=1)) / len(side) for side in logs]
-    variance = sum(parts) + 2 * session_sd**2
-    error = math.sqrt(variance)
+    mean = float(sum(weight * group.mean() for weight, group in zip(weights, logs)))
+    if fewest < MIN_RUNS:
+        return Interval(math.exp(mean), runs=fewest)
+    parts = [weight**2 * float(group.var(ddof=1)) / len(group) for weight, group in zip(weights, logs)]
+    variance = sum(parts) + beside
     if sum(parts) <= _SAME**2:
-        return _interval(mean, error, math.inf if session_sd else 1.0, min(counts))
-    # Welch and Satterthwaite's degrees of freedom.
-    freedom = variance**2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts))
-    return _interval(mean, error, freedom, min(counts))
+        return _interval(mean, math.sqrt(variance), math.inf if beside else 1.0, fewest)
+    freedom = variance**2 / sum(part**2 / (len(group) - 1) for part, group in zip(parts, logs))
+    return _interval(mean, wider * math.sqrt(variance), freedom, fewest)
 
 
 def _interval(mean: float, error: float, freedom: float, runs: int) -> Interval:
@@ -120,9 +128,9 @@ def _interval(mean: float, error: float, freedom: float, runs: int) -> Interval:
     if error <= _SAME:
         same = abs(mean) <= _SAME
         return Interval(math.exp(mean), math.exp(mean), math.exp(mean), 1.0 if same else 0.0, runs)
-    arm = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+    half = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     p = 2 * float(stdtr(freedom, -abs(mean) / error))
-    return Interval(math.exp(mean), _exp(mean - arm), _exp(mean + arm), p, runs)
+    return Interval(math.exp(mean), _exp(mean - half), _exp(mean + half), p, runs)
 
 
 def _exp(log: float) -> float:

@@ -1,15 +1,16 @@
-"""What the runs of a cell left, as arrays that figures are computed from; none of them holds a missing value."""
+"""The records of a cell's runs as arrays that figures are computed from; none of them holds a missing value."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results.intervals import Interval, geometric_mean
+from framework_compare.results.repeats import undisturbed
 
 # NVML's power and utilisation are averages of up to a second before they are read.
 SETTLING_NS = 1_000_000_000
@@ -19,7 +20,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one run left: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
+    """The records of one run: its fields, and phases, epochs, samples, ... as columns by field name of `records`."""
 
     run: Mapping[str, Any]
     phases: Columns
@@ -28,34 +29,22 @@ class Measured:
     energy: Columns
     slices: Columns
 
-    @classmethod
-    def of(cls, run: Run) -> "Measured":
-        fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Run)}
-        lists = (
-            (Phase, run.phases), (Epoch, run.epochs), (Sample, run.samples), (Energy, run.energy), (Slice, run.slices)
-        )  # fmt: skip
-        return cls(fields, *(_columns(kind, items) for kind, items in lists))
-
-
-def _columns(kind: Any, items: Sequence[Any]) -> Columns:
-    return {field.name: [getattr(item, field.name) for item in items] for field in dataclasses.fields(kind)}
-
 
 def floats(values: Sequence[Any]) -> np.ndarray:
     return np.asarray(values, dtype=float)
 
 
-def _seconds(spans: Columns) -> np.ndarray:
+def span_seconds(spans: Columns) -> np.ndarray:
     # Subtracted as integers: a clock of many days in nanoseconds does not fit a float.
     return (np.asarray(spans["end_ns"], dtype=np.int64) - np.asarray(spans["start_ns"], dtype=np.int64)) / 1e9
 
 
 def epoch_seconds(epochs: Columns) -> np.ndarray:
     """Seconds of each epoch, without the time in which its worker waited for a turn."""
-    return _seconds(epochs) - np.nan_to_num(floats(epochs["waited_s"]))
+    return span_seconds(epochs) - np.nan_to_num(floats(epochs["waited_s"]))
 
 
-def turn_seconds(epochs: Columns, slices: Columns) -> Optional[float]:
+def turn_seconds(epochs: Columns, slices: Columns) -> float | None:
     """Seconds of an epoch by the slices of a run whose rounds count: their geometric mean; None where there is none."""
     counted = np.asarray([not void for void in slices["void"]], dtype=bool)
     if not counted.any() or not len(epochs["images"]):
@@ -64,7 +53,7 @@ def turn_seconds(epochs: Columns, slices: Columns) -> Optional[float]:
     return float(np.exp(np.log(per_image).mean()) * np.median(_whole_images(epochs)))
 
 
-def turn_spans(run: "Measured") -> List[Tuple[int, int]]:
+def turn_spans(run: Measured) -> list[tuple[int, int]]:
     """Start and end of each turn of a run, of one without turns those of all its epochs together."""
     spans = run.slices if len(run.slices["start_ns"]) else run.epochs
     times = list(zip(spans["start_ns"], spans["end_ns"]))
@@ -83,13 +72,12 @@ class Pool:
     def __init__(self, runs: Sequence[Measured]) -> None:
         self.ok = [run for run in runs if run.run["status"] == "ok" and len(run.epochs["number"])]
         self.seen = self.ok or list(runs)
-        self._weights: Dict[int, List[np.ndarray]] = {}
-        quiet = [~disturbed(run.epochs["disturbed"]) for run in self.ok]
-        some = any(mask.any() for mask in quiet)
-        # Those that times are made of: epochs that others did not disturb, all where there is no such.
-        self._timed = [mask if some else np.ones(len(mask), bool) for mask in quiet]
+        self._weights: dict[int, list[np.ndarray]] = {}
+        marks = [floats(run.epochs["disturbed"]) for run in self.ok]
+        timed = undisturbed(np.concatenate([np.empty(0), *marks]), np.zeros(sum(map(len, marks))))
+        self._timed = np.split(timed, np.cumsum([*map(len, marks)])[:-1])
 
-    def seconds(self) -> List[np.ndarray]:
+    def seconds(self) -> list[np.ndarray]:
         """Epoch seconds, an array a run that has any; without disturbed epochs where there are others."""
         return [array for array in self._of_timed(lambda run: epoch_seconds(run.epochs)) if len(array)]
 
@@ -99,12 +87,12 @@ class Pool:
     def epochs(self, name: str) -> np.ndarray:
         return present(self._of_timed(lambda run: floats(run.epochs[name])))
 
-    def _of_timed(self, values: Callable[[Measured], np.ndarray]) -> List[np.ndarray]:
+    def _of_timed(self, values: Callable[[Measured], np.ndarray]) -> list[np.ndarray]:
         return [values(run)[mask] for run, mask in zip(self.ok, self._timed)]
 
     def phase(self, name: str) -> np.ndarray:
         """Seconds of a phase, one value per run that reached it."""
-        return present([_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
+        return present([span_seconds(run.phases)[np.asarray(run.phases["name"]) == name] for run in self.seen])
 
     def startup_s(self) -> np.ndarray:
         """Seconds from the start of the process to the first measured epoch, one value per run that reached one."""
@@ -121,15 +109,15 @@ class Pool:
         """Readings of whole runs."""
         return present([floats(run.samples[name]) for run in self.seen])
 
-    def measured(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+    def measured(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Readings within measured epochs, and the seconds each stands for: since the reading before it."""
         return self._weighted(name, 0)
 
-    def settled(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+    def settled(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The same without the first SETTLING_NS of each run's epochs; none of epochs that last less than two of it."""
         return self._weighted(name, SETTLING_NS)
 
-    def _weighted(self, name: str, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+    def _weighted(self, name: str, settling_ns: int) -> tuple[np.ndarray, np.ndarray]:
         if settling_ns not in self._weights:
             self._weights[settling_ns] = [_epoch_weights(run, settling_ns) for run in self.seen]
         weights = self._weights[settling_ns]
@@ -138,7 +126,7 @@ class Pool:
         kept = ~np.isnan(value) & (weight > 0)
         return value[kept], weight[kept]
 
-    def epoch_share(self, name: str) -> Optional[float]:
+    def epoch_share(self, name: str) -> float | None:
         """A part of the epochs' time, of those epochs that tell it."""
         parts = np.concatenate([np.empty(0), *self._of_timed(lambda run: floats(run.epochs[name]))])
         known = ~np.isnan(parts)
@@ -147,7 +135,7 @@ class Pool:
 
     @functools.cached_property
     def sampled(self) -> bool:
-        """Whether of any run only a part of an epoch was measured."""
+        """Whether any run measured only a part of an epoch."""
         return any(value is not None for run in self.ok for value in run.epochs["whole_images"])
 
     @functools.cached_property
@@ -162,7 +150,7 @@ class Pool:
         return float(np.median(np.concatenate([np.empty(0), *parts])))
 
     @functools.cached_property
-    def epoch_s(self) -> Optional[Interval]:
+    def epoch_s(self) -> Interval | None:
         """Over runs, the geometric mean of each one's epoch seconds: by its turns, else the median of its epochs.
 
         Of a sample those of its estimate.
@@ -176,24 +164,19 @@ class Pool:
         return geometric_mean(medians) if medians and min(medians) > 0 else None
 
     @property
-    def median(self) -> Optional[Interval]:
-        """That of whole epochs; None where it is an estimate, at least in part."""
+    def median(self) -> Interval | None:
+        """`epoch_s` of whole epochs; None where it is an estimate, at least in part."""
         return None if self.sampled else self.epoch_s
 
     @property
-    def estimate(self) -> Optional[Interval]:
-        """That of samples; None where all epochs are whole."""
+    def estimate(self) -> Interval | None:
+        """`epoch_s` of samples; None where all epochs are whole."""
         return self.epoch_s if self.sampled else None
 
 
 def _whole_images(epochs: Columns) -> np.ndarray:
     whole, images = floats(epochs["whole_images"]), floats(epochs["images"])
     return np.where(np.isnan(whole), images, whole)
-
-
-def disturbed(marks: Sequence[Any]) -> np.ndarray:
-    """Which epochs others disturbed, by their column of that name; not those of which nobody knows."""
-    return floats(marks) == 1
 
 
 def present(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -218,7 +201,7 @@ def _epoch_weights(run: Measured, settling_ns: int) -> np.ndarray:
     return np.where((starts[epoch] <= times) & (times <= ends[epoch]), seconds, 0.0)
 
 
-def _settled(starts: np.ndarray, ends: np.ndarray, settling_ns: int) -> Tuple[np.ndarray, np.ndarray]:
+def _settled(starts: np.ndarray, ends: np.ndarray, settling_ns: int) -> tuple[np.ndarray, np.ndarray]:
     """Epochs without the first settling_ns of them all, none where they do not last twice that."""
     if not len(starts) or ends[-1] - starts[0] < 2 * settling_ns:
         return starts[:0], ends[:0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Tuple
+from typing import TYPE_CHECKING
 
 from framework_compare.registry import device_kind
 
@@ -18,7 +18,7 @@ APART = (
 )
 
 
-def peaks(cells: "pd.DataFrame") -> Tuple["pd.Series", str]:
+def peaks(cells: pd.DataFrame) -> tuple[pd.Series, str]:
     """Peak bytes of each cell, and their name. RSS stands in for all cells where one that worked has no PSS."""
     on_gpu = cells["device"].map(device_kind) != "cpu"
     known = cells.loc[~on_gpu & (cells["status"] == "ok"), PSS].notna()

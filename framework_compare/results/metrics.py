@@ -10,44 +10,34 @@ import dataclasses
 import functools
 import hashlib
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
-from framework_compare.records import Run
 from framework_compare.results.energy import counted_power_w, joules_a_picture
-from framework_compare.results.intervals import Interval
 from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
 
-def _mean(values: np.ndarray) -> Optional[float]:
-    return float(values.mean()) if len(values) else None
+def _unless_empty(reduce: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], float | None]:
+    return lambda values: float(reduce(values)) if len(values) else None
 
 
-def _median(values: np.ndarray) -> Optional[float]:
-    return float(np.median(values)) if len(values) else None
+_mean, _median, _max, _min = map(_unless_empty, (np.mean, np.median, np.max, np.min))
 
 
-def _max(values: np.ndarray) -> Optional[float]:
-    return float(values.max()) if len(values) else None
-
-
-def _min(values: np.ndarray) -> Optional[float]:
-    return float(values.min()) if len(values) else None
-
-
-def _ratio(part: float, whole: float) -> Optional[float]:
+def _ratio(part: float, whole: float) -> float | None:
     return float(part / whole) if whole > 0 else None
 
 
-def _weighted(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+def _weighted(readings: tuple[np.ndarray, np.ndarray]) -> float | None:
     values, weights = readings
     return float(np.average(values, weights=weights)) if len(values) else None
 
 
-def _p95_of_seconds(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+def _p95_of_seconds(readings: tuple[np.ndarray, np.ndarray]) -> float | None:
     """The 95th percentile of means over about a second: single readings are off by a tick of the clock for each thread.
 
     A rest of less than half a second counts where there is nothing else.
@@ -62,33 +52,28 @@ def _p95_of_seconds(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
     return float(np.percentile(means[long] if long.any() else means, 95))
 
 
-def _throttled(readings: Tuple[np.ndarray, np.ndarray]) -> Optional[float]:
+def _throttled(readings: tuple[np.ndarray, np.ndarray]) -> float | None:
     masks, weights = readings
     return _ratio(weights[(masks.astype(np.int64) & throttle.SLOWING) != 0].sum(), weights.sum())
 
 
-def _all_bits(masks: np.ndarray) -> Optional[float]:
+def _all_bits(masks: np.ndarray) -> float | None:
     return float(np.bitwise_or.reduce(masks.astype(np.int64))) if len(masks) else None
 
 
-def _power_w(pool: Pool) -> Optional[float]:
+def _power_w(pool: Pool) -> float | None:
     counted = counted_power_w(pool.ok, "gpu")
     return _weighted(pool.settled("gpu_power_w")) if counted is None else counted
 
 
-def _throughput(pool: Pool) -> Optional[float]:
+def _throughput(pool: Pool) -> float | None:
     """Images over seconds; of cells that took turns, or were sampled, those of a whole epoch over its time."""
     if pool.epoch_s is not None and (pool.sampled or pool.took_turns):
         return _ratio(pool.whole_images, pool.epoch_s.value)
     return _ratio(pool.epochs("images").sum(), pool.all_seconds().sum())
 
 
-def _arm(interval: Optional[Interval]) -> Optional[float]:
-    """The longer arm of an interval as a share of its figure."""
-    return None if interval is None or interval.high is None else interval.high / interval.value - 1
-
-
-def _loss(pool: Pool, place: int) -> Optional[float]:
+def _loss(pool: Pool, place: int) -> float | None:
     if pool.sampled:  # that of a part of an epoch says nothing of the whole
         return None
     return _mean(present([floats(run.epochs["loss"])[[place]] for run in pool.ok]))
@@ -101,17 +86,17 @@ class Metric:
     label: str
     unit: str
     better: str
-    of: Callable[[Pool], Optional[float]]
+    of: Callable[[Pool], float | None]
     scale: float = 1.0  # from the stored SI value to `unit`
     whole: bool = False  # a count
-    words: Optional[Callable[[int], str]] = None  # what a mask means
+    words: Callable[[int], str] | None = None  # what a mask means
 
     @property
     def si_unit(self) -> str:
         """The unit of the stored value: shares have none, memory is in bytes."""
         return self.unit if self.scale == 1 else {"GiB": "B"}.get(self.unit, "")
 
-    def show(self, value: Optional[float]) -> str:
+    def show(self, value: float | None) -> str:
         """The stored value in `unit`, three significant digits or all whole ones; "-" for a missing one."""
         if value is None or math.isnan(value):
             return "-"
@@ -133,7 +118,7 @@ def decimals(value: float) -> int:
 
 
 _GIB = 1 / 2**30
-METRICS: Dict[str, Metric] = {
+METRICS: dict[str, Metric] = {
     "epoch_s": Metric("epoch time", "s", "lower", lambda p: None if p.sampled else _mean(p.all_seconds())),
     "epoch_s_median": Metric("median epoch time", "s", "lower", lambda p: p.median and p.median.value),
     "epoch_s_ci_low": Metric("median epoch time, 95 % from", "s", "lower", lambda p: p.median and p.median.low),
@@ -145,7 +130,7 @@ METRICS: Dict[str, Metric] = {
     "epoch_estimate_s_high": Metric(
         "estimated epoch time, 95 % to", "s", "lower", lambda p: p.estimate and p.estimate.high
     ),
-    "interval_arm": Metric("longer arm of the interval", "%", "lower", lambda p: _arm(p.epoch_s), 100),
+    "interval_half_width": Metric("larger half-width", "%", "lower", lambda p: p.epoch_s and p.epoch_s.half_width, 100),
     "interval_runs": Metric("runs of the interval", "", "", lambda p: p.epoch_s and p.epoch_s.runs, whole=True),
     "images_per_s": Metric("throughput", "images/s", "higher", _throughput),
     "step_s_median": Metric("median step", "ms", "lower", lambda p: _median(p.epochs("step_s_median")), 1e3),
@@ -200,15 +185,10 @@ METRICS: Dict[str, Metric] = {
 SOURCES = ("metrics.py", "measured.py", "repeats.py", "intervals.py", "energy.py")
 
 
-def figures(runs: Sequence[Measured]) -> Dict[str, Optional[float]]:
+def figures(runs: Sequence[Measured]) -> dict[str, float | None]:
     """Every figure of METRICS over the runs of one cell, in SI units; shares are 0 to 1."""
     pool = Pool(runs)
     return {name: metric.of(pool) for name, metric in METRICS.items()}
-
-
-def of_run(run: Run) -> Dict[str, Optional[float]]:
-    """Every figure of METRICS of one run."""
-    return figures([Measured.of(run)])
 
 
 @functools.lru_cache(maxsize=1)

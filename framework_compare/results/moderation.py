@@ -1,4 +1,4 @@
-"""How much paired runs differ, pooled over the pairs of cells of a study: empirical Bayes, as Smyth has it.
+"""The variance of paired runs, pooled over the pairs of cells of a study: empirical Bayes, as Smyth has it.
 
 The variance of a pair's ratios in three blocks has two degrees of freedom, and a t of 4.3. If other pairs are as noisy,
 they tell it better; if not, each pair knows its own best. So each variance is drawn towards the mean of all, the more
@@ -9,7 +9,8 @@ of the variances stands for the scale of their prior, and the weight of the prio
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ MOST_OF_OTHERS = 0.5
 
 
 class Prior(NamedTuple):
-    """What the pairs of a study say of a variance of log ratios before those of one pair are seen.
+    """The prior of a variance of log ratios, from the other pairs of a study.
 
     freedom: the degrees of freedom that it is worth, inf if variances differ by chance only. pooled: those of all runs.
     """
@@ -31,7 +32,7 @@ class Prior(NamedTuple):
     freedom: float
     pooled: float
 
-    def moderate(self, variance: float, freedom: float) -> Tuple[float, float]:
+    def moderate(self, variance: float, freedom: float) -> tuple[float, float]:
         """A pair's own variance and degrees of freedom, with those of the prior."""
         most = min(MOST_TIMES_OWN * freedom, MOST_OF_OTHERS * max(self.pooled - freedom, 0.0))
         weight = min(self.freedom, most)
@@ -39,7 +40,7 @@ class Prior(NamedTuple):
         return (weight * self.variance + freedom * variance) / total, total
 
 
-def fit(groups: Sequence[np.ndarray]) -> Optional[Prior]:
+def fit(groups: Sequence[np.ndarray]) -> Prior | None:
     """The prior of all pairs of cells of one group each; None where fewer than two pairs have two blocks in common.
 
     groups: logarithms of seconds, a row a cell, a column a block; NaN where a cell has no run in a block.
@@ -55,7 +56,7 @@ def fit(groups: Sequence[np.ndarray]) -> Optional[Prior]:
     )
 
 
-def _pairs(logs: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _pairs(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The variances of the differences of every two cells with two blocks in common, and their degrees of freedom."""
     first, second = _every_two(len(logs))
     differences = logs[first] - logs[second]
@@ -64,7 +65,7 @@ def _pairs(logs: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     return np.nanvar(differences[some], axis=1, ddof=1), freedoms[some]
 
 
-def _every_two(cells: int) -> Tuple[np.ndarray, np.ndarray]:
+def _every_two(cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Every two of so many; of more than MOST_PAIRS as many, drawn the same way each time: they tell the noise as well."""
     if cells * (cells - 1) // 2 <= MOST_PAIRS:
         return np.triu_indices(cells, 1)

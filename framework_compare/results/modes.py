@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Dict, NamedTuple, Tuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from framework_compare.store.study_file import Store
@@ -15,15 +15,15 @@ class Modes(NamedTuple):
     """ran: what the default came to, "" where it is not known; others: the modes that a framework has besides."""
 
     ran: str
-    others: Tuple[str, ...]
+    others: tuple[str, ...]
 
 
-def read(store: "Store") -> Dict[str, Modes]:
+def read(store: Store) -> dict[str, Modes]:
     """By framework, of its first run that is ok."""
     rows = store.select(
         "SELECT framework, settings FROM run JOIN cell USING (cell_id) WHERE status = 'ok' ORDER BY run_id"
     )[1]
-    found: Dict[str, Modes] = {}
+    found: dict[str, Modes] = {}
     for framework, text in rows:
         settings = json.loads(text)
         ran = str(settings.get("execution", ""))

@@ -1,12 +1,13 @@
-"""What the ladder found: frozen records, as JSON and back."""
+"""Verdicts of the ladder: frozen records, as JSON and back."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-LEVELS: Dict[int, str] = {
+LEVELS: dict[int, str] = {
     0: "names, shapes and number of parameters; weights come back as loaded",
     1: "logits, BatchNorm in evaluation and in training mode",
     2: "gradient of every parameter",
@@ -30,8 +31,8 @@ class Level:
     number: int
     passed: bool
     where: str = ""  # of the worst error, or what is wrong
-    error: Optional[float] = None
-    ratio: Optional[float] = None
+    error: float | None = None
+    ratio: float | None = None
     # False where an interpreter lacks what the level needs: it neither holds nor fails. If passed, too, the cell has no
     # use for what the level is about.
     asked: bool = True
@@ -48,7 +49,7 @@ class Parity:
     execution: str
     status: str
     reason: str = ""
-    levels: Tuple[Level, ...] = ()
+    levels: tuple[Level, ...] = ()
     diverges: str = ""  # the first layer whose output differs, with both values
     seconds: float = 0.0
     precision: str = "fp32"
@@ -56,11 +57,11 @@ class Parity:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the adapter, as it reported them
 
     @property
-    def highest(self) -> Optional[int]:
+    def highest(self) -> int | None:
         """The highest level that holds together with all below it."""
         return max(self._held(), default=None)
 
-    def _held(self) -> List[int]:
+    def _held(self) -> list[int]:
         """Levels that hold, up to the first that does not; without those that the cell has no use for."""
         ordered = sorted(self.levels, key=lambda level: level.number)
         return [level.number for level in itertools.takewhile(lambda level: level.passed, ordered) if level.asked]
@@ -70,14 +71,14 @@ class Parity:
         return _ranges(self._held())
 
     @property
-    def worst(self) -> Optional[Level]:
+    def worst(self) -> Level | None:
         """The failed level, else the one nearest to its tolerance."""
         failed = [level for level in self.levels if level.asked and not level.passed]
         measured = [level for level in self.levels if level.ratio is not None]
         return failed[0] if failed else max(measured, key=lambda level: level.ratio or 0.0, default=None)
 
     def column(self) -> str:
-        """What a results table says of it: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
+        """Return its text in a table of results: "0-5", "0-1, not 2: fc.weight", "0-3, 5, not asked: 4", "unverified"."""
         if self.status == PASSED:
             lacking = [level.number for level in self.levels if not level.asked and not level.passed]
             levels = _ranges([level.number for level in self.levels if level.asked and level.passed])
@@ -87,21 +88,21 @@ class Parity:
         return f"{self.holds() or 'none'}, not {self.worst.number}: {self.worst.where}"
 
     def proves(self) -> bool:
-        """Whether every level holds that the cell has a use for."""
+        """Return whether every level holds that the cell has a use for."""
         return self.column() in PROVED
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Parity":
+    def from_dict(cls, document: Mapping[str, Any]) -> Parity:
         levels = tuple(Level(**level) for level in document["levels"])
         return cls(**{**document, "levels": levels})
 
 
 def _ranges(numbers: Sequence[int]) -> str:
     """As "0-3, 5" of 0, 1, 2, 3 and 5."""
-    runs: List[List[int]] = []
+    runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
@@ -111,6 +112,6 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def all_hold(found: Sequence[Parity]) -> bool:
-    """Whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
+    """Return whether something was proved and nothing is in doubt; what a framework does not support is no failure."""
     supported = [one for one in found if one.status != UNSUPPORTED]
     return bool(supported) and all(one.proves() for one in supported)

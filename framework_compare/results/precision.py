@@ -1,10 +1,11 @@
-"""How sure a study under a budget is of its verdicts: the longer arm of each ratio to the fastest beside the target."""
+"""The precision of a study under a budget: the larger half-width of each ratio to the fastest beside the target."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from framework_compare.plan.settings import COMPARED, column
 from framework_compare.results.block_times import BlockTimes
@@ -18,10 +19,10 @@ _STORED = dict(zip(BUDGET, ("target", "seconds")))
 
 @dataclasses.dataclass(frozen=True)
 class BudgetOutcome:
-    """How a study under a budget ended, or stands.
+    """The outcome of a study under a budget, or its state so far.
 
     spent_s: wall seconds of all runs. within: whether cells worked, and the ratio of every one to the fastest of its
-    competitors is within the target. unsure: the cells of which it is not, with the longer arm of its interval;
+    competitors is within the target. unsure: the cells of which it is not, with its larger half-width;
     not_run: those the time did not reach. Of a study that was interrupted, or runs, nothing is within yet.
     """
 
@@ -29,44 +30,40 @@ class BudgetOutcome:
     spent_s: float
     precision_target: float
     within: bool
-    unsure: Tuple[str, ...]
-    not_run: Tuple[str, ...]
+    unsure: tuple[str, ...]
+    not_run: tuple[str, ...]
     sentence: str
 
 
 def under_budget(settings: Mapping[str, Any]) -> bool:
-    """Whether a study with these settings adds runs where its ratios are not sure."""
+    """Return whether a study with these settings adds runs until its ratios are sure."""
     strategy = settings.get("strategy")
     return isinstance(strategy, dict) and strategy.get("name") == "budget"
 
 
-def columns(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    """BUDGET of every cell of a study with these settings, without its arm; None without a budget."""
+def columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """BUDGET of every cell of a study with these settings, without its half-width; None without a budget."""
     strategy = settings["strategy"] if under_budget(settings) else {}
     values = {name: strategy.get(key) for name, key in _STORED.items()}
     return {**dict.fromkeys(BUDGET), **{n: value for n, value in values.items() if type(value) in (int, float)}}
 
 
-def ratio_arms(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> Dict[int, Dict[str, Any]]:
+def ratio_half_widths(cells: Sequence[Mapping[str, Any]], blocks: BlockTimes) -> dict[int, dict[str, Any]]:
     """By the place of a cell the columns of its ratio to the fastest competitor; of the fastest that of the next one.
 
     A cell without a competitor has the interval of its own time. cells: rows of the cell frame.
     """
-    groups: Dict[Tuple[Any, ...], List[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for place, cell in enumerate(cells):
         if blocks.get(place):
             groups.setdefault(tuple(str(cell[name]) for name in _CONDITION), []).append(place)
-    found: Dict[int, Optional[Interval]] = {}
+    found: dict[int, Interval | None] = {}
     for places in groups.values():
         times = {place: geometric_mean([*blocks[place].values()], looked=blocks.looked) for place in places}
         first, *others = sorted(places, key=lambda place: times[place].value)
         found.update({place: blocks.ratio(place, first) for place in others})
         found[first] = found[others[0]] if others else times[first]
-    return {place: dict(zip(BUDGET[2:], (_arm(one), one.runs))) for place, one in found.items() if one}
-
-
-def _arm(interval: Interval) -> Optional[float]:
-    return None if interval.high is None else interval.high / interval.value - 1
+    return {place: dict(zip(BUDGET[2:], (one.half_width, one.runs))) for place, one in found.items() if one}
 
 
 _COMPARED = {"framework", *map(column, COMPARED)}
@@ -74,7 +71,7 @@ _CONDITION = [name for name in IDENTITY if name not in _COMPARED]
 
 
 def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
-    """Of all cells of a study under a budget."""
+    """Return the outcome of all cells of a study under a budget."""
     unsure, not_run = _unsure(cells), _of_status(cells, "planned")
     budget_s, target = float(cells[0].budget_s), float(cells[0].precision_target)
     used = f"{spent_s / 60:.1f} of {budget_s / 60:.3g} minutes used"
@@ -84,8 +81,8 @@ def outcome(cells: Sequence[Record], spent_s: float) -> BudgetOutcome:
     return BudgetOutcome(budget_s, spent_s, target, within, unsure, not_run, sentence)
 
 
-def sentences(cells: Sequence[Record]) -> List[str]:
-    """What to say of cells under a budget; nothing of others."""
+def sentences(cells: Sequence[Record]) -> list[str]:
+    """Return what to say of cells under a budget; nothing of others."""
     if not cells or not cells[0].budget_s > 0:
         return []
     minutes, target = f"{cells[0].budget_s / 60:.3g} minutes", f"±{100 * cells[0].precision_target:.3g} %"
@@ -93,9 +90,9 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     texts = []
     ok = [cell for cell in cells if cell.status == "ok"]
     if len(unsure) == len(ok) > MOST_NAMED:
-        arms = [cell.ratio_arm for cell in ok if cell.ratio_arm > 0]
-        known = f"; their intervals are ±{min(arms):.1%} to ±{max(arms):.1%}" if arms else ""
-        none = len(ok) - len(arms)
+        half_widths = [cell.ratio_half_width for cell in ok if cell.ratio_half_width > 0]
+        known = f"; their intervals are ±{min(half_widths):.1%} to ±{max(half_widths):.1%}" if half_widths else ""
+        none = len(ok) - len(half_widths)
         alone = f"; {none} of them {'has' if none == 1 else 'have'} no interval" if none else ""
         texts.append(f"No ratio of {len(ok)} cells is within {target} under the budget of {minutes}{known}{alone}.")
     elif unsure:
@@ -110,32 +107,33 @@ def sentences(cells: Sequence[Record]) -> List[str]:
     return texts or [f"Every ratio to the fastest is within {target}, under the budget of {minutes}{lacking}."]
 
 
-def _unsure(cells: Sequence[Record]) -> Tuple[str, ...]:
-    """Cells that worked and are not within the target, with the longer arm of their interval."""
-    worked = [cell for cell in cells if cell.status == "ok" and not _is_within(cell)]
+def _unsure(cells: Sequence[Record]) -> tuple[str, ...]:
+    """Cells that worked and are not within the target, with their larger half-width."""
+    worked = [
+        cell
+        for cell in cells
+        if cell.status == "ok"
+        and not (cell.ratio_blocks >= LEAST_RUNS and cell.ratio_half_width <= cell.precision_target)
+    ]
     return tuple(f"{name} {_width(cell)}" for name, cell in zip(_names(worked, cells), worked))
 
 
-def _of_status(cells: Sequence[Record], *statuses: str) -> Tuple[str, ...]:
+def _of_status(cells: Sequence[Record], *statuses: str) -> tuple[str, ...]:
     return _names([cell for cell in cells if cell.status in statuses], cells)
 
 
-def _names(some: Sequence[Record], cells: Sequence[Record]) -> Tuple[str, ...]:
+def _names(some: Sequence[Record], cells: Sequence[Record]) -> tuple[str, ...]:
     """Some of the cells, each by what tells it from the others."""
     varied = [name for name in ("dataset", *SHARED) if len({str(getattr(cell, name)) for cell in cells}) > 1]
     return tuple(_name(cell, varied) for cell in some)
 
 
-def _is_within(cell: Record) -> bool:
-    return bool(cell.ratio_blocks >= LEAST_RUNS and cell.ratio_arm <= cell.precision_target)
-
-
 def _width(cell: Record) -> str:
-    if math.isnan(cell.ratio_arm):
+    if math.isnan(cell.ratio_half_width):
         return "without interval"
-    near = cell.ratio_arm < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
+    near = cell.ratio_half_width < 1.1 * cell.precision_target  # and with fewer digits it may read as the target itself
     few = f" over {cell.ratio_blocks:.0f} blocks" if cell.ratio_blocks < LEAST_RUNS else ""
-    return f"±{cell.ratio_arm:.{2 if near and not few else 1}%}{few}"
+    return f"±{cell.ratio_half_width:.{2 if near and not few else 1}%}{few}"
 
 
 def _name(cell: Record, varied: Sequence[str]) -> str:

@@ -1,14 +1,13 @@
-"""What profilers counted, as frames: time by operator, CUDA function and kernel class."""
+"""Counts of profilers as frames: time by operator, CUDA function and kernel class."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from framework_compare.records import ProfileRow
+from framework_compare.results import repeats
 from framework_compare.results.columns import RUN_KEYS, SETTINGS
 from framework_compare.results.kernels import api_name, classify
-from framework_compare.results.runs import read_runs, sound_columns
+from framework_compare.results.runs import read_runs, whole_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,20 +16,13 @@ if TYPE_CHECKING:
 
 CELL_KEYS = ("framework", "model", "dataset", *SETTINGS)
 FIGURES = ("kind", "name", "kernel_class", "calls", "self_s", "share")
-_FIELDS = tuple(field.name for field in dataclasses.fields(ProfileRow))
 
 
-def profile_frame(store: "Store") -> "pd.DataFrame":
+def profile_frame(store: Store) -> pd.DataFrame:
     """One row per name that a run's profiler counted, largest first; share is of the run's time of that kind."""
     import pandas as pd
 
-    query = (
-        f"SELECT run_id, {', '.join(_FIELDS)} FROM profile WHERE typeof(run_id) = 'integer'"
-        " ORDER BY run_id, kind, self_s DESC"
-    )
-    names = ["run_id", *_FIELDS]
-    stored = dict(zip(names, zip(*store.select(query)[1]))) or {name: () for name in names}
-    frame = pd.DataFrame(sound_columns(store, "profile", ProfileRow, stored), columns=names).astype({"run_id": "int64"})
+    frame = pd.DataFrame(whole_table(store, "profile", "run_id, kind, self_s DESC")).astype({"run_id": "int64"})
     whole = frame.groupby(["run_id", "kind"])["self_s"].transform("sum")
     frame["share"] = (frame["self_s"] / whole).where(whole > 0)
     kernel = frame["kind"] == "kernel"
@@ -40,12 +32,12 @@ def profile_frame(store: "Store") -> "pd.DataFrame":
     return keys.merge(frame, on="run_id")[[*RUN_KEYS, *FIGURES]]
 
 
-def with_profile(cells: "pd.DataFrame", profile: "pd.DataFrame") -> "pd.DataFrame":
+def with_profile(cells: pd.DataFrame, profile: pd.DataFrame) -> pd.DataFrame:
     """The cell frame with one row per name that profilers counted; runs of a cell are added up.
 
     A cell without any has one row, without a name, for each kind that was met on its device.
     """
-    ok = profile[(profile["status"] == "ok") & profile["counts"].astype(bool)]
+    ok = repeats.counted(profile)
     keys = [*CELL_KEYS, "kind", "name", "kernel_class"]
     sums = ok.groupby(keys, sort=False, dropna=False)[["calls", "self_s"]].sum().reset_index()
     whole = sums.groupby([*CELL_KEYS, "kind"])["self_s"].transform("sum")

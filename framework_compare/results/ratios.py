@@ -1,9 +1,10 @@
-"""How many times faster one cell is than another of the same study: ratios of median epoch times of paired blocks."""
+"""Ratios of median epoch times of two cells of one study over paired blocks."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from framework_compare.protocol import replicas_of
 from framework_compare.registry import device_kind
@@ -37,9 +38,9 @@ def epoch_seconds(cell: Record) -> float:
     return float(cell.epoch_estimate_s if math.isnan(cell.epoch_s_median) else cell.epoch_s_median)
 
 
-def to_best(cells: Sequence[Record]) -> Dict[int, float]:
+def to_best(cells: Sequence[Record]) -> dict[int, float]:
     """Each cell's median epoch time over the least of the same model, data set and settings, by its place."""
-    least: Dict[Any, float] = {}
+    least: dict[Any, float] = {}
     worked = {cell.Index: _key(cell, "framework") for cell in cells if cell.status == "ok" and epoch_seconds(cell) > 0}
     for cell in cells:
         if cell.Index in worked:
@@ -48,25 +49,24 @@ def to_best(cells: Sequence[Record]) -> Dict[int, float]:
     return {cell.Index: epoch_seconds(cell) / least[worked[cell.Index]] for cell in cells if cell.Index in worked}
 
 
-def speedups(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
+def speedups(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell on a device other than the CPU against the cell on the CPU, other settings equal, by its place.
 
     Where no cell on the CPU has as many threads, the one with the most is taken.
     """
-    bases: Dict[Any, List[Record]] = {}
+    bases: dict[Any, list[Record]] = {}
     for cell in cells:
         if cell.device == "cpu":
             bases.setdefault(_key(cell, "device", "threads"), []).append(cell)
-    ratios = {}
-    for cell in cells:
-        near = bases.get(_key(cell, "device", "threads"), [])
-        if device_kind(cell.device) != "cpu" and near:
-            base = max(near, key=lambda one: (one.threads == cell.threads, one.threads))
-            ratios[cell.Index] = _ratio(cell, base, blocks)
-    return ratios
+
+    def base_of(cell: Record) -> Record | None:
+        near = bases.get(_key(cell, "device", "threads"), []) if device_kind(cell.device) != "cpu" else []
+        return max(near, key=lambda one: (one.threads == cell.threads, one.threads), default=None)
+
+    return _against(base_of, cells, blocks)
 
 
-def devices(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
+def devices(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell on several devices against the one on a single device of that kind, other settings equal, by its place.
 
     It is of images per second: several devices leave out of an epoch the images that they cannot share.
@@ -76,7 +76,7 @@ def devices(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
         settings = _key(cell, "device", "nodes", "batch_size")
         return device_kind(cell.device), settings, devices * cell.batch_size
 
-    bases: Dict[Any, Record] = {}
+    bases: dict[Any, Record] = {}
     for cell in cells:
         if len(replicas_of(cell)) == 1:
             bases.setdefault(key(cell), cell)
@@ -96,18 +96,24 @@ def _of_images(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
     return Ratio(base, share * one.ratio, share * one.ratio_ci_low, share * one.ratio_ci_high)
 
 
-def ladder(cells: Sequence[Record], blocks: BlockTimes) -> Dict[int, Ratio]:
+def ladder(cells: Sequence[Record], blocks: BlockTimes) -> dict[int, Ratio]:
     """Each cell against the one in fp32 and eager execution, other settings equal, by its place."""
     bases = {
         _key(cell, "precision", "execution"): cell
         for cell in cells
         if (cell.precision, cell.execution) == ("fp32", "eager")
     }
-    keys = {cell.Index: _key(cell, "precision", "execution") for cell in cells}
-    return {cell.Index: _ratio(cell, bases[keys[cell.Index]], blocks) for cell in cells if keys[cell.Index] in bases}
+    return _against(lambda cell: bases.get(_key(cell, "precision", "execution")), cells, blocks)
 
 
-def _key(cell: Record, *without: str) -> Tuple[str, ...]:
+def _against(
+    base_of: Callable[[Record], Record | None], cells: Sequence[Record], blocks: BlockTimes
+) -> dict[int, Ratio]:
+    pairs = ((cell, base_of(cell)) for cell in cells)
+    return {cell.Index: _ratio(cell, base, blocks) for cell, base in pairs if base is not None}
+
+
+def _key(cell: Record, *without: str) -> tuple[str, ...]:
     return tuple(str(getattr(cell, name)) for name in (*NAMES, *SHARED) if name not in without)
 
 
@@ -121,4 +127,4 @@ def _ratio(cell: Record, base: Record, blocks: BlockTimes) -> Ratio:
     if paired is None:  # a resumed study may have runs of no common block
         means = [geometric_mean(list(side.values())).value for side in (before, now)]
         return Ratio(base, means[0] / means[1])
-    return Ratio(base, paired.value, *(math.nan if end is None else end for end in (paired.low, paired.high)))
+    return Ratio(base, paired.value, *paired.ends)

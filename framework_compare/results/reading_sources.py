@@ -1,9 +1,10 @@
-"""Where a cell's GPU and energy readings came from (process list, counter, ...), as columns of the cell frame."""
+"""Sources of a cell's GPU and energy readings (process list, counter, ...), as columns of the cell frame."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from framework_compare.samplers.energy import COUNTER
 
@@ -23,10 +24,10 @@ COLUMNS = (
     "parent_peak_rss_bytes",
 )
 NUMBERS = ("gpu_utilization_period_s", "load_before", "parent_cpu_percent", "parent_peak_rss_bytes")
-Row = Dict[str, Any]
+Row = dict[str, Any]
 
 
-def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
+def of_cell(runs: Sequence[Row], figures: Mapping[str, float | None]) -> Row:
     """COLUMNS from the runs of a cell and their figures; None for what no sampler reported."""
     gpus = _reports(runs, "gpu")
     columns: Row = {f"gpu_{name}": _first(gpus, name, _text) for name in _TEXTS}
@@ -41,14 +42,14 @@ def of_cell(runs: Sequence[Row], figures: Mapping[str, Optional[float]]) -> Row:
     }
 
 
-def _power_source(energy_source: Optional[str], figures: Mapping[str, Optional[float]]) -> Optional[str]:
+def _power_source(energy_source: str | None, figures: Mapping[str, float | None]) -> str | None:
     if figures["gpu_power_w_mean"] is None:
         return None
     # Where the counter gives joules, the power is these over the time.
     return COUNTER if energy_source == COUNTER and figures["gpu_j_per_image"] is not None else SAMPLES
 
 
-def _reports(runs: Sequence[Row], sampler: str) -> List[Row]:
+def _reports(runs: Sequence[Row], sampler: str) -> list[Row]:
     documents = [run["gauges"].get(sampler) for run in runs]
     return [document for document in documents if isinstance(document, dict)]
 
@@ -58,13 +59,13 @@ def _first(documents: Sequence[Row], name: str, sound: Any) -> Any:
     return next(filter(None, (sound(document.get(name)) for document in documents)), None)
 
 
-def _largest(documents: Sequence[Row], name: str) -> Optional[float]:
+def _largest(documents: Sequence[Row], name: str) -> float | None:
     return max(filter(None, (_seconds(document.get(name)) for document in documents)), default=None)
 
 
-def _text(value: Any) -> Optional[str]:
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _seconds(value: Any) -> Optional[float]:
+def _seconds(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 < value < math.inf else None

@@ -1,11 +1,18 @@
-"""Of a run that was disturbed and the runs that repeat it, the one that counts."""
+"""The runs and epochs that figures are made of: without those that others disturbed, where there are others."""
 
 from __future__ import annotations
 
 import collections
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from framework_compare.plan.settings import COMPARED, SETTINGS, column
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
 
 # Columns of the cell frame; load_before is of `reading_sources`.
 COLUMNS = ("epochs_disturbed", "disturbed_s", "disturbed_share", "runs_set_aside")
@@ -13,20 +20,35 @@ Row = Mapping[str, Any]
 _UNFINISHED = ("planned", "running", "interrupted")
 
 
-def counting(runs: Iterable[Row]) -> Set[int]:
+def counting(runs: Iterable[Row]) -> set[int]:
     """The run_ids that figures are made of: of each run and its repeats the ok one that lost the least to others.
 
     Where none of them is ok it is the first. Every run that was neither disturbed nor repeated counts.
     """
     # Of a damaged file one may name a run of another cell: every cell with runs has one that counts all the same.
-    slots: Dict[Tuple[int, int], List[Row]] = {}
+    slots: dict[tuple[int, int], list[Row]] = {}
     for run in runs:
         first = run["run_id"] if run["retry_of"] is None else run["retry_of"]
         slots.setdefault((run["cell_id"], first), []).append(run)
-    return {_best(slot)["run_id"] for slot in slots.values()}
+    ok = [[run for run in slot if run["status"] == "ok"] or slot[:1] for slot in slots.values()]
+    return {min(several, key=lambda run: (lost_s(run), run["run_id"]))["run_id"] for several in ok}
 
 
-def blocks(runs: Sequence[Row]) -> Dict[int, int]:
+def counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the runs that are ok and count."""
+    return frame[(frame["status"] == "ok") & frame["counts"].astype(bool)]
+
+
+def undisturbed(marks: ArrayLike, cells: ArrayLike) -> np.ndarray:
+    """Return which epochs times are made of: those that others did not disturb, and all of a cell that has no such.
+
+    marks: 1 of a disturbed epoch, None or NaN where nobody knows; cells: whose epoch each is.
+    """
+    quiet = np.asarray(marks, dtype=float) != 1
+    return quiet | ~np.isin(cells, np.asarray(cells)[quiet])
+
+
+def blocks(runs: Sequence[Row]) -> dict[int, int]:
     """By run_id the block that a run belongs to: the turn in which it, or the run that it repeats, was planned.
 
     Of a turn of one model and data set, runs of another node, or of another duel, than most are in a block of their own,
@@ -36,7 +58,7 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     turns = {
         run["run_id"]: planned[run["run_id"] if run["retry_of"] not in planned else run["retry_of"]] for run in runs
     }
-    counts: Dict[Tuple[Any, ...], "collections.Counter[Any]"] = {}
+    counts: dict[tuple[Any, ...], collections.Counter[Any]] = {}
     for run in runs:
         if run["node_id"] is not None or run["duel"] is not None:
             counts.setdefault(_turn(run, turns), collections.Counter())[run["node_id"], run["duel"]] += 1
@@ -51,16 +73,11 @@ def blocks(runs: Sequence[Row]) -> Dict[int, int]:
     }
 
 
-def _turn(run: Row, turns: Mapping[int, int]) -> Tuple[Any, ...]:
+def _turn(run: Row, turns: Mapping[int, int]) -> tuple[Any, ...]:
     return turns[run["run_id"]], run["model"], run["dataset"], *(run[name] for name in _SHARED)
 
 
 _SHARED = [column(name) for name in SETTINGS if name not in COMPARED]
-
-
-def _best(slot: Sequence[Row]) -> Row:
-    ok = [run for run in slot if run["status"] == "ok"]
-    return min(ok, key=lambda run: (lost_s(run), run["run_id"])) if ok else slot[0]
 
 
 def lost_s(run: Row) -> float:
@@ -68,8 +85,8 @@ def lost_s(run: Row) -> float:
     return (run["disturbed_s"] or 0.0) * (run["disturbed_share"] or 0.0)
 
 
-def summary(runs: Sequence[Row]) -> Dict[str, Optional[float]]:
-    """How much the runs of a cell that count were disturbed; None where it is not known of any."""
+def summary(runs: Sequence[Row]) -> dict[str, float | None]:
+    """Return how much the runs of a cell that count were disturbed; None where nobody knows."""
     known = [run for run in runs if run["status"] == "ok" and run["disturbed_epochs"] is not None]
     seconds = sum(run["disturbed_s"] or 0.0 for run in known)
     return {
@@ -80,13 +97,13 @@ def summary(runs: Sequence[Row]) -> Dict[str, Optional[float]]:
 
 
 def disturbed_throughout(epochs_disturbed: float, epochs_measured: float) -> bool:
-    """Whether others disturbed every epoch of a cell, so that no verdict can stand on it."""
+    """Return whether others disturbed every epoch of a cell, so that no verdict can stand on it."""
     return epochs_disturbed >= epochs_measured > 0
 
 
-def sentences(runs: Sequence[Row], counted: Set[int]) -> List[str]:
-    """What to say of the runs that do not count."""
-    return [_sentence(run) for run in runs if run["run_id"] not in counted and run["status"] not in _UNFINISHED]
+def sentences(runs: Sequence[Row]) -> list[str]:
+    """Return what to say of the runs of a cell that do not count."""
+    return [_sentence(run) for run in runs if not run["counts"] and run["status"] not in _UNFINISHED]
 
 
 def _sentence(run: Row) -> str:

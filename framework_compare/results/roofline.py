@@ -1,4 +1,4 @@
-"""What a cell reaches of what the machine can do: arithmetic beside its peak, memory traffic beside its bandwidth.
+"""The share of the machine's peak that a cell reaches: in arithmetic, and in memory traffic.
 
 The roofline model of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), layer by layer: a layer
 takes at least its arithmetic over the peak, and at least its bytes over the bandwidth.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -39,17 +40,17 @@ NARROW = ("bf16", "fp16")
 UPDATE, STATES = 3, {"sgd": 1, "adam": 2, "rmsprop": 1, "nadam": 2}
 # Ops that move nothing: what follows reads what stood before them.
 _VIEWS = ("Flatten",)
-PeakOf = Callable[[Record], Optional[Peak]]
+PeakOf = Callable[[Record], Peak | None]
 
 
 class Work(NamedTuple):
-    """Of one pass through one layer, per sample: floating-point operations and bytes."""
+    """Floating-point operations and bytes of one pass through one layer, per sample."""
 
     flop: float
     bytes: float
 
 
-def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: PeakOf) -> "pd.DataFrame":
+def roofline_frame(frame: pd.DataFrame, settings: Mapping[str, Any], peak_of: PeakOf) -> pd.DataFrame:
     """The cell frame with COLUMNS; NaN for a cell that did not work, or where no peak is known.
 
     roofline_share: the least time that the machine allows, over the time of the cell, its waiting for data included.
@@ -59,7 +60,7 @@ def roofline_frame(frame: "pd.DataFrame", settings: Mapping[str, Any], peak_of: 
     return frame.assign(**{name: [row.get(name, math.nan) for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> Dict[str, float]:
+def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> dict[str, float]:
     if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
     try:
@@ -98,8 +99,8 @@ def states(optimizer: str, momentum: float) -> int:
 
 def work(
     graph: Graph, batch_size: float, mode: str, number_bytes: int = FLOAT_BYTES, optimizer_states: int = 0
-) -> Tuple[Work, ...]:
-    """What a step does, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
+) -> tuple[Work, ...]:
+    """Return the work of a step, pass by pass and layer by layer, per sample of its batch, as if no two layers were fused.
 
     A layer reads its inputs and parameters and writes its output; the way back reads the gradient of the output, the
     inputs and the parameters, and writes their gradients. Parameters count once per batch. number_bytes: of a number
@@ -123,5 +124,5 @@ def work(
 
 
 @functools.lru_cache(maxsize=64)
-def _graph(model: str, num_classes: int, image_size: int, task: Optional[Task]) -> Graph:
+def _graph(model: str, num_classes: int, image_size: int, task: Task | None) -> Graph:
     return build_graph(model, TrainConfig(num_classes=num_classes, image_size=image_size), task)

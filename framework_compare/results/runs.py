@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.plan.settings import column
-from framework_compare.records import Energy, Epoch, Phase, Run, Sample, Slice
 from framework_compare.results import metrics, repeats
 from framework_compare.results.measured import Measured
 from framework_compare.store import row_checks
+from framework_compare.store.rows import CHILDREN, fields_of
 from framework_compare.store.study_file import TO_RUN
 
 if TYPE_CHECKING:
     from framework_compare.store.study_file import Store
 
 EPOCHS = "epochs_measured"
-Row = Dict[str, Any]
-_KINDS = {"phase": Phase, "epoch": Epoch, "sample": Sample, "energy": Energy, "slice": Slice}
+Row = dict[str, Any]
+_MEASURED = ("phase", "epoch", "sample", "energy", "slice")
 
 
-def read_runs(store: "Store") -> List[Row]:
+def read_runs(store: Store) -> list[Row]:
     """Every sound run with the settings of its cell, cells in the order of the plan.
 
     `counts`: figures are made of it; `block`: the turn in which it was planned.
@@ -28,12 +28,14 @@ def read_runs(store: "Store") -> List[Row]:
     return _runs(store, "ORDER BY cell_id, repeat")
 
 
-def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
+def _runs(store: Store, which: str, values: Sequence[Any] = ()) -> list[Row]:
     names, rows = store.select(f"SELECT cell.*, run.* FROM run JOIN cell USING (cell_id) {which}", values)
     sound_rows = []
     for row in rows:
         try:
-            sound_rows.append(_run_row(row_checks.run_row(dict(zip(names, row)))))
+            sound = row_checks.run_row(dict(zip(names, row)))
+            config = {column(name): value for name, value in sound.pop("config").items()}
+            sound_rows.append({**config, **sound})  # the cell's own device wins: it is what was asked for
         except row_checks.InvalidRow as error:
             store.left_out("run", str(error))
     counted = repeats.counting(sound_rows)
@@ -41,50 +43,52 @@ def _runs(store: "Store", which: str, values: Sequence[Any] = ()) -> List[Row]:
     return [{**row, "counts": row["run_id"] in counted, "block": blocks[row["run_id"]]} for row in sound_rows]
 
 
-def _run_row(row: Row) -> Row:
-    config = {column(name): value for name, value in row.pop("config").items()}
-    # The cell's own device wins: it is what was asked for.
-    return {**config, **row}
-
-
-def columns_of(store: "Store", table: str, run_id: int) -> Dict[str, List[Any]]:
+def columns_of(store: Store, table: str, run_id: int) -> dict[str, list[Any]]:
     """The rows of a run in one table, by column."""
-    names = [field.name for field in dataclasses.fields(_KINDS[table])]
+    names = fields_of(table)
     _, rows = store.select(f"SELECT {', '.join(names)} FROM {table} WHERE run_id = ? ORDER BY rowid", (run_id,))
-    return sound_columns(store, table, _KINDS[table], dict(zip(names, zip(*rows)))) if rows else {n: [] for n in names}
+    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
 
 
-def sound_columns(store: "Store", table: str, kind: Any, columns: row_checks.Columns) -> Dict[str, List[Any]]:
+def whole_table(store: Store, table: str, order: str = "rowid") -> dict[str, list[Any]]:
+    """The rows of all runs in one table, by column, `run_id` first."""
+    names = ["run_id", *fields_of(table)]
+    query = f"SELECT {', '.join(names)} FROM {table} WHERE typeof(run_id) = 'integer' ORDER BY {order}"
+    rows = store.select(query)[1]
+    return _sound_columns(store, table, dict(zip(names, zip(*rows)))) if rows else {name: [] for name in names}
+
+
+def _sound_columns(store: Store, table: str, columns: row_checks.Columns) -> dict[str, list[Any]]:
     """Stored columns of a record without unsound rows; the store counts those."""
-    faulty, fault = row_checks.rows(kind, columns)
+    faulty, fault = row_checks.rows(CHILDREN[table], columns)
     if faulty:
         store.left_out(table, fault, len(faulty))
     left = set(faulty)
     return {name: [v for n, v in enumerate(c) if n not in left] if left else list(c) for name, c in columns.items()}
 
 
-def store_figures(store: "Store", run_id: int, run: Run) -> None:
-    """Keep the figures of a run's cell for those who read the study: of this run, and of the cell's others as stored."""
-    same_cell = "WHERE cell_id = (SELECT cell_id FROM run WHERE run_id = ?) ORDER BY repeat"
-    rows = [row for row in _runs(store, same_cell, (run_id,)) if row["counts"]]
-    if not rows:
-        return
-    measured = [Measured.of(run) if row["run_id"] == run_id else read_measured(store, row) for row in rows]
-    store.keep_figures(metrics.version(), {rows[0]["cell_id"]: figures_of(measured)})
+def store_figures(store: Store, *run_ids: int) -> None:
+    """Keep the figures of the cells of these runs for those who read the study."""
+    marks = ", ".join("?" * len(run_ids))
+    _keep_figures(store, f"SELECT DISTINCT cell_id FROM run WHERE run_id IN ({marks})", run_ids)
 
 
-def refresh_figures(store: "Store") -> None:
+def refresh_figures(store: Store) -> None:
     """Keep the figures of every cell whose runs have all ended and that has none: of parts that were absorbed."""
     marks = ", ".join("?" * len(TO_RUN))
-    query = (
+    lacking = (
         f"SELECT cell_id FROM run GROUP BY cell_id HAVING sum(status IN ({marks})) = 0"
         " EXCEPT SELECT cell_id FROM figures WHERE version = ?"
     )
-    lacking = [cell_id for (cell_id,) in store.select(query, (*TO_RUN, metrics.version()))[1]]
+    _keep_figures(store, lacking, (*TO_RUN, metrics.version()))
+
+
+def _keep_figures(store: Store, cells: str, values: Sequence[Any]) -> None:
     figures = {}
-    for cell_id in lacking:
+    for (cell_id,) in store.select(cells, values)[1]:
         rows = [row for row in _runs(store, "WHERE cell_id = ? ORDER BY repeat", (cell_id,)) if row["counts"]]
-        figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
+        if rows:
+            figures[cell_id] = figures_of([read_measured(store, row) for row in rows])
     store.keep_figures(metrics.version(), figures)
 
 
@@ -94,6 +98,6 @@ def figures_of(runs: Sequence[Measured]) -> Row:
     return {**metrics.figures(runs), EPOCHS: epochs}
 
 
-def read_measured(store: "Store", row: Row) -> Measured:
-    """What one run left, from the store."""
-    return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _KINDS))
+def read_measured(store: Store, row: Row) -> Measured:
+    """Return the records of one run from the store."""
+    return Measured(row, *(columns_of(store, table, row["run_id"]) for table in _MEASURED))

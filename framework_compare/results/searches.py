@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare.batches import quality
 from framework_compare.plan import searches
-from framework_compare.records import Quality
-from framework_compare.results.runs import sound_columns
+from framework_compare.results import repeats
+from framework_compare.results.runs import whole_table
 from framework_compare.worker.search import BUILD, CANDIDATE, FIRST_STEP, JUDGING, SEARCH
 
 if TYPE_CHECKING:
@@ -22,19 +22,15 @@ SECONDS = (BUILD, FIRST_STEP, JUDGING)
 COLUMNS = ("candidates", *(f"candidates_{name}" for name in SECONDS), "best", "best_metric", "best_value")
 
 
-def candidate_frame(store: "Store") -> "pd.DataFrame":
+def candidate_frame(store: Store) -> pd.DataFrame:
     """One row per candidate of any run: run_id, candidate from 1, its metrics (means over folds), and its seconds.
 
     search_s: all of it; of these build_s, first_step_s (the first, waited for) and validation_s.
     """
     import pandas as pd
 
-    names, rows = store.select("SELECT run_id, epoch, split, name, value FROM quality ORDER BY rowid")
-    if not rows:
-        return pd.DataFrame(columns=["run_id", "candidate"])
-    found = sound_columns(store, "quality", Quality, dict(zip(names, zip(*rows))))
-    table: Dict[Any, Dict[str, Any]] = {}
-    for run_id, split, name, value in zip(found["run_id"], found["split"], found["name"], found["value"]):
+    table: dict[Any, dict[str, Any]] = {}
+    for run_id, _, split, name, value in zip(*whole_table(store, "quality").values()):
         kind, _, number = split.partition(" ")
         if kind == CANDIDATE and number.isdigit():
             row = table.setdefault((run_id, int(number)), {"run_id": run_id, "candidate": int(number)})
@@ -42,22 +38,22 @@ def candidate_frame(store: "Store") -> "pd.DataFrame":
     return pd.DataFrame(list(table.values()) or None, columns=None if table else ["run_id", "candidate"])
 
 
-def search_frame(quality_frame: "pd.DataFrame", epochs: "pd.DataFrame", found: "pd.DataFrame") -> "pd.DataFrame":
+def search_frame(quality_frame: pd.DataFrame, epochs: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """The cells that are searches, with COLUMNS: means over the runs that are ok and count.
 
     best: the candidate that is best by the first metric in the mean over runs, and best_value what it reached.
     """
     cells = quality_frame[quality_frame["model"].map(searches.is_search)]
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     of_cell = found.merge(ok[["run_id", "cell"]].drop_duplicates(), on="run_id") if len(found) else found
-    rows: List[Dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for place, cell in zip(cells.index, cells.to_dict("records")):
         own = of_cell[of_cell["cell"] == place] if len(found) else found
         rows.append(_row(cell, own) if len(own) else dict.fromkeys(COLUMNS, np.nan))
     return cells.assign(**{name: [row[name] for row in rows] for name in COLUMNS})
 
 
-def _row(cell: Dict[str, Any], own: "pd.DataFrame") -> Dict[str, Any]:
+def _row(cell: dict[str, Any], own: pd.DataFrame) -> dict[str, Any]:
     means = own.groupby("candidate").mean(numeric_only=True)
     metric = next(iter(cell["metrics"]), "loss")
     higher = metric != "loss" and quality.METRICS[metric].higher_is_better

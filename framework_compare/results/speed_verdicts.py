@@ -1,11 +1,12 @@
-"""Which of two cells trains faster, by how much, and how sure that is: verdicts over paired blocks of runs."""
+"""Verdicts on two cells over paired blocks of runs: which trains faster, by how much, and how sure that is."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import settings
@@ -25,7 +26,7 @@ SUBJECTS = ("framework", *settings.of_role(settings.IDENTITY))
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a study shows of two competitors under one condition.
+    """The result of a study on two competitors under one condition.
 
     model: its name, or "geometric mean" over `models`. condition: the other settings, which both share, by column;
     with the data set. ratio: epoch time of `slower` over that of `faster`, 1 or more, over paired blocks; low and high
@@ -41,14 +42,14 @@ class Verdict:
     faster: str
     slower: str
     ratio: float
-    low: Optional[float]
-    high: Optional[float]
-    shown: bool
-    corrected: bool
-    sentence: str
-    models: Tuple[str, ...] = ()
+    low: float | None
+    high: float | None
+    shown: bool = False
+    corrected: bool = False
+    sentence: str = ""
+    models: tuple[str, ...] = ()
     blocks: int = 0
-    p: Optional[float] = None
+    p: float | None = None
     comparisons: int = 1
     reason: str = ""
     disturbed: str = ""
@@ -62,19 +63,7 @@ class Bar(NamedTuple):
     disturbed: str = ""
 
 
-class _Pair(NamedTuple):
-    """Two competitors, and the ratios of their blocks: seconds of the second over those of the first."""
-
-    model: str
-    models: Tuple[str, ...]
-    condition: Dict[str, Any]
-    names: Tuple[str, str]
-    ratio: Interval
-    bar: Bar
-    verified: bool
-
-
-def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> List[Verdict]:
+def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework", correct: bool = True) -> list[Verdict]:
     """A verdict on every two cells that differ in `of` only, models in turn, then geometric means over models.
 
     correct: for the number of comparisons, by Holm's method over all of one kind: single models, or geometric means.
@@ -82,50 +71,33 @@ def verdicts(cells: Sequence[Record], blocks: BlockTimes, of: str = "framework",
     """
     if of not in SUBJECTS:
         raise UnknownNameError("subject of verdicts", of, SUBJECTS)
-    conditions: Dict[str, List[Record]] = {}
+    conditions: dict[str, list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and blocks.get(cell.Index):
             conditions.setdefault(str(condition(cell, of)), []).append(cell)
     singles, means = [], []
     for alike in conditions.values():
-        pairs = _pairs(alike, blocks, of)
-        singles += pairs
+        singles += _pairs(alike, blocks, of)
         means += _means(alike, blocks, of)
     return [*_judged(singles, correct), *_judged(means, correct)]
 
 
-def condition(cell: Record, of: str = "framework") -> Dict[str, Any]:
-    """What a cell shares with its competitors, by column, its model apart."""
+def condition(cell: Record, of: str = "framework") -> dict[str, Any]:
+    """Return what a cell shares with its competitors, without its model, by column."""
     return {name: getattr(cell, name) for name in ("framework", "dataset", *SHARED) if name != of}
 
 
-def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
-    pairs = []
+def _pairs(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
+    drafts = []
     for model in dict.fromkeys(cell.model for cell in cells):
         rivals = [cell for cell in cells if cell.model == model]
         for a, b in itertools.combinations(rivals, 2):
-            pairs.append(_pair(a, b, blocks, of))
-    return pairs
+            drafts.append(_of_models(((a, b),), blocks.ratio(b.Index, a.Index), of))
+    return drafts
 
 
-def _pair(a: Record, b: Record, blocks: BlockTimes, of: str) -> _Pair:
-    ratio, bar = blocks.ratio(b.Index, a.Index), bar_of(a, b)
-    if ratio is None or ratio.p is None or bar.reason:
-        ratio = _figures([(a, b)], 0 if ratio is None else ratio.runs)
-    return _Pair(a.model, (a.model,), condition(a, of), _names(a, b, of), ratio, bar, verified(a, b))
-
-
-def _figures(both: Sequence[Tuple[Record, Record]], runs: int) -> Interval:
-    """What a verdict gives where none stands: the ratio of the figures that tables show, without an interval."""
-    logs = [math.log(epoch_seconds(b) / epoch_seconds(a)) for a, b in both]
-    return Interval(math.exp(sum(logs) / len(logs)), runs=runs)
-
-
-def _names(a: Record, b: Record, of: str) -> Tuple[str, str]:
-    return str(getattr(a, of)), str(getattr(b, of))
-
-
-def bar_of(*cells: Record) -> Bar:
+def blocking_reason(*cells: Record) -> Bar:
+    """Return why no verdict can stand on these cells."""
     for cell in cells:
         if repeats.disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured):
             return Bar(f"{THROUGHOUT}{cell.framework}", cell.framework)
@@ -137,58 +109,54 @@ def bar_of(*cells: Record) -> Bar:
 
 
 def verified(*cells: Record) -> bool:
-    """Whether parity is proved of all these."""
+    """Return whether parity is proved for all of these."""
     return all(cell.parity in PROVED for cell in cells)
 
 
-def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> List[_Pair]:
+def _means(cells: Sequence[Record], blocks: BlockTimes, of: str) -> list[Verdict]:
     """Each two competitors over the models that both have, where these are two or more."""
-    by_name: Dict[str, Dict[str, Record]] = {}
+    by_name: dict[str, dict[str, Record]] = {}
     for cell in cells:
         by_name.setdefault(str(getattr(cell, of)), {})[cell.model] = cell
-    means: Dict[Tuple[str, ...], BlockTimes] = {}
-    pairs = []
+    means: dict[tuple[str, ...], BlockTimes] = {}
+    drafts = []
     for first, second in itertools.combinations(by_name, 2):
         models = tuple(model for model in by_name[first] if model in by_name[second])
         if len(models) > 1:
             if models not in means:
-                means[models] = _means_of(models, by_name, blocks)
+                complete = {name: own for name, own in by_name.items() if own.keys() >= {*models}}
+                means[models] = blocks.means({n: [own[model].Index for model in models] for n, own in complete.items()})
             ratio = means[models].ratio(second, first)
             if ratio is None or ratio.runs < MIN_RUNS:  # as under a budget, where models have blocks of their own
                 places = [[by_name[name][model].Index for model in models] for name in (second, first)]
                 ratio = blocks.ratio_over(*places) or ratio
-            pairs.append(_mean(models, [(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
-    return pairs
+            drafts.append(_of_models([(by_name[first][m], by_name[second][m]) for m in models], ratio, of))
+    return drafts
 
 
-def _means_of(models: Sequence[str], by_name: Mapping[str, Mapping[str, Record]], blocks: BlockTimes) -> BlockTimes:
-    """Geometric means over models, by name of those that have them all."""
-    complete = {name: cells for name, cells in by_name.items() if all(model in cells for model in models)}
-    return blocks.means({name: [cells[model].Index for model in models] for name, cells in complete.items()})
+def _of_models(both: Sequence[tuple[Record, Record]], ratio: Interval | None, of: str) -> Verdict:
+    """Return the draft of a verdict on two competitors with one model, or on their geometric mean over several.
 
-
-def _mean(
-    models: Tuple[str, ...],
-    both: Sequence[Tuple[Record, Record]],
-    ratio: Optional[Interval],
-    of: str,
-) -> _Pair:
-    """The geometric mean over models, block by block, so that its interval is over runs and not over models."""
+    Where no verdict can stand its ratio is that of the figures that tables show, without an interval.
+    """
     a, b = both[0]
-    bars = [(bar_of(*two), two[0].model) for two in both]
-    bar = next((Bar(*(one and f"{one} with {model}" for one in bar)) for bar, model in bars if bar.reason), Bar())
+    models = tuple(first.model for first, _ in both)
+    bars = [(blocking_reason(*two), f" with {model}" if len(both) > 1 else "") for two, model in zip(both, models)]
+    bar = next((Bar(*(one and f"{one}{where}" for one in bar)) for bar, where in bars if bar.reason), Bar())
     if ratio is None or ratio.p is None or bar.reason:
-        ratio = _figures(both, 0 if ratio is None else ratio.runs)
+        logs = [math.log(epoch_seconds(second) / epoch_seconds(first)) for first, second in both]
+        ratio = Interval(math.exp(sum(logs) / len(logs)), runs=0 if ratio is None else ratio.runs)
+    names = str(getattr(a, of)), str(getattr(b, of))
     proved = all(verified(*two) for two in both)
-    return _Pair(GEOMETRIC_MEAN, models, condition(a, of), _names(a, b, of), ratio, bar, proved)
+    return _draft(GEOMETRIC_MEAN if len(both) > 1 else a.model, models, condition(a, of), names, ratio, bar, proved)
 
 
-def of_two(subject: str, names: Tuple[str, str], ratio: Optional[Interval], bar: Bar, proved: bool) -> Verdict:
+def of_two(subject: str, names: tuple[str, str], ratio: Interval | None, bar: Bar, proved: bool) -> Verdict:
     """The verdict on two competitors alone: ratio is seconds of the second over those of the first; None is unknown."""
-    return _judged([_Pair(subject, (subject,), {}, names, ratio or Interval(math.nan), bar, proved)], correct=False)[0]
+    return _judged([_draft(subject, (subject,), {}, names, ratio or intervals.UNKNOWN, bar, proved)], correct=False)[0]
 
 
-def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
+def ranks(names: Sequence[str], among: Sequence[Verdict]) -> dict[str, int]:
     """The rank of each competitor under one condition: 1, and 1 more for each that is shown to be faster.
 
     So competitors without a difference between them share a rank, unless a third one parts them.
@@ -196,46 +164,51 @@ def ranks(names: Sequence[str], among: Sequence[Verdict]) -> Dict[str, int]:
     return {name: 1 + sum(one.shown and one.slower == name for one in among) for name in names}
 
 
-def _judged(pairs: Sequence[_Pair], correct: bool) -> List[Verdict]:
-    places = [place for place, pair in enumerate(pairs) if pair.ratio.p is not None and not pair.bar.reason]
-    p_values = [pairs[place].ratio.p or 0.0 for place in places]
-    corrected = correct and len(places) > 1
-    p_of = dict(zip(places, intervals.holm(p_values) if corrected else p_values))
-    return [_verdict(pair, p_of.get(place), corrected, len(places)) for place, pair in enumerate(pairs)]
-
-
-def _verdict(pair: _Pair, p: Optional[float], corrected: bool, comparisons: int) -> Verdict:
-    ratio, (faster, slower) = pair.ratio, pair.names
-    if ratio.value < 1:
-        faster, slower = slower, faster
-        ratio = Interval(1 / ratio.value, _inverse(ratio.high), _inverse(ratio.low), ratio.p, ratio.runs)
-    reason = pair.bar.reason
-    if not reason and ratio.p is None:
-        reason = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
-    verdict = Verdict(
-        pair.model,
-        pair.condition,
-        faster,
-        slower,
-        ratio.value,
-        ratio.low,
-        ratio.high,
-        p is not None and p < 1 - LEVEL,
-        corrected,
-        "",
-        pair.models,
-        ratio.runs,
-        ratio.p,
-        comparisons,
-        reason,
-        pair.bar.disturbed,
-        pair.verified,
+def _draft(
+    model: str,
+    models: tuple[str, ...],
+    condition: Mapping[str, Any],
+    names: tuple[str, str],
+    ratio: Interval,
+    bar: Bar,
+    proved: bool,
+) -> Verdict:
+    """Return the verdict on two competitors before p values are corrected; ratio: seconds of the second over the first's."""
+    draft = Verdict(
+        model,
+        condition,
+        faster=names[0],
+        slower=names[1],
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        models=models,
+        blocks=ratio.runs,
+        p=ratio.p,
+        reason=bar.reason,
+        disturbed=bar.disturbed,
+        verified=proved,
     )
-    return dataclasses.replace(verdict, sentence=sentence(verdict))
+    if not bar.reason and ratio.p is None:
+        needed = f"an interval needs {MIN_RUNS} blocks of runs that both have, and there {_are(ratio.runs)}"
+        draft = dataclasses.replace(draft, reason=needed)
+    return inverted(draft) if ratio.value < 1 else draft
 
 
-def turned(verdict: Verdict) -> Verdict:
-    """The same of the two the other way round: a ratio below 1."""
+def _judged(drafts: Sequence[Verdict], correct: bool) -> list[Verdict]:
+    p_values = [one.p or 0.0 for one in drafts if not one.reason]
+    corrected = correct and len(p_values) > 1
+    remaining = iter(intervals.holm(p_values) if corrected else p_values)
+    judged = []
+    for one in drafts:
+        shown = not one.reason and next(remaining) < 1 - LEVEL
+        one = dataclasses.replace(one, shown=shown, corrected=corrected, comparisons=len(p_values))
+        judged.append(dataclasses.replace(one, sentence=sentence(one)))
+    return judged
+
+
+def inverted(verdict: Verdict) -> Verdict:
+    """Return the same of the two the other way round."""
     return dataclasses.replace(
         verdict,
         faster=verdict.slower,
@@ -250,7 +223,7 @@ def _are(count: int) -> str:
     return "is 1" if count == 1 else "is none" if not count else f"are {count}"
 
 
-def _inverse(value: Optional[float]) -> Optional[float]:
+def _inverse(value: float | None) -> float | None:
     return None if value is None else 1 / value if value else math.inf
 
 
@@ -260,14 +233,14 @@ def sentence(verdict: Verdict) -> str:
 
 
 def subject(verdict: Verdict) -> str:
-    """What a verdict is about: a model, or how many of them; marked where the optimizers are not the same."""
+    """Return the subject of a verdict: a model, or how many of them; marked where the optimizers are not the same."""
     mark = " (native optimizers, not equal)" if verdict.condition.get("optimizer_variant") == "native" else ""
     several = f" of {len(verdict.models)} models" if len(verdict.models) > 1 else ""
     return f"{verdict.model}{several}{mark}"
 
 
 def statement(verdict: Verdict) -> str:
-    """What a verdict says, without what it is about."""
+    """Return the statement of a verdict without its subject."""
     both = f"{verdict.faster} and {verdict.slower}"
     if verdict.reason:
         return f"no verdict on {both} ({verdict.ratio:.2f}x; {verdict.reason})"
@@ -277,7 +250,7 @@ def statement(verdict: Verdict) -> str:
 
 
 def doubt(*verdicts: Verdict) -> str:
-    """What a sentence that names the faster one must add."""
+    """Return what a sentence that names the faster one must add."""
     return "" if all(one.verified for one in verdicts) else " (not verified)"
 
 

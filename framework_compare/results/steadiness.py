@@ -1,4 +1,4 @@
-"""Whether the step times of a run become steady, read off the run itself.
+"""Detection of steady step times in a run, from the run itself.
 
 The steps of a run, without the first and the last of each epoch (which fill the loader's queue, or are of a smaller
 batch), are taken as at most 40 medians of neighbours. Binary segmentation looks for changes of level (Scott and Knott
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ Row = Mapping[str, Any]
 
 
 class Steadiness(NamedTuple):
-    """How many of a run's steps are warm-up, and by what share of itself a step still changes after them."""
+    """The number of a run's steps that are warm-up, and the share by which a step still changes after them."""
 
     warm_up: int
     change: float
@@ -42,7 +43,7 @@ class Steadiness(NamedTuple):
         return self.change == 0
 
 
-def read(path: Path, epochs: Sequence[Epoch]) -> Optional[List[np.ndarray]]:
+def read(path: Path, epochs: Sequence[Epoch]) -> list[np.ndarray] | None:
     """Nanoseconds of each step, an array per epoch; None where the file is not there or does not fit the epochs."""
     counts = [epoch.steps for epoch in epochs]
     try:
@@ -57,7 +58,7 @@ def read(path: Path, epochs: Sequence[Epoch]) -> Optional[List[np.ndarray]]:
     return steps if sound else None
 
 
-def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
+def marked(epochs: Sequence[Epoch], path: Path) -> dict[str, Any]:
     """The fields of a Run that say whether it became steady; {} where nobody knows.
 
     No epoch is left out for its own time. A sample of an epoch gets its estimate, which leaves the warm-up out.
@@ -70,15 +71,15 @@ def marked(epochs: Sequence[Epoch], path: Path) -> Dict[str, Any]:
     return {} if steady_state is None else {"settled": int(steady_state.settled)}
 
 
-def _sampled(epoch: Epoch, steps: Optional[List[np.ndarray]], steady_state: Optional[Steadiness]) -> Dict[str, Any]:
+def _sampled(epoch: Epoch, steps: list[np.ndarray] | None, steady_state: Steadiness | None) -> dict[str, Any]:
     warm_up = steady_state.warm_up if steady_state else 0
     whole_s = estimates.whole_epoch_s(epoch, steps[0] if steps else None, warm_up)
     estimated = {"epochs": (dataclasses.replace(epoch, estimate_s=whole_s),)}
     return estimated if steady_state is None else {**estimated, "settled": int(steady_state.settled)}
 
 
-def steadiness(steps: np.ndarray) -> Optional[Steadiness]:
-    """Where step times become steady, and whether they do; None for fewer than MIN_STEPS."""
+def steadiness(steps: np.ndarray) -> Steadiness | None:
+    """Return where step times become steady, and whether they do; None for fewer than MIN_STEPS."""
     if len(steps) < MIN_STEPS:
         return None
     size = -(-len(steps) // MOST_MEDIANS)
@@ -94,8 +95,8 @@ def steadiness(steps: np.ndarray) -> Optional[Steadiness]:
         cut += split
 
 
-def _level_change(logs: np.ndarray) -> Tuple[int, float]:
-    """Where values best split into two levels, and the share between these; (0, 0.0) where they have one level."""
+def _level_change(logs: np.ndarray) -> tuple[int, float]:
+    """Return where values best split into two levels, and the share between these; (0, 0.0) where they have one level."""
     least = max(len(logs) // 5, 3)  # of a later level: a few slow steps at the end are none
     costs = [_spread(logs[:cut]) + _spread(logs[cut:]) for cut in range(1, len(logs) - least)]
     if not costs:
@@ -139,18 +140,18 @@ def _likeness(residuals: np.ndarray) -> float:
     return min(max(float((off[1:] * off[:-1]).sum()) / whole, 0.0), 0.9) if whole else 0.0
 
 
-def summary(runs: Sequence[Row]) -> Dict[str, Optional[int]]:
+def summary(runs: Sequence[Row]) -> dict[str, int | None]:
     """COLUMNS of the runs of a cell that count, None where it is not known of any."""
     known = _known(runs)
     return {"runs_unsettled": sum(not run["settled"] for run in known) if known else None}
 
 
-def _known(runs: Sequence[Row]) -> List[Row]:
+def _known(runs: Sequence[Row]) -> list[Row]:
     return [run for run in runs if run["status"] == "ok" and run["settled"] is not None]
 
 
-def sentences(runs: Sequence[Row]) -> List[str]:
-    """What to say of a cell whose figures include steps that are not steady."""
+def sentences(runs: Sequence[Row]) -> list[str]:
+    """Return what to say of a cell whose figures include steps that are not steady."""
     known = _known(runs)
     unsettled = sum(not run["settled"] for run in known)
     if not unsettled:

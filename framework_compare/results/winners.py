@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from framework_compare.results import repeats, speed_verdicts
 from framework_compare.results.columns import Record
@@ -11,7 +12,7 @@ from framework_compare.results.parity import FAILED
 from framework_compare.results.ratios import epoch_seconds
 from framework_compare.results.speed_verdicts import Verdict
 
-Key = Tuple[str, str]  # model, condition
+Key = tuple[str, str]  # model, condition
 
 
 class Winner(NamedTuple):
@@ -23,10 +24,10 @@ class Winner(NamedTuple):
 
     model: str
     condition: Mapping[str, Any]
-    framework: Optional[str] = None
-    excluded: Tuple[str, ...] = ()
+    framework: str | None = None
+    excluded: tuple[str, ...] = ()
     reason: str = ""
-    whose: Tuple[str, ...] = ()
+    whose: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -38,18 +39,18 @@ class Winner(NamedTuple):
 
 
 def key(one: Any) -> Key:
-    """What rivals share, of a cell, a verdict or a winner."""
+    """Return what rivals share, from a cell, a verdict or a winner."""
     condition = one.condition if hasattr(one, "condition") else speed_verdicts.condition(one)
     return one.model, str(condition)
 
 
-def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[Winner]:
+def winners(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[Winner]:
     """One for each model and condition under which two frameworks or more have an epoch time."""
-    rivals: Dict[Key, List[Record]] = {}
+    rivals: dict[Key, list[Record]] = {}
     for cell in cells:
         if cell.status == "ok" and epoch_seconds(cell) > 0:
             rivals.setdefault(key(cell), []).append(cell)
-    judged: Dict[Key, List[Verdict]] = {}
+    judged: dict[Key, list[Verdict]] = {}
     for one in verdicts:
         judged.setdefault(key(one), []).append(one)
     return [_winner(several, judged.get(shared, ())) for shared, several in rivals.items() if len(several) > 1]

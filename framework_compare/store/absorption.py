@@ -6,11 +6,10 @@ import contextlib
 import dataclasses
 import datetime
 import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Iterator, Mapping, Sequence
 
-from framework_compare.errors import StudyError
-from framework_compare.store.rows import CHILDREN, RUN_FIELDS, columns_of
+from framework_compare.store.rows import CHILDREN, RUN_FIELDS, fields_of
 
 _CELL = ("framework", "model", "dataset", "device", "config")
 
@@ -32,11 +31,10 @@ class Part:
 def absorb(connection: sqlite3.Connection, part: Part) -> bool:
     """Take over the runs of a part that the study still lacks, in one transaction; False where that is done already.
 
-    Runs that repeat a disturbed one are added to the study. sqlite3.Error, or StudyError for a part of another schema,
-    leaves the study as it was; the part's file has been checked for damage.
+    Runs that repeat a disturbed one are added to the study. sqlite3.Error leaves the study as it was; the part's file has
+    been checked for its schema and for damage.
     """
     with _attached(connection, part.path):
-        _check_version(connection, part.path)
         connection.execute("BEGIN IMMEDIATE")
         try:
             if connection.execute("SELECT 1 FROM main.part WHERE part_id = ?", (part.number,)).fetchone():
@@ -62,18 +60,6 @@ def _attached(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     finally:
         connection.execute("DROP TABLE IF EXISTS temp.match")
         connection.execute("DETACH source")
-
-
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """StudyError where a part has another schema than studies have now."""
-    versions = [
-        connection.execute(f"SELECT value FROM {of}.meta WHERE key = 'schema_version'").fetchone()
-        for of in ("source", "main")
-    ]
-    if versions[0] != versions[1]:
-        raise StudyError(
-            f"{path} was measured by another version of framework_compare; run the part again with this one"
-        )
 
 
 def _record(connection: sqlite3.Connection, part: Part) -> None:
@@ -115,7 +101,7 @@ def _copy(connection: sqlite3.Connection, part: Part) -> None:
         (part.number, part.number, *[part.place for name in RUN_FIELDS if name in paths]),
     )
     for table in CHILDREN:
-        listed = ", ".join(columns_of(table))
+        listed = ", ".join(fields_of(table))
         connection.execute(f"DELETE FROM main.{table} WHERE run_id IN (SELECT ours FROM temp.match)")
         connection.execute(
             f"INSERT INTO main.{table} (run_id, {listed}) SELECT ours, {listed} FROM source.{table}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -13,6 +15,7 @@ FILE = "study.sqlite"
 LOCK = "study.lock"
 PICTURES = "pictures"
 MODELS = "models"
+STEPS = "steps.i64"  # in a run's folder: the time of each step
 # Made under this name and renamed when complete, so that a study is there whole or not at all.
 NEW = FILE + ".new"
 CUT_SHORT = (NEW, NEW + "-journal")
@@ -45,3 +48,22 @@ def acquire_lock(folder: Path) -> FileLock:
             remedy = "copy the folder to a writable place; `show` and `export` read the study where it is"
         raise StudyError(f"the study in {folder} cannot be locked for writing: {error}; {remedy}") from error
     return lock
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a file of a study that is whole at any moment; its folder is made if absent."""
+    half = path.with_suffix(".half")
+    with schema.study_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(json.dumps(document), encoding="utf-8")
+        half.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file of a study holds; StudyError where it is damaged."""
+    with schema.study_errors(path):
+        text = path.read_bytes()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise StudyError(f"{path} is damaged: {error}") from None

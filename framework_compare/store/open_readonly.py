@@ -1,11 +1,10 @@
-"""A study's file opened to be read: wherever it lies, of whatever older schema, and not changed by it."""
+"""A study's file opened to be read, wherever it lies, and not changed by it."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
 from pathlib import Path
-from typing import Tuple
 
 from framework_compare.errors import StudyError
 from framework_compare.store import schema
@@ -19,24 +18,20 @@ _BULK = ("sample", "energy", "profile")
 
 
 def open_study(path: Path, *, checked: bool = False) -> sqlite3.Connection:
-    """A connection to a study of a schema known here; of an older one, to a copy of it that is brought up to date.
-
-    checked: look for damage first. sqlite3.DatabaseError tells of any.
-    """
+    """Return a connection to a study; checked: look for damage first. sqlite3.DatabaseError tells of any."""
     connection = connect(path)
     try:
-        version = schema.version(connection, path)
+        schema.check_version(connection, path)
         if checked:
             check(connection, path, whole_bytes=CHECKED_WHOLE_BYTES)
-        if version == len(schema.MIGRATIONS) and not schema.lacking_columns(connection):
-            return connection
-        copy = _copy(connection)
+        lacking = [f"NULL AS {name}" for name in schema.lacking_columns(connection)]
+        if lacking:  # a temporary view comes before the file's own table
+            columns = ", ".join(("rowid", "*", *lacking))
+            connection.execute(f"CREATE TEMP VIEW sample AS SELECT {columns} FROM main.sample")
+        return connection
     except BaseException:
         connection.close()
         raise
-    connection.close()
-    schema.migrate(copy, version)
-    return copy
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -61,38 +56,22 @@ def connect(path: Path) -> sqlite3.Connection:
     return schema.connect(path, "ro&immutable=1")
 
 
-def _copy(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A private copy, gone when closed: in memory, and beyond SQLite's cache in a temporary file without a name."""
-    copy = sqlite3.connect("", isolation_level=None)
-    try:
-        connection.backup(copy)
-    except BaseException:
-        copy.close()
-        raise
-    return copy
-
-
 def check(connection: sqlite3.Connection, path: Path, *, whole_bytes: float = math.inf) -> None:
     """sqlite3.DatabaseError where an open file shows damage: cut short, or found by SQLite's own quick check.
 
     Of a file of more than whole_bytes the tables of samples are not looked at.
     """
     check_length(connection, path)
-    for table in ("",) if path.stat().st_size <= whole_bytes else _tables(connection):
+    tables = [""]
+    if path.stat().st_size > whole_bytes:
+        tables = [name for name in schema.tables(connection) if name not in _BULK]
+    for table in tables:
         schema.quick_check(connection, table)
 
 
 def check_length(connection: sqlite3.Connection, path: Path) -> None:
     """sqlite3.DatabaseError where a file was cut short; a cut within its last page is nothing that SQLite objects to."""
     size = path.stat().st_size
-    if size < _stated_bytes(connection) and not Path(f"{path}-wal").exists():
+    pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    if size < pages * page_bytes and not Path(f"{path}-wal").exists():
         raise sqlite3.DatabaseError(f"it was cut short to {size} bytes")
-
-
-def _stated_bytes(connection: sqlite3.Connection) -> int:
-    return connection.execute("PRAGMA page_count").fetchone()[0] * connection.execute("PRAGMA page_size").fetchone()[0]
-
-
-def _tables(connection: sqlite3.Connection) -> Tuple[str, ...]:
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return tuple(name for (name,) in rows if name not in _BULK)

@@ -1,4 +1,4 @@
-"""What a study's file gives, checked for the kinds that were stored: damage, or another program, may have changed it.
+"""Checks of what a study's file gives: damage, or another program, may have changed it.
 
 A reader leaves a row out that is not sound, and says so; see `Store.left_out`.
 """
@@ -10,20 +10,22 @@ import difflib
 import functools
 import math
 import operator
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from framework_compare.events import parse
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import PROFILE_KINDS, STATUSES, Cell, Epoch, Phase, ProfileRow, Run, Slice
 
 _NONE = type(None)
-_KINDS: Dict[str, FrozenSet[type]] = {
+_KINDS: dict[str, frozenset[type]] = {
     "str": frozenset({str}),
     "int": frozenset({int}),
     "float": frozenset({float, int}),
-    "Optional[str]": frozenset({str, _NONE}),
-    "Optional[int]": frozenset({int, _NONE}),
-    "Optional[float]": frozenset({float, int, _NONE}),
+    "str | None": frozenset({str, _NONE}),
+    "int | None": frozenset({int, _NONE}),
+    "float | None": frozenset({float, int, _NONE}),
 }
 _INFINITE = (math.inf, -math.inf)
 # Of a span in time, how its end must stand to its start.
@@ -35,15 +37,16 @@ class InvalidRow(ValueError):
     """A row or a document is not what was stored; the message says what of it."""
 
 
-def _kinds(record: Any) -> Dict[str, FrozenSet[type]]:
-    fields = {field.name: str(field.type) for field in dataclasses.fields(record)}
+def _kinds(record: Any) -> dict[str, frozenset[type]]:
+    # Records that workers import spell "X | None" as Python 3.8 has it.
+    fields = {one.name: re.sub(r"Optional\[(.+)\]", r"\1 | None", str(one.type)) for one in dataclasses.fields(record)}
     return {name: _KINDS[kind] for name, kind in fields.items() if kind in _KINDS}
 
 
 class Kinds:
     """The allowed types of the fields of a row."""
 
-    def __init__(self, kinds: Dict[str, FrozenSet[type]]) -> None:
+    def __init__(self, kinds: dict[str, frozenset[type]]) -> None:
         self.of = kinds
         self.floats = [name for name, allowed in kinds.items() if float in allowed]
 
@@ -55,12 +58,12 @@ _RUN = Kinds(
         **_kinds(Cell),
         **_kinds(Run),
         **dict.fromkeys(("cell_id", "run_id", "repeat"), _KINDS["int"]),
-        **dict.fromkeys(("retry_of", "part_id", "node_id"), _KINDS["Optional[int]"]),
+        **dict.fromkeys(("retry_of", "part_id", "node_id"), _KINDS["int | None"]),
     }
 )
 
 
-def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
+def run_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a run and its cell, with `config`, `gauges` and `warnings` read; InvalidRow where it was not stored so."""
     _check(row, _RUN)
     if row["status"] not in STATUSES:
@@ -72,8 +75,8 @@ def run_row(row: Mapping[str, Any]) -> Dict[str, Any]:
     return {**row, "config": config(row.get("config")), "gauges": gauges, "warnings": warnings}
 
 
-def config(text: Any) -> Dict[str, Any]:
-    """The stored fields of a TrainConfig; fields that an earlier version lacked get their defaults."""
+def config(text: Any) -> dict[str, Any]:
+    """Return the stored fields of a TrainConfig; those that were not stored get their defaults."""
     stored = document(text, dict, "config")
     missing, unknown = _DEFAULTS.keys() - stored.keys(), stored.keys() - _DEFAULTS.keys()
     if missing and unknown:
@@ -96,24 +99,24 @@ def document(text: Any, kind: type, what: str) -> Any:
     return parsed
 
 
-def settings(text: Any) -> Dict[str, Any]:
-    """What a study was created with; InvalidRow where a part of it is not of its kind."""
+def settings(text: Any) -> dict[str, Any]:
+    """Return what a study was created with; InvalidRow where a part of it is not of its kind."""
     parsed = document(text, dict, "settings")
-    for name in ("datasets", "limits", "python", "stability"):
+    for name in ("datasets", "limits", "python", "strategy"):
         if not isinstance(parsed.get(name) or {}, dict):
             raise InvalidRow(f"{name} of its settings is {_shown(parsed[name])}")
     for name, dataset in (parsed.get("datasets") or {}).items():
         if not isinstance(dataset, dict):
             raise InvalidRow(f"the data set {name} of its settings is {_shown(dataset)}")
     memory = (parsed.get("limits") or {}).get("memory_bytes")
-    if type(memory) not in _KINDS["Optional[int]"]:
+    if type(memory) not in _KINDS["int | None"]:
         raise InvalidRow(f"the memory limit of its settings is {_shown(memory)}")
     return parsed
 
 
-def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
+def rows(record: Any, columns: Columns) -> tuple[list[int], str]:
     """The numbers of the unsound rows among a record's stored columns, and the fault of the first."""
-    faults: Dict[int, str] = {}
+    faults: dict[int, str] = {}
     for name, allowed in _kinds(record).items():
         values = columns[name]
         if float in allowed:
@@ -131,14 +134,14 @@ def rows(record: Any, columns: Columns) -> Tuple[List[int], str]:
     return sorted(faults), faults[min(faults)] if faults else ""
 
 
-def numbers(figures: Any, names: Sequence[str]) -> Optional[Dict[str, Any]]:
+def numbers(figures: Any, names: Sequence[str]) -> dict[str, Any] | None:
     """A document of numbers under these names, each perhaps None; None for anything else."""
-    kinds = _KINDS["Optional[float]"]
+    kinds = _KINDS["float | None"]
     whole = isinstance(figures, dict) and set(figures) == set(names) and all(type(v) in kinds for v in figures.values())
     return figures if whole else None
 
 
-def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
+def _check(row: Mapping[str, Any], kinds: Kinds) -> None:
     name = _unlike(tuple(row), tuple(map(type, row.values())), kinds)
     if name is not None and name not in row:
         raise InvalidRow(f"it has no {name}")
@@ -149,7 +152,7 @@ def _check(row: Mapping[str, Any], kinds: "Kinds") -> None:
 
 # Thousands of rows are of one kind.
 @functools.lru_cache(maxsize=64)
-def _unlike(names: Tuple[str, ...], types: Tuple[type, ...], kinds: "Kinds") -> Optional[str]:
+def _unlike(names: tuple[str, ...], types: tuple[type, ...], kinds: Kinds) -> str | None:
     """The first field that a row lacks, or has of another kind."""
     type_of = dict(zip(names, types))
     return next((name for name, allowed in kinds.of.items() if type_of.get(name) not in allowed), None)

@@ -6,7 +6,8 @@ import dataclasses
 import json
 import operator
 import sqlite3
-from typing import Any, Iterable, List
+from collections.abc import Iterable
+from typing import Any
 
 from framework_compare.records import Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample, Slice
 
@@ -35,15 +36,15 @@ RUN_FIELDS = [f.name for f in dataclasses.fields(Run) if f.name not in LISTS]
 
 def insert(connection: sqlite3.Connection, table: str, run_id: int, items: Iterable[Any]) -> None:
     """Add records to a table of CHILDREN; the transaction is the caller's."""
-    names = columns_of(table)
+    names = fields_of(table)
     fields = operator.attrgetter(*names)
     marks = ", ".join("?" * (len(names) + 1))
     query = f"INSERT INTO {table} (run_id, {', '.join(names)}) VALUES ({marks})"
     connection.executemany(query, ((run_id, *fields(item)) for item in items))
 
 
-def columns_of(table: str) -> List[str]:
-    """Of a table of CHILDREN, without run_id."""
+def fields_of(table: str) -> list[str]:
+    """Return the fields of a table of CHILDREN, without run_id."""
     return [field.name for field in dataclasses.fields(CHILDREN[table])]
 
 

@@ -1,8 +1,7 @@
-"""A study's SQLite file: its tables, and how it is opened and brought up to date.
+"""A study's SQLite file: its tables, and how it is opened.
 
-A change of schema is a script appended to MIGRATIONS, never an edit of one above it; only columns of samplers that
-came later are added without one. Columns of run, phase, epoch, sample and energy carry the field names of `records`;
-times are CLOCK_MONOTONIC nanoseconds.
+Columns of run, phase, epoch, slice, sample and energy carry the field names of `records`; times are CLOCK_MONOTONIC
+nanoseconds. VERSION rises with any change but a new column of a sampler, which a study gets when it is opened.
 """
 
 from __future__ import annotations
@@ -10,13 +9,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Set, Tuple
 
 from framework_compare.errors import StudyError
 from framework_compare.samplers.samplers import COLUMNS
 
-_FIRST = """
+VERSION = 1  # in SQLite's user_version; 0 in files from before the first release
+_SAMPLE = ", ".join(f"{name} {'INTEGER' if column.whole else 'REAL'}" for name, column in COLUMNS.items())
+# What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
+_FIGURES = "figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL)"
+# run.retry_of: the run that this one repeats, as others took too much of the CPU then. run.part_id, run.node_id: of runs
+# that parts of the study measured on other nodes; NULL for those of the machine of the study itself. run.duel: of runs
+# whose workers took turns, the first one's run_id; slice: these turns.
+_TABLES = f"""
+BEGIN;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE machine (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE environment (framework TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -29,6 +36,8 @@ CREATE TABLE cell (
     config TEXT NOT NULL,
     UNIQUE (framework, model, dataset, device, config)
 );
+CREATE TABLE node (node_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, machine TEXT NOT NULL);
+CREATE TABLE part (part_id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL REFERENCES node, absorbed_at TEXT NOT NULL);
 CREATE TABLE run (
     run_id INTEGER PRIMARY KEY,
     cell_id INTEGER NOT NULL REFERENCES cell,
@@ -44,10 +53,23 @@ CREATE TABLE run (
     traceback TEXT,
     framework_version TEXT,
     interpreter TEXT,
-    settings TEXT NOT NULL DEFAULT '{}',
+    settings TEXT NOT NULL DEFAULT '{{}}',
     parameters INTEGER,
     peak_rss_bytes INTEGER,
     warnings TEXT NOT NULL DEFAULT '[]',
+    limits TEXT NOT NULL DEFAULT '{{}}',
+    log_tail TEXT,
+    gauges TEXT NOT NULL DEFAULT '{{}}',
+    trace_path TEXT,
+    retry_of INTEGER REFERENCES run,
+    disturbed_epochs INTEGER,
+    disturbed_s REAL,
+    disturbed_share REAL,
+    settled INTEGER,
+    part_id INTEGER REFERENCES part,
+    node_id INTEGER REFERENCES node,
+    duel INTEGER,
+    alone_why TEXT,
     UNIQUE (cell_id, repeat)
 );
 CREATE TABLE phase (
@@ -69,108 +91,20 @@ CREATE TABLE epoch (
     step_s_median REAL,
     step_s_p05 REAL,
     step_s_p95 REAL,
+    copy_s REAL,
+    compute_s REAL,
+    disturbed_share REAL,
+    steal_share REAL,
+    parent_share REAL,
+    swap_in_bytes INTEGER,
+    cpu_throttles INTEGER,
+    disturbed INTEGER,
+    whole_images INTEGER,
+    pipeline_s REAL,
+    estimate_s REAL,
+    waited_s REAL,
     PRIMARY KEY (run_id, number)
 );
-CREATE TABLE sample (
-    run_id INTEGER NOT NULL REFERENCES run,
-    t_ns INTEGER NOT NULL,
-    cpu_percent REAL,
-    rss_bytes INTEGER,
-    threads INTEGER,
-    processes INTEGER,
-    machine_cpu_percent REAL,
-    machine_ram_percent REAL,
-    gpu_percent REAL,
-    gpu_memory_bytes INTEGER,
-    gpu_power_w REAL
-);
-CREATE INDEX phase_run ON phase (run_id);
-CREATE INDEX sample_run ON sample (run_id);
-INSERT INTO meta VALUES ('schema_version', '0');
-"""
-_EVIDENCE = """
-ALTER TABLE run ADD COLUMN limits TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE run ADD COLUMN log_tail TEXT;
-"""
-# What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
-_FIGURES_TABLE = "figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL)"
-_FIGURES_SINCE = 3
-_FIGURES = f"CREATE TABLE {_FIGURES_TABLE};"
-_GAUGES = """
-ALTER TABLE run ADD COLUMN gauges TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE epoch ADD COLUMN copy_s REAL;
-ALTER TABLE epoch ADD COLUMN compute_s REAL;
-ALTER TABLE sample ADD COLUMN gpu_process_memory_bytes INTEGER;
-ALTER TABLE sample ADD COLUMN gpu_temperature_c REAL;
-ALTER TABLE sample ADD COLUMN gpu_sm_clock_mhz REAL;
-ALTER TABLE sample ADD COLUMN gpu_throttle INTEGER;
-CREATE TABLE energy (
-    run_id INTEGER NOT NULL REFERENCES run,
-    device TEXT NOT NULL,
-    t_ns INTEGER NOT NULL,
-    energy_j REAL NOT NULL,
-    source TEXT NOT NULL
-);
-CREATE INDEX energy_run ON energy (run_id);
-"""
-_PROFILE = """
-ALTER TABLE run ADD COLUMN trace_path TEXT;
-CREATE TABLE profile (
-    run_id INTEGER NOT NULL REFERENCES run,
-    kind TEXT NOT NULL,
-    name TEXT NOT NULL,
-    calls INTEGER NOT NULL,
-    self_s REAL NOT NULL
-);
-CREATE INDEX profile_run ON profile (run_id);
-"""
-# retry_of: the run that this one repeats, as others took too much of the CPU then.
-_DISTURBANCES = """
-ALTER TABLE run ADD COLUMN retry_of INTEGER REFERENCES run;
-ALTER TABLE run ADD COLUMN disturbed_epochs INTEGER;
-ALTER TABLE run ADD COLUMN disturbed_s REAL;
-ALTER TABLE run ADD COLUMN disturbed_share REAL;
-ALTER TABLE epoch ADD COLUMN disturbed_share REAL;
-ALTER TABLE epoch ADD COLUMN steal_share REAL;
-ALTER TABLE epoch ADD COLUMN parent_share REAL;
-ALTER TABLE epoch ADD COLUMN swap_in_bytes INTEGER;
-ALTER TABLE epoch ADD COLUMN cpu_throttles INTEGER;
-ALTER TABLE epoch ADD COLUMN disturbed INTEGER;
-"""
-_QUALITY = """
-CREATE TABLE quality (
-    run_id INTEGER NOT NULL REFERENCES run,
-    epoch INTEGER NOT NULL,
-    split TEXT NOT NULL,
-    name TEXT NOT NULL,
-    value REAL,
-    PRIMARY KEY (run_id, epoch, split, name)
-);
-"""
-_STEADINESS = """
-ALTER TABLE epoch ADD COLUMN steady INTEGER;
-ALTER TABLE run ADD COLUMN warming_epochs INTEGER;
-ALTER TABLE run ADD COLUMN settled INTEGER;
-"""
-_SAMPLED_EPOCHS = """
-ALTER TABLE epoch ADD COLUMN whole_images INTEGER;
-ALTER TABLE epoch ADD COLUMN pipeline_s REAL;
-ALTER TABLE epoch ADD COLUMN estimate_s REAL;
-"""
-# Runs that parts of the study measured on other nodes; NULL for those of the machine of the study itself.
-_PARTS = """
-CREATE TABLE node (node_id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, machine TEXT NOT NULL);
-CREATE TABLE part (part_id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL REFERENCES node, absorbed_at TEXT NOT NULL);
-ALTER TABLE run ADD COLUMN part_id INTEGER REFERENCES part;
-ALTER TABLE run ADD COLUMN node_id INTEGER REFERENCES node;
-"""
-# Turns of workers that were live together.
-_TURNS = """
-ALTER TABLE epoch DROP COLUMN steady;
-ALTER TABLE run DROP COLUMN warming_epochs;
-ALTER TABLE epoch ADD COLUMN waited_s REAL;
-ALTER TABLE run ADD COLUMN duel INTEGER;
-ALTER TABLE run ADD COLUMN alone_why TEXT;
 CREATE TABLE slice (
     run_id INTEGER NOT NULL REFERENCES run,
     round INTEGER NOT NULL,
@@ -184,12 +118,37 @@ CREATE TABLE slice (
     void TEXT NOT NULL,
     PRIMARY KEY (run_id, round)
 );
+CREATE TABLE quality (
+    run_id INTEGER NOT NULL REFERENCES run,
+    epoch INTEGER NOT NULL,
+    split TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value REAL,
+    PRIMARY KEY (run_id, epoch, split, name)
+);
+CREATE TABLE sample (run_id INTEGER NOT NULL REFERENCES run, t_ns INTEGER NOT NULL, {_SAMPLE});
+CREATE TABLE {_FIGURES};
+CREATE TABLE energy (
+    run_id INTEGER NOT NULL REFERENCES run,
+    device TEXT NOT NULL,
+    t_ns INTEGER NOT NULL,
+    energy_j REAL NOT NULL,
+    source TEXT NOT NULL
+);
+CREATE TABLE profile (
+    run_id INTEGER NOT NULL REFERENCES run,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    self_s REAL NOT NULL
+);
+CREATE INDEX phase_run ON phase (run_id);
+CREATE INDEX sample_run ON sample (run_id);
+CREATE INDEX energy_run ON energy (run_id);
+CREATE INDEX profile_run ON profile (run_id);
+PRAGMA user_version = {VERSION};
+COMMIT;
 """
-MIGRATIONS = [
-    *(_FIRST, _EVIDENCE, _FIGURES, _GAUGES, _PROFILE, _DISTURBANCES, _QUALITY, _STEADINESS),
-    *(_SAMPLED_EPOCHS, _PARTS, _TURNS),
-]
-
 
 # What to do about an error of the system or, which gives no number, of SQLite.
 _FULL = "free some space there and repeat the command; recorded runs stay"
@@ -243,13 +202,18 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of a study in an empty file."""
+    connection.executescript(_TABLES)
+
+
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make an open file ready for a writer: a whole study of a schema known here, brought up to date."""
-    stored_version = version(connection, path)
+    """Make an open file ready for a writer: a whole study of the schema known here."""
+    check_version(connection, path)
     quick_check(connection)
-    migrate(connection, stored_version)
-    if stored_version >= _FIGURES_SINCE:
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES_TABLE}")  # one that is lost is filled again
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES}")  # one that is lost is filled again
+    for name in lacking_columns(connection):
+        connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {'INTEGER' if COLUMNS[name].whole else 'REAL'}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 
@@ -260,54 +224,30 @@ def quick_check(connection: sqlite3.Connection, table: str = "") -> None:
         raise sqlite3.DatabaseError("quick_check found damage")
 
 
-def version(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema version of a study; StudyError for a newer one, or what is no study."""
-    stamp = _stamp(connection)
-    if stamp is None and {"run", "cell"} <= _tables(connection):
-        raise sqlite3.DatabaseError("it has no schema version")
-    if stamp is None:
+def check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """StudyError for a study of another schema, or what is no study."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if not {"run", "cell"} <= tables(connection):
         raise StudyError(f"{path} is no study of framework_compare; it was not changed")
-    if stamp > len(MIGRATIONS):
+    if version != VERSION:
+        found = f"schema version {version}" if version else "a schema from before the first release"
+        remedy = "upgrade framework_compare" if version > VERSION else "export it with the version that wrote it"
         raise StudyError(
-            f"{path} has schema version {stamp}, this framework_compare knows versions up to {len(MIGRATIONS)}; "
-            "upgrade framework_compare or name another folder"
+            f"{path} has {found}; allowed: schema version {VERSION}; {remedy}, or run the study again in another folder"
         )
-    return stamp
 
 
-def _stamp(connection: sqlite3.Connection) -> Optional[int]:
-    try:
-        query = "SELECT value FROM meta WHERE key = 'schema_version'"
-        return int(connection.execute(query).fetchone()[0]) if "meta" in _tables(connection) else None
-    except (TypeError, ValueError, sqlite3.OperationalError):
-        return None
-
-
-def _tables(connection: sqlite3.Connection) -> Set[str]:
+def tables(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
-def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Run every script after version `found` (0: an empty file), each in its own transaction."""
-    for number, script in enumerate(MIGRATIONS[found:], start=found + 1):
-        stamp = f"UPDATE meta SET value = '{number}' WHERE key = 'schema_version';"
-        try:
-            connection.executescript(f"BEGIN IMMEDIATE; {script} {stamp} COMMIT;")
-        except sqlite3.Error:
-            connection.rollback()
-            raise
-    for name in lacking_columns(connection):
-        kind = "INTEGER" if COLUMNS[name].whole else "REAL"
-        connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {kind}")
-
-
-def lacking_columns(connection: sqlite3.Connection) -> List[str]:
-    """Columns of SAMPLERS that the table of samples does not have yet: the study is older than they are."""
+def lacking_columns(connection: sqlite3.Connection) -> list[str]:
+    """Return the columns of SAMPLERS that the table of samples does not have: the study is older than they are."""
     known = {row[1] for row in connection.execute("PRAGMA table_info(sample)")}
     return [name for name in COLUMNS if name not in known] if known else []
 
 
-def damage_sentences(folder: Path, damage: Mapping[str, Tuple[int, str]]) -> List[str]:
+def damage_sentences(folder: Path, damage: Mapping[str, tuple[int, str]]) -> list[str]:
     """One sentence per table of which rows were left out; `damage` is a Store's: rows and the first fault by table."""
     return [
         f"{folder} is damaged: of table {table} {rows} {'row is' if rows == 1 else 'rows are'} left out ({fault}); "

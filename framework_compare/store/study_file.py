@@ -10,8 +10,9 @@ import datetime
 import math
 import os
 import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any
 
 from filelock import FileLock
 
@@ -30,25 +31,25 @@ TO_RUN = ("planned", "interrupted", "running")
 class Store:
     """An open study; a context manager. Every error of the file becomes a StudyError that names it."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Optional[FileLock]) -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: FileLock | None) -> None:
         self.folder = folder
         self.path = folder / FILE
         self._connection = connection
         self._lock = lock
-        self.damage: Dict[str, Tuple[int, str]] = {}
+        self.damage: dict[str, tuple[int, str]] = {}
 
     @classmethod
     def create(
         cls,
-        folder: Union[str, Path],
+        folder: str | Path,
         *,
-        settings: Dict[str, Any],
-        machine: Dict[str, Any],
+        settings: dict[str, Any],
+        machine: dict[str, Any],
         cells: Sequence[Cell],
         repeats: int,
-        orders: Optional[Sequence[Sequence[int]]] = None,
+        orders: Sequence[Sequence[int]] | None = None,
         prepare: Callable[[Path], None] = lambda folder: None,
-    ) -> "Store":
+    ) -> Store:
         """Plan a new study in an empty or absent folder, `repeats` runs a cell, and open it for writing.
 
         orders: of each block of runs, the places of its cells in `cells`; by default all are in the order given.
@@ -72,11 +73,8 @@ class Store:
         return cls.open(folder, readonly=False)
 
     @classmethod
-    def open(cls, folder: Union[str, Path], readonly: bool = True, *, checked: bool = False) -> "Store":
-        """Open a study; for writing it takes the lock, looks for damage, and brings an older schema up to date.
-
-        A reader of an older schema gets a copy that is brought up to date. checked: it looks for damage too.
-        """
+    def open(cls, folder: str | Path, readonly: bool = True, *, checked: bool = False) -> Store:
+        """Open a study; a writer takes the lock and looks for damage. checked: a reader looks for damage, too."""
         folder = Path(folder).absolute()
         path = folder / FILE
         if not path.is_file():
@@ -94,7 +92,7 @@ class Store:
             undo.pop_all()
         return cls(folder, connection, lock)
 
-    def plan(self, retry: Sequence[str] = ()) -> List[Tuple[int, Cell, int]]:
+    def plan(self, retry: Sequence[str] = ()) -> list[tuple[int, Cell, int]]:
         """(run_id, cell, repeat from 1) of each run still to do or to `retry`, runs of different cells interleaved."""
         wanted = (*TO_RUN, *retry)
         marks = ", ".join("?" * len(wanted))
@@ -105,7 +103,7 @@ class Store:
         )
         return [(row[0], self._cell(*row[2:]), row[1]) for row in rows]
 
-    def cells(self) -> List[Tuple[int, Cell]]:
+    def cells(self) -> list[tuple[int, Cell]]:
         """(cell_id, cell) of the whole plan, in its order."""
         _, rows = self.select("SELECT cell_id, framework, model, dataset, device, config FROM cell ORDER BY cell_id")
         return [(row[0], self._cell(*row[1:])) for row in rows]
@@ -114,7 +112,7 @@ class Store:
         """Runs planned of each cell, without those that repeat a disturbed one; 0 for a study without any."""
         return self.select("SELECT coalesce(max(repeat), 0) FROM run WHERE retry_of IS NULL")[1][0][0]
 
-    def replace_settings(self, settings: Dict[str, Any]) -> None:
+    def replace_settings(self, settings: dict[str, Any]) -> None:
         """Store other settings in place of those that the study was created with."""
         with self._transaction() as connection:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (as_json(settings),))
@@ -144,9 +142,7 @@ class Store:
             block = connection.execute("SELECT max(repeat) + 1 FROM run").fetchone()[0]
             connection.executemany(insert, [(known[cell], block) for cell in cells])
 
-    def repeat_disturbed(
-        self, most: int, left_s: float = math.inf, costs_s: Optional[Mapping[int, float]] = None
-    ) -> int:
+    def repeat_disturbed(self, most: int, left_s: float = math.inf, costs_s: Mapping[int, float] | None = None) -> int:
         """Plan each run once more that was disturbed, as were its repeats so far, if these are below `most`; how many.
 
         The run that is repeated stays. A repeat that ended otherwise is not repeated again. costs_s: by cell_id the
@@ -171,17 +167,17 @@ class Store:
             connection.executemany(plan, found)
         return len(found)
 
-    def outcomes(self) -> Dict[Cell, List[str]]:
+    def outcomes(self) -> dict[Cell, list[str]]:
         """By cell the statuses of its runs, in the order of the plan."""
-        statuses: Dict[Cell, List[str]] = {}
+        statuses: dict[Cell, list[str]] = {}
         query = "SELECT status, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
         for row in self.select(f"{query} ORDER BY cell_id, repeat")[1]:
             statuses.setdefault(self._cell(*row[1:]), []).append(row[0])
         return statuses
 
-    def wall_seconds(self) -> Dict[Cell, List[float]]:
+    def wall_seconds(self) -> dict[Cell, list[float]]:
         """By cell the wall seconds of its runs that have ended."""
-        seconds: Dict[Cell, List[float]] = {}
+        seconds: dict[Cell, list[float]] = {}
         query = "SELECT wall_s, framework, model, dataset, device, config FROM run JOIN cell USING (cell_id)"
         for row in self.select(f"{query} WHERE typeof(wall_s) = 'real' ORDER BY run_id")[1]:
             seconds.setdefault(self._cell(*row[1:]), []).append(row[0])
@@ -197,14 +193,14 @@ class Store:
         self.record_all({run_id: run})
 
     def record_all(self, runs: Mapping[int, Run]) -> None:
-        """The same of several runs: all of them, or none."""
+        """Store the outcomes of several runs: all of them, or none."""
         allowed = [status for status in STATUSES if status not in ("planned", "running")]
         for run in runs.values():
             if run.status not in allowed:
                 raise UsageError(f"a run cannot end as {run.status!r}; allowed: {', '.join(allowed)}")
         self._write(runs)
 
-    def environment(self, framework: str, document: Dict[str, Any]) -> None:
+    def environment(self, framework: str, document: dict[str, Any]) -> None:
         """Store the packages of a framework's environment; an earlier entry is replaced."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO environment VALUES (?, ?)", (framework, as_json(document)))
@@ -214,13 +210,13 @@ class Store:
         count, first = self.damage.get(table, (0, fault))
         self.damage[table] = (count + rows, first)
 
-    def keep_figures(self, version: str, figures: Mapping[int, Dict[str, Any]]) -> None:
+    def keep_figures(self, version: str, figures: Mapping[int, dict[str, Any]]) -> None:
         """Cache by cell_id the figures of its runs, until one of them changes."""
         rows = [(cell_id, version, as_json(document)) for cell_id, document in figures.items()]
         with self._transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO figures VALUES (?, ?, ?)", rows)
 
-    def kept_figures(self, version: str) -> Dict[int, Dict[str, Any]]:
+    def kept_figures(self, version: str) -> dict[int, dict[str, Any]]:
         """By cell_id, the figures that were computed in this version; none where they are damaged."""
         try:
             rows = self.select("SELECT cell_id, document FROM figures WHERE version = ?", (version,))[1]
@@ -228,16 +224,16 @@ class Store:
         except schema.DamagedStudy:
             return {}
 
-    def settings(self) -> Dict[str, Any]:
-        """What the study was created with."""
+    def settings(self) -> dict[str, Any]:
+        """Return what the study was created with."""
         rows = self.select("SELECT value FROM meta WHERE key = 'settings'")[1]
         with self._sound():
             return row_checks.settings(rows[0][0] if rows else "")
 
-    def machine(self) -> Dict[str, Any]:
+    def machine(self) -> dict[str, Any]:
         return {key: self._parsed(value) for key, value in self.select("SELECT key, value FROM machine")[1]}
 
-    def environments(self) -> Dict[str, Dict[str, Any]]:
+    def environments(self) -> dict[str, dict[str, Any]]:
         rows = self.select("SELECT framework, document FROM environment ORDER BY framework")[1]
         with self._sound():
             return {framework: row_checks.document(text, dict, "environment") for framework, text in rows}
@@ -248,19 +244,19 @@ class Store:
             rows = [(key, as_json(value)) for key, value in machine.items()]
             connection.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?)", [] if self.machine() else rows)
 
-    def nodes(self) -> Dict[int, Dict[str, Any]]:
+    def nodes(self) -> dict[int, dict[str, Any]]:
         """By node_id the machines of a kind that parts of the study ran on, each with its "name"."""
         rows = self.select("SELECT node_id, name, machine FROM node ORDER BY node_id")[1]
         return {node_id: {**self._parsed(machine), "name": name} for node_id, name, machine in rows}
 
-    def parts(self) -> Set[int]:
+    def parts(self) -> set[int]:
         """The numbers of the parts that are absorbed."""
         return {number for (number,) in self.select("SELECT part_id FROM part")[1]}
 
     def absorb(self, part: absorption.Part) -> bool:
         """Take over a part that was measured elsewhere, whole or not at all; False where that is done already.
 
-        StudyError for a part that is damaged or of another schema.
+        StudyError for a part that is damaged.
         """
         with schema.study_errors(part.path):
             return absorption.absorb(self._connection, part)
@@ -276,7 +272,7 @@ class Store:
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA busy_timeout = 30000")
 
-    def select(self, query: str, values: Sequence[Any] = ()) -> Tuple[List[str], List[Tuple[Any, ...]]]:
+    def select(self, query: str, values: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and rows of a query."""
         with schema.study_errors(self.path):
             cursor = self._connection.execute(query, values)
@@ -290,7 +286,7 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
-    def __enter__(self) -> "Store":
+    def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -339,7 +335,7 @@ class Store:
 _NEW_CELL = "INSERT INTO cell (framework, model, dataset, device, config) VALUES (?, ?, ?, ?, ?)"
 
 
-def _cell_values(cell: Cell) -> Tuple[str, ...]:
+def _cell_values(cell: Cell) -> tuple[str, ...]:
     return cell.framework, cell.model, cell.dataset, cell.device, as_json(cell.config.to_dict())
 
 
@@ -355,8 +351,8 @@ def _check_plan(cells: Sequence[Cell], repeats: int) -> None:
 
 def _write_new(
     folder: Path,
-    settings: Dict[str, Any],
-    machine: Dict[str, Any],
+    settings: dict[str, Any],
+    machine: dict[str, Any],
     cells: Sequence[Cell],
     orders: Sequence[Sequence[int]],
 ) -> None:
@@ -369,7 +365,7 @@ def _write_new(
     for name in CUT_SHORT:
         (folder / name).unlink(missing_ok=True)
     with contextlib.closing(schema.connect(folder / NEW, "rwc")) as connection:
-        schema.migrate(connection, 0)
+        schema.create(connection)
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         connection.executemany("INSERT INTO machine VALUES (?, ?)", [(k, as_json(v)) for k, v in machine.items()])

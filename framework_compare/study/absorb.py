@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.results import verdicts
 from framework_compare.results.runs import refresh_figures
 from framework_compare.store import schema
 from framework_compare.store.absorption import Part
-from framework_compare.store.folder import FILE, PICTURES
+from framework_compare.store.folder import FILE, PICTURES, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
 from framework_compare.study.parts import PartPlan, result_path
@@ -22,10 +23,10 @@ Say = Callable[[str], None]
 
 
 class Absorbed(NamedTuple):
-    """How many parts were taken over now, and why others were not, by number."""
+    """The number of parts that were taken over now, and the reasons why others were not, by part."""
 
     parts: int
-    refused: Dict[int, str]
+    refused: dict[int, str]
 
 
 def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] = ()) -> Absorbed:
@@ -35,7 +36,7 @@ def absorb(store: Store, say: Say = lambda message: None, skip: Collection[int] 
     or whose file is damaged; the others are taken over. Each is reported. skip: parts not to look at.
     """
     store.single_file()
-    refused: Dict[int, str] = {}
+    refused: dict[int, str] = {}
     count = 0
     for number in sorted(parts.done(store.folder) - store.parts() - {*skip}):
         try:
@@ -57,7 +58,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
         statuses = [status for listed in part.outcomes().values() for status in listed]
         if part.plan():
             raise StudyError(f"{place} is not whole; delete it and resume the study")
-    if of not in (plan.identity, None):  # a part that an earlier version measured does not say
+    if of != plan.identity:
         raise StudyError(f"{place} holds results of another part or of another study")
     changes = other_kind(store.machine(), machine, plan.cells)
     if changes:
@@ -85,7 +86,7 @@ def _absorb_one(store: Store, plan: PartPlan) -> str:
     return f"part {plan.number}: {counts}"
 
 
-def _merged(store: Store, label: str, document: Dict[str, Any]) -> Dict[str, Any]:
+def _merged(store: Store, label: str, document: dict[str, Any]) -> dict[str, Any]:
     """An environment of a part as the study stores it, with every state of the source that ran; StudyError for another."""
     check_same_environment(store, label.partition(" (")[0], document, label=label)
     before = (store.environments().get(label) or {}).get("sources") or []
@@ -95,9 +96,9 @@ def _merged(store: Store, label: str, document: Dict[str, Any]) -> Dict[str, Any
 def _check_images(folder: Path, place: Path) -> None:
     """StudyError where a part read other images than the parts before it; the first one's checksums become the study's."""
     for path in (place / PICTURES).glob("*.checksums"):
-        ours, theirs = folder / PICTURES / path.name, parts.read_json(path)
+        ours, theirs = folder / PICTURES / path.name, read_json(path)
         with schema.study_errors(ours):
             if not ours.exists():
                 shutil.copy(path, ours)
-            elif parts.read_json(ours) != theirs:
+            elif read_json(ours) != theirs:
                 raise StudyError(f"its images of {path.stem} are not those that the runs before it read; restore them")

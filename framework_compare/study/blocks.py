@@ -7,7 +7,8 @@ what warms up, fills or slows the machine over all cells alike (Fisher's randomi
 from __future__ import annotations
 
 import random
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 # With noise of 3 % from run to run, five runs show that one of two cells is 10 % slower in 94 studies of 100, three runs
 # in 55; that one of five is 20 % slower, after the correction for ten comparisons, in 99 and 28
@@ -21,7 +22,7 @@ def new_seed() -> int:
     return random.SystemRandom().randrange(2**32)
 
 
-def orders(cells: int, repeats: int, seed: Optional[int]) -> List[List[int]]:
+def orders(cells: int, repeats: int, seed: int | None) -> list[list[int]]:
     """For each block the places of the cells in the plan, shuffled; as planned where there is one block or no seed."""
     places = list(range(cells))
     if repeats < 2 or seed is None:
@@ -30,6 +31,6 @@ def orders(cells: int, repeats: int, seed: Optional[int]) -> List[List[int]]:
     return [shuffle.sample(places, cells) for _ in range(repeats)]
 
 
-def shuffled(cells: Sequence[Any], seed: Optional[int], place: int) -> List[Any]:
+def shuffled(cells: Sequence[Any], seed: int | None, place: int) -> list[Any]:
     """The cells of one more block in an order of its own; `place` tells it from the blocks before."""
     return random.Random(f"{seed}-{place}").sample(list(cells), len(cells))

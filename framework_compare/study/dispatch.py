@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.environments import managed
 from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.records import Cell
+from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
 from framework_compare.study import executors, parts
 from framework_compare.study.absorb import absorb
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.executors import Executor
 from framework_compare.study.progress import Watcher
+from framework_compare.study.run_options import RunOptions
 
 POLL_S = (1.0, 10.0)  # from the first to all later looks at the queue, which clusters ask not to be asked often
 LAG_S = 5.0  # a shared disk may show a part's folder later than the queue loses its job
@@ -63,11 +64,11 @@ def run_parts(
         )
 
 
-def _wait(store: Store, executor: Executor, waiting: Set[int], refused: Set[int], watcher: Watcher) -> Set[int]:
+def _wait(store: Store, executor: Executor, waiting: set[int], refused: set[int], watcher: Watcher) -> set[int]:
     """Take over each part as it is done, until none is live; the numbers of those that left no result."""
     began, total = time.monotonic(), len(waiting)
-    lost: Set[int] = set()
-    gone_since: Dict[int, float] = {}
+    lost: set[int] = set()
+    gone_since: dict[int, float] = {}
     while waiting:
         refused = refused | absorb(store, watcher.say, refused).refused.keys()
         waiting -= store.parts() | refused
@@ -95,14 +96,14 @@ def _make_environments(cells: Iterable[Cell], options: RunOptions, watcher: Watc
             watcher.say(str(error))
 
 
-def _keep_kind(store: Store, live: Set[int]) -> None:
+def _keep_kind(store: Store, live: set[int]) -> None:
     """Nodes must be of the kind of machine that the study has figures of, if it has any."""
     finished = any(status not in TO_RUN for statuses in store.outcomes().values() for status in statuses)
     path = store.folder / parts.PARTS / parts.MACHINE
     if not finished and not live:
         path.unlink(missing_ok=True)  # of a node that nothing was measured on
     elif finished and not path.exists():
-        path.write_text(json.dumps(store.machine()), encoding="utf-8")
+        write_json(path, store.machine())
 
 
 def _how_to_start(folder: Path, numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Where the parts of a study run: started by Slurm, or by another engine around `framework-compare part STUDY N`.
+"""Start of the parts of a study: by Slurm, or by another engine around `framework-compare part STUDY N`.
 
 An executor only starts `part STUDY N` somewhere alone, and knows which parts still wait or run. What came of one is in
 the study's folder; no engine is asked for that.
@@ -6,36 +6,38 @@ the study's folder; no engine is asked for that.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.store import schema
-from framework_compare.study.parts import PARTS, PartPlan, numbers, read_json
+from framework_compare.store.folder import read_json, write_json
+from framework_compare.study.parts import PARTS, PartPlan, numbers
 
 HERE, SLURM, ONLY_PARTS = "here", "slurm", "parts"
 NAMES = (HERE, SLURM, ONLY_PARTS)
 JOBS = "jobs.json"  # Slurm's ids of the jobs of parts
 # Options of sbatch that say which part a job is and where it writes; `nodes` is what a part's cells need.
-OURS = {"array", "error", "nodes", "open_mode", "output", "stderr_to_stdout", "use_srun", "wrap"}
-LISTS = ("setup", "teardown")  # shell commands of submitit's, a list
+OURS = {"array", "chdir", "error", "nodes", "open_mode", "output", "parsable", "wrap"}
 # A module in the folder that it runs in, the study's, is not one of ours.
 PART = (
     "import sys; sys.path[:] = filter(None, sys.path); from framework_compare.cli.entry import main; sys.exit(main())"
 )
 
 
-class Executor(Protocol):
-    """Starts parts and knows which are not over."""
+class Executor:
+    """Starts parts and knows which are not over.
 
-    waits: bool  # whether the study is waited for
+    This one plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person.
+    """
+
+    waits = False  # whether the study is waited for
 
     def check(self) -> None:
         """UsageError where it cannot start anything here."""
@@ -43,36 +45,19 @@ class Executor(Protocol):
     def submit(self, folder: Path, parts: Sequence[int]) -> None:
         """Start these parts of a study; StudyError where that is refused."""
 
-    def live(self, folder: Path) -> Set[int]:
-        """Of the parts that were submitted, now or earlier, those that wait or run."""
+    def live(self, folder: Path) -> set[int]:
+        """Return the parts that were submitted, now or earlier, and wait or run."""
+        return set()
 
     def cancel(self, folder: Path) -> None:
         """End all that is live."""
 
 
-class OnlyParts:
-    """Plans parts and starts none: that is left to GNU parallel, Kubernetes, HTCondor, Snakemake, Ray or a person."""
-
-    waits = False
-
-    def check(self) -> None:
-        """Nothing is needed."""
-
-    def submit(self, folder: Path, parts: Sequence[int]) -> None:
-        """Others do."""
-
-    def live(self, folder: Path) -> Set[int]:
-        return set()
-
-    def cancel(self, folder: Path) -> None:
-        """Nothing is live."""
-
-
-class Slurm:
+class Slurm(Executor):
     """Starts each part as an element of a job array, alone on its node unless `exclusive=False` is given.
 
     options: of sbatch by their long names, with underscores: partition="gpu", time=120 (minutes), gpus_per_node=1,
-    constraint="a100". Slurm requeues what it preempts and what dies with its node. Needs the extra `slurm`.
+    constraint="a100". Slurm requeues what it preempts and what dies with its node.
     """
 
     waits = True
@@ -81,12 +66,6 @@ class Slurm:
         self.options = options
 
     def check(self) -> None:
-        try:
-            import submitit  # noqa: F401
-        except ImportError:
-            raise UsageError(
-                "--on slurm needs submitit, which is not installed; install it: pip install 'framework-compare[slurm]'"
-            ) from None
         taken = sorted(OURS & {name.replace("-", "_") for name in self.options})
         if taken:
             hint = "; ask for several nodes by --nodes" if taken[0] == "nodes" else ""
@@ -96,25 +75,20 @@ class Slurm:
                 raise UsageError(f"--on slurm needs {command}, which is not on PATH; call it on a host of the cluster")
 
     def submit(self, folder: Path, parts: Sequence[int]) -> None:
-        if not parts:
-            return
-        import submitit
-
-        place = folder / PARTS / SLURM
-        command = submitit.helpers.CommandFunction([sys.executable, "-c", PART, "part", str(folder)], cwd=folder)
+        logs = folder / PARTS / SLURM
+        with schema.study_errors(logs):
+            logs.mkdir(exist_ok=True)
         for nodes, chunk in _chunks(folder, parts, _largest_array()):
-            try:
-                executor = submitit.SlurmExecutor(folder=place)
-                executor.update_parameters(**_parameters(folder.name, self.options, len(chunk), nodes))
-                with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what its error says, too
-                    jobs = executor.map_array(command, chunk)
-            except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, ValueError) as error:
+            command = ["sbatch", "--parsable", *_options(folder, self.options, len(chunk), nodes)]
+            answer = subprocess.run([*command, "--wrap", _script(folder, chunk)], capture_output=True, text=True)
+            if answer.returncode:
                 raise StudyError(
-                    f"Slurm refused the study's parts: {_words(error)}; change --slurm and resume"
-                ) from None
-            _note_jobs(folder, {job.job_id: part for job, part in zip(jobs, chunk)})
+                    f"Slurm refused the study's parts: {_reason(answer.stderr)}; change --slurm and resume"
+                )
+            job = answer.stdout.strip().partition(";")[0]  # a name of the cluster may follow
+            _note_jobs(folder, {f"{job}_{place}": part for place, part in enumerate(chunk)})
 
-    def live(self, folder: Path) -> Set[int]:
+    def live(self, folder: Path) -> set[int]:
         jobs = _jobs(folder)
         queued = _queued()
         return set(jobs.values()) & numbers(folder) if queued is None else {jobs[job] for job in queued & jobs.keys()}
@@ -125,7 +99,7 @@ class Slurm:
             subprocess.run(["scancel", *live], check=False, capture_output=True)
 
 
-def of(name: str, options: Optional[Mapping[str, str]] = None) -> Optional[Executor]:
+def of(name: str, options: Mapping[str, str] | None = None) -> Executor | None:
     """The executor of the command line's words, None for `here`; UsageError for others."""
     if name not in NAMES:
         raise UnknownNameError("place to run", name, NAMES)
@@ -133,7 +107,7 @@ def of(name: str, options: Optional[Mapping[str, str]] = None) -> Optional[Execu
         raise UsageError(f"--slurm is given with --on {name}; allowed: --on slurm")
     if name == SLURM:
         return Slurm(**{option.replace("-", "_"): _value(text) for option, text in (options or {}).items()})
-    return OnlyParts() if name == ONLY_PARTS else None
+    return Executor() if name == ONLY_PARTS else None
 
 
 def _value(text: str) -> Any:
@@ -141,9 +115,9 @@ def _value(text: str) -> Any:
     return words.get(text.lower(), int(text) if text.isdecimal() else text)
 
 
-def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[Tuple[int, List[int]]]:
+def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[tuple[int, list[int]]]:
     """Parts for one array, at most so many, and how many nodes each of them needs."""
-    by_nodes: Dict[int, List[int]] = {}
+    by_nodes: dict[int, list[int]] = {}
     for number in parts:
         by_nodes.setdefault(PartPlan.read(folder, number).nodes, []).append(number)
     for nodes, listed in by_nodes.items():
@@ -151,29 +125,30 @@ def _chunks(folder: Path, parts: Sequence[int], most: int) -> Iterator[Tuple[int
             yield nodes, listed[first : first + most]
 
 
-def _parameters(name: str, options: Mapping[str, Any], jobs: int, nodes: int = 1) -> Dict[str, Any]:
-    """Options as submitit takes them; what it does not know goes to sbatch as it is."""
-    import submitit
-
-    known = submitit.SlurmExecutor._valid_parameters()
+def _options(folder: Path, given: Mapping[str, Any], jobs: int, nodes: int) -> list[str]:
+    """Options as sbatch takes them; False and None leave one out."""
+    log = str(folder / PARTS / SLURM).replace("%", "%%")
     ours = {
-        "job_name": f"fc-{name}",
+        "array": f"0-{jobs - 1}",
+        "chdir": folder,
         "nodes": nodes,
-        "exclusive": True,
-        "use_srun": False,  # a step would pass Slurm's warning signal to every worker
-        "stderr_to_stdout": True,
-        "array_parallelism": jobs,  # as many at once as there are nodes
-        "time": None,  # the partition's own, not submitit's 5 minutes
+        "open-mode": "append",
+        "output": f"{log}/%A_%a.log",
     }
-    # False and None leave an option out; sbatch takes no value for most of those that are True.
-    named = {name.replace("-", "_"): None if value is False else value for name, value in options.items()}
-    if "requeue" in options and named["requeue"] is None:
-        named["no_requeue"] = True
-    named.update({name: [named[name]] for name in LISTS if isinstance(named.get(name), str)})
-    given = {name: value for name, value in named.items() if name in known}
-    rest = {name: value for name, value in {"requeue": True, **named}.items() if name not in known}
-    rest = {name: value for name, value in rest.items() if value is not None}
-    return {**ours, **given, "additional_parameters": rest}
+    asked = {
+        **{"job-name": f"fc-{folder.name}", "exclusive": True, "requeue": True},
+        **{name.replace("_", "-"): value for name, value in given.items()},
+    }
+    if asked["requeue"] in (False, None):
+        asked["no-requeue"] = True
+    kept = {name: value for name, value in {**ours, **asked}.items() if value is not None and value is not False}
+    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in kept.items()]
+
+
+def _script(folder: Path, parts: Sequence[int]) -> str:
+    """Return the script of an array of these parts; each part takes the shell's place, so that Slurm's signals reach it."""
+    command = shlex.join([sys.executable, "-c", PART, "part", str(folder)])
+    return f'set -- {" ".join(map(str, parts))}; shift "$SLURM_ARRAY_TASK_ID"; exec {command} "$1"'
 
 
 def _largest_array() -> int:
@@ -183,35 +158,31 @@ def _largest_array() -> int:
     return max(1, int(size[1]) if size else 1001)
 
 
-def _queued() -> Optional[Set[str]]:
+def _queued() -> set[str] | None:
     """Ids of this user's jobs that wait or run, elements of arrays one by one; None where the controller is silent."""
     command = ["squeue", "--noheader", "--array", "--me", "--format=%i"]
     answer = subprocess.run(command, check=False, capture_output=True, text=True)
     return None if answer.returncode else set(answer.stdout.split())
 
 
-def _jobs(folder: Path) -> Dict[str, int]:
+def _jobs(folder: Path) -> dict[str, int]:
     path = folder / PARTS / JOBS
     return read_json(path) if path.exists() else {}
 
 
 def _note_jobs(folder: Path, jobs: Mapping[str, int]) -> None:
-    path = folder / PARTS / JOBS
-    with schema.study_errors(path):
-        half = path.with_suffix(".half")
-        half.write_text(json.dumps({**_jobs(folder), **jobs}), encoding="utf-8")
-        half.replace(path)
+    write_json(folder / PARTS / JOBS, {**_jobs(folder), **jobs})
 
 
-def _words(error: Exception) -> str:
-    """What sbatch says in an error, of each of its lines; the last line where it says nothing."""
-    lines: List[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
-    return "; ".join(dict.fromkeys(said)) or (lines[-1] if lines else repr(error))
+def _reason(text: str) -> str:
+    """Return the messages of sbatch; the last line where there is none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    messages = [line.partition("sbatch: ")[2].replace("error: ", "") for line in lines if line.startswith("sbatch: ")]
+    return "; ".join(dict.fromkeys(messages)) or (lines[-1] if lines else "sbatch gave no reason")
 
 
-def log_of(folder: Path, part: int) -> Optional[Path]:
-    """What the last job of a part printed; None where no job has."""
+def log_of(folder: Path, part: int) -> Path | None:
+    """Return the log of the last job of a part; None where there is none."""
     jobs = [job for job, number in _jobs(folder).items() if number == part]
-    logs = sorted((folder / PARTS / SLURM).glob(f"{jobs[-1]}_*_log.out")) if jobs else []
-    return logs[-1] if logs else None
+    path = folder / PARTS / SLURM / f"{jobs[-1] if jobs else part}.log"
+    return path if path.exists() else None

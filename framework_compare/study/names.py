@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, NamedTuple, Tuple, Union
+from typing import NamedTuple
 
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.store.folder import FILE
@@ -17,7 +17,7 @@ LATEST = "latest"
 ALLOWED = "a study's folder, its name in the cache, or latest; `framework-compare list` shows names"
 
 
-def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
+def find(name: str | os.PathLike[str] = LATEST) -> Path:
     """The folder of a study; StudyError where there is none of this name, UsageError for an empty one.
 
     A path, also that of the study's file, comes first, then a study of that name in the cache. `latest` is the one in the
@@ -43,7 +43,7 @@ def find(name: Union[str, "os.PathLike[str]"] = LATEST) -> Path:
     return path  # whoever opens it says what is wrong with it
 
 
-def find_two(first: Union[str, "os.PathLike[str]"], second: Union[str, "os.PathLike[str]"]) -> Tuple[Path, Path]:
+def find_two(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> tuple[Path, Path]:
     """The folders of two studies; UsageError where both names are those of one."""
     folders = find(first), find(second)
     if folders[0].resolve() == folders[1].resolve():
@@ -51,7 +51,7 @@ def find_two(first: Union[str, "os.PathLike[str]"], second: Union[str, "os.PathL
     return folders
 
 
-def in_cache() -> List[Path]:
+def in_cache() -> list[Path]:
     """The folders of studies in the cache, by name."""
     return sorted(file.parent for file in studies_dir().glob(f"*/{FILE}"))
 
@@ -68,8 +68,8 @@ class Listed(NamedTuple):
     started_at: str
     ok: int
     cells: int
-    frameworks: Tuple[str, ...]
-    models: Tuple[str, ...]
+    frameworks: tuple[str, ...]
+    models: tuple[str, ...]
 
 
 def listed(folder: Path) -> Listed:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import math
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any
 
 from framework_compare import __version__
 from framework_compare.batches import quality
@@ -22,11 +23,11 @@ from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import blocks, trust
 from framework_compare.study.absorb import absorb
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.imported_models import write_models
 from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
+from framework_compare.study.run_options import RunOptions
 from framework_compare.study.strategies import Strategy
 
 
@@ -35,8 +36,8 @@ def open_or_create(
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
-    repeats: Optional[int] = 1,
-    kept: Optional[Mapping[str, Any]] = None,
+    repeats: int | None = 1,
+    kept: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
@@ -77,8 +78,8 @@ def open_or_extend(
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
-    repeats: Optional[int] = 1,
-    kept: Optional[Mapping[str, Any]] = None,
+    repeats: int | None = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Store:
     """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
 
@@ -187,14 +188,14 @@ def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watche
             watcher.say(remark)
 
 
-def baseline_quality(data: ArrayData) -> Dict[str, float]:
+def baseline_quality(data: ArrayData) -> dict[str, float]:
     """The metrics of what needs no network, on the validation split; no loss, as it gives no probabilities."""
     held = data.validation
     found = quality.evaluate(data.task, data.baseline.outputs, held.target, extras=held.extras, facts=data.facts)
     return {name: found[name] for name in data.task.metrics}
 
 
-def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
+def describe(plan: Plan, options: RunOptions) -> dict[str, Any]:
     """The settings that are stored with a study."""
     return {
         "framework_compare": __version__,
@@ -222,7 +223,7 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
     }
 
 
-def _describe_arrays(data: ArrayData) -> Dict[str, Any]:
+def _describe_arrays(data: ArrayData) -> dict[str, Any]:
     return {
         **data.describe(),
         "pictures": len(data.train),  # what an epoch is of; readers count by this name

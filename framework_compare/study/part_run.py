@@ -12,8 +12,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Set
+from typing import Any
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
@@ -21,15 +22,15 @@ from framework_compare.launch.limits import Limits
 from framework_compare.paths import own_name, private_folder
 from framework_compare.samplers import host
 from framework_compare.store import schema
-from framework_compare.store.folder import FILE, LOCK, PICTURES
+from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
-from framework_compare.study.conditions import as_planned
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
 from framework_compare.study.picture_lists import arrays_path, pictures_path
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind
+from framework_compare.study.run_options import as_planned
 from framework_compare.study.study import Study
 from framework_compare.study.trust import check, programs
 
@@ -55,7 +56,7 @@ def run_part(folder: Path, number: int, watcher: Watcher, trust: bool = False) -
         as_planned(plan.settings, plan_path(folder, number), Limits()), makes_environments=False
     )
     check(folder, programs(plan.cells, options.python), trust)
-    machine = _describe(plan)
+    machine = {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
     _check_kind(folder, plan, machine)
     _remove_done(folder, plan)
     place = _place(plan)
@@ -70,11 +71,6 @@ def _node(plan: PartPlan) -> str:
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
 
 
-def _describe(plan: PartPlan) -> Dict[str, Any]:
-    """This node: what a study knows of a machine, its name, and how many cores the batch system gave of it."""
-    return {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
-
-
 def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> None:
     """StudyError on another kind of machine than that of the part that was the first to start."""
     path = folder / parts.PARTS / parts.MACHINE
@@ -85,7 +81,7 @@ def _check_kind(folder: Path, plan: PartPlan, machine: Mapping[str, Any]) -> Non
             with contextlib.suppress(FileExistsError):  # another part was faster
                 os.link(half, path)
             half.unlink()
-    changes = other_kind(parts.read_json(path), machine, plan.cells)
+    changes = other_kind(read_json(path), machine, plan.cells)
     if changes:
         raise StudyError(f"part {plan.number} cannot run on this node: {'; '.join(changes)}; {parts.ONE_KIND}")
 
@@ -103,7 +99,7 @@ def _remove_done(folder: Path, plan: PartPlan) -> None:
         shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
 
 
-def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any], say: Say) -> Store:
+def _open(place: Path, folder: Path, plan: PartPlan, machine: dict[str, Any], say: Say) -> Store:
     """The part's own study: one that an attempt before left on this node, if it is of this plan, else a new one."""
     if (place / FILE).is_file():
         try:
@@ -147,8 +143,8 @@ def _publish(place: Path, result: Path) -> None:
         place.parent.rmdir()
 
 
-def _not_needed(folder: str, names: List[str]) -> Set[str]:
-    """Of a part's files those that the study has itself."""
+def _not_needed(folder: str, names: list[str]) -> set[str]:
+    """Return those of a part's files that the study has itself."""
     if Path(folder).name == PICTURES:
         return {name for name in names if not name.endswith(SUMS)}
     return {LOCK} & set(names)

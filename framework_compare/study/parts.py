@@ -10,15 +10,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
+from typing import Any
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.store import schema
+from framework_compare.store.folder import write_json
 from framework_compare.store.study_file import TO_RUN, Store
-from framework_compare.study.conditions import RunOptions
+from framework_compare.study.run_options import RunOptions
 
 PARTS = "parts"
 PART_OF = "part_of"  # a setting of the small study of a part: whose part it is
@@ -28,36 +29,31 @@ ONE_KIND = "choose nodes of one kind, such as by --slurm constraint=..., or name
 
 @dataclasses.dataclass(frozen=True)
 class PartPlan:
-    """What a node must know of one part."""
+    """The request for one part, as a node reads it."""
 
     number: int
     study: str  # tells studies apart on a node's disk
     turn: int  # `repeat` of its runs in the study
-    cells: Tuple[Cell, ...]  # in the order of the block
+    cells: tuple[Cell, ...]  # in the order of the block
     replaces: Sequence[str] = TO_RUN  # statuses of runs that its results may replace
-    settings: Dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the study, with what was asked for now
 
     @property
     def nodes(self) -> int:
-        """How many nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
+        """The number of nodes it needs: as many as its largest cell, so that ratios of cells are of the same nodes."""
         return max((cell.config.nodes for cell in self.cells), default=1)
 
     @property
     def identity(self) -> str:
-        """What its results are told by, which its own study has as the setting PART_OF."""
+        """The mark of its results, which its own study has as the setting PART_OF."""
         return f"{self.study} {self.number}"
 
     def write(self, folder: Path) -> None:
-        path = plan_path(folder, self.number)
-        half = path.with_suffix(".half")
         cells = [{**vars(cell), "config": cell.config.to_dict()} for cell in self.cells]
-        with schema.study_errors(path):
-            path.parent.mkdir(exist_ok=True)
-            half.write_text(json.dumps({**vars(self), "cells": cells}), encoding="utf-8")
-            half.replace(path)
+        write_json(plan_path(folder, self.number), {**vars(self), "cells": cells})
 
     @classmethod
-    def read(cls, folder: Path, number: int) -> "PartPlan":
+    def read(cls, folder: Path, number: int) -> PartPlan:
         """StudyError where the study has no such part."""
         path = plan_path(folder, number)
         try:
@@ -77,28 +73,30 @@ def plan_path(folder: Path, number: int) -> Path:
 
 
 def result_path(folder: Path, number: int) -> Path:
-    """Where the folder of a part is once it is done; not there before."""
+    """Return the folder of a part, which is there once the part is done."""
     return folder / PARTS / str(number)
 
 
-def numbers(folder: Path) -> Set[int]:
-    """Of all parts planned so far."""
+def numbers(folder: Path) -> set[int]:
+    """Return the numbers of all parts planned so far."""
     return {int(path.stem) for path in (folder / PARTS).glob("*.json") if path.stem.isdecimal()}
 
 
-def done(folder: Path) -> Set[int]:
-    """Of the parts whose results are there."""
+def done(folder: Path) -> set[int]:
+    """Return the numbers of the parts whose results are there."""
     # Listing the folder also makes NFS look for what other hosts have put there.
     return {int(path.name) for path in (folder / PARTS).glob("*") if path.name.isdecimal() and path.is_dir()}
 
 
-def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int]) -> List[int]:
+def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable[int]) -> list[int]:
     """Plan parts for all runs still to do or to `retry`; the numbers of those to be started now.
 
     live: parts that wait or run, whose runs are left to them. A part that ended without a result is planned once more
     under its number: on the same node it continues where it stopped.
     """
-    folder, settings = store.folder, _settings(store, options)
+    folder, settings = store.folder, store.settings()
+    name = hashlib.sha256(f"{settings.get('order_seed')} {folder}".encode()).hexdigest()[:12]
+    settings.update(limits=options.limits.to_dict(), verify=options.verify, python=dict(options.python))
     wanted = dict.fromkeys((turn, cell) for _, cell, turn in store.plan(retry))
     replaces = (*TO_RUN, *retry)
     results, running, to_start = done(folder), set(live), []
@@ -110,30 +108,11 @@ def plan(store: Store, options: RunOptions, retry: Sequence[str], live: Iterable
             continue
         dataclasses.replace(before, cells=cells, replaces=replaces, settings=settings).write(folder)
         to_start += [number] if cells else []
-    blocks: Dict[Tuple[int, str, str], List[Cell]] = {}
+    blocks: dict[tuple[int, str, str], list[Cell]] = {}
     for turn, cell in wanted:
         blocks.setdefault((turn, cell.model, cell.dataset), []).append(cell)
     first = max(known | store.parts(), default=0) + 1
     for number, ((turn, _, _), listed) in enumerate(blocks.items(), start=first):
-        PartPlan(number, _name(store), turn, tuple(listed), replaces, settings).write(folder)
+        PartPlan(number, name, turn, tuple(listed), replaces, settings).write(folder)
         to_start.append(number)
     return to_start
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file of a study's parts holds; StudyError where it is damaged."""
-    with schema.study_errors(path):
-        text = path.read_bytes()
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise StudyError(f"{path} is damaged: {error}") from None
-
-
-def _settings(store: Store, options: RunOptions) -> Dict[str, Any]:
-    now = {"limits": options.limits.to_dict(), "verify": options.verify, "python": dict(options.python)}
-    return {**store.settings(), **now}
-
-
-def _name(store: Store) -> str:
-    return hashlib.sha256(f"{store.settings().get('order_seed')} {store.folder}".encode()).hexdigest()[:12]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -16,7 +17,7 @@ from framework_compare.paths import file_name
 from framework_compare.protocol import Pictures
 from framework_compare.records import Cell
 from framework_compare.store import schema
-from framework_compare.store.folder import PICTURES
+from framework_compare.store.folder import PICTURES, write_json
 from framework_compare.store.study_file import Store
 
 if TYPE_CHECKING:
@@ -49,22 +50,15 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def write_pictures(folder: Path, plan: "Plan") -> None:
+def write_pictures(folder: Path, plan: Plan) -> None:
     """The image lists of a study, where its workers and a later resume find them."""
     for name, index in plan.datasets.items():
-        _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
+        write_json(pictures_path(folder, name), dataclasses.asdict(index.pictures))
     for name, data in plan.arrays.items():
         path = arrays_path(folder, name)
         with schema.study_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         data.write(path)
-
-
-def _write(path: Path, document: Any) -> None:
-    with schema.study_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".half").write_text(json.dumps(document), encoding="utf-8")
-        path.with_suffix(".half").replace(path)
 
 
 def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
@@ -85,37 +79,23 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
             )
 
 
-def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None:
+def warm_page_cache(folder: Path, datasets: Mapping[str, str | None]) -> None:
     """Read every image once, so that the first framework does not pay the disk for the others.
 
-    datasets: name -> checksum of its list, None where the study has none. DataError for an image that cannot be read,
-    StudyError for a list or an image that has changed since the study began.
+    datasets: name -> checksum of its list. DataError for an image that cannot be read, StudyError for a list or an image
+    that has changed since the study began.
     """
     for dataset in sorted(datasets):
-        _take_over(folder, dataset, datasets[dataset])
         paths = _listed(folder, dataset, datasets[dataset])
         now = [_checksum(dataset, path) for path in paths]
         _compare(folder, dataset, dict(zip(paths, now)))
 
 
-def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
-    """A list under the name that earlier versions gave it, which several data sets could share: if it is this one's."""
-    path, earlier = pictures_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
-    if path.exists() or not earlier.is_file():
-        return
-    with schema.study_errors(earlier):
-        if expected in (None, _digest(earlier.read_bytes())):
-            sums = earlier.with_suffix(".checksums")
-            if sums.is_file():
-                sums.replace(path.with_suffix(".checksums"))
-            earlier.replace(path)
-
-
-def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
+def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
     path = pictures_path(folder, dataset)
     try:
         content = path.read_bytes()
-        if expected not in (None, _digest(content)):
+        if expected != _digest(content):
             raise ValueError("it differs from the list that the study was planned with")
         return list(json.loads(content)["paths"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -136,11 +116,11 @@ def _checksum(dataset: str, path: str) -> str:
     return digest.hexdigest()
 
 
-def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
+def _compare(folder: Path, dataset: str, now: dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
     path = pictures_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
-        _write(path, now)
+        write_json(path, now)
         return
     before = _read_checksums(path)
     changed = [repr(name) for name in now if before.get(name, now[name]) != now[name]]
@@ -152,7 +132,7 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
         )
 
 
-def _read_checksums(path: Path) -> Dict[str, str]:
+def _read_checksums(path: Path) -> dict[str, str]:
     try:
         stored = json.loads(path.read_bytes())
         if not isinstance(stored, dict):
@@ -165,7 +145,7 @@ def _read_checksums(path: Path) -> Dict[str, str]:
         ) from None
 
 
-def task_of(store: Store, cell: Cell) -> Optional[Task]:
+def task_of(store: Store, cell: Cell) -> Task | None:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
     if cell.model not in registry.WORKLOADS:
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict, Optional, TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 from framework_compare.plan.settings import DEFAULTS, IDENTITY, SETTINGS, of_role
 from framework_compare.records import Cell, Run
@@ -13,7 +14,7 @@ from framework_compare.registry import unit
 class Watcher:
     """Gets a call for everything slow; this one prints nothing. A context manager around the running of the cells."""
 
-    def __enter__(self) -> "Watcher":
+    def __enter__(self) -> Watcher:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -31,7 +32,7 @@ class Watcher:
     def begin(self, cell: Cell, number: int, total: int) -> None:
         """Run `number` of `total` starts."""
 
-    def event(self, cell: Cell, event: Dict[str, Any]) -> None:
+    def event(self, cell: Cell, event: dict[str, Any]) -> None:
         """The worker sent an event."""
 
     def left(self, seconds: float, at_most: bool = False) -> None:
@@ -84,9 +85,9 @@ def left_words(seconds: float, at_most: bool) -> str:
 class PlainWatcher(Watcher):
     """One line per finished run, for logs."""
 
-    def __init__(self, stream: Optional[TextIO] = None) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._told: Dict[str, int] = {}
+        self._told: dict[str, int] = {}
         self._place = self._left = ""
 
     def say(self, message: str) -> None:
@@ -127,10 +128,10 @@ class RichWatcher(Watcher):
             transient=True,
             refresh_per_second=2,  # the parent shares the machine with what it measures
         )
-        self._tasks: Dict[str, Any] = {}
+        self._tasks: dict[str, Any] = {}
         self._steps = 0
 
-    def __enter__(self) -> "RichWatcher":
+    def __enter__(self) -> RichWatcher:
         for task in self._tasks.values():
             self._bars.remove_task(task)
         self._tasks.clear()
@@ -158,7 +159,7 @@ class RichWatcher(Watcher):
         self._update("study", number - 1, total)
         self._label = cell.label
 
-    def event(self, cell: Cell, event: Dict[str, Any]) -> None:
+    def event(self, cell: Cell, event: dict[str, Any]) -> None:
         if event["event"] == "phase" and event["edge"] == "start":
             self._replace_cell_bar(f"{described(cell)}: {event['name']}", 0, cell.config.epochs)
         elif event["event"] == "epoch":

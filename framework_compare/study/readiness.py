@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Union
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
@@ -10,8 +11,8 @@ from framework_compare.launch import staging
 from framework_compare.records import Cell, Run
 from framework_compare.registry import framework as find_framework
 from framework_compare.store.study_file import Store
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.resumption import check_same_environment
+from framework_compare.study.run_options import RunOptions
 
 
 class Readiness:
@@ -21,25 +22,25 @@ class Readiness:
         self._store = store
         self._options = options
         self._say = say
-        self._by_device: Dict[Tuple[str, str], Union[Environment, Run]] = {}  # by framework and device
-        self._made: Dict[str, Union[Environment, Run]] = {}  # by the environment's label
+        self._by_device: dict[tuple[str, str], Environment | Run] = {}  # by framework and device
+        self._made: dict[str, Environment | Run] = {}  # by the environment's label
 
-    def of(self, cell: Cell) -> Union[Environment, Run]:
+    def of(self, cell: Cell) -> Environment | Run:
         key = (cell.framework, cell.device)
         if key not in self._by_device:
             self._by_device[key] = self._find(*key)
         return self._by_device[key]
 
-    def by_device(self, cells: Iterable[Cell]) -> Dict[str, Tuple[List[Cell], Mapping[str, Any]]]:
+    def by_device(self, cells: Iterable[Cell]) -> dict[str, tuple[list[Cell], Mapping[str, Any]]]:
         """Of each device its cells, and by framework the environment there or what a cell ends as without one."""
-        sorted_out: Dict[str, Tuple[List[Cell], Dict[str, Any]]] = {}
+        sorted_out: dict[str, tuple[list[Cell], dict[str, Any]]] = {}
         for cell in cells:
             listed, ready = sorted_out.setdefault(cell.device, ([], {}))
             listed.append(cell)
             ready[cell.framework] = self.of(cell)
         return dict(sorted_out)
 
-    def _find(self, framework: str, device: str) -> Union[Environment, Run]:
+    def _find(self, framework: str, device: str) -> Environment | Run:
         framework = find_framework(framework).name  # what trains models as written has no environment of its own
         label = managed.label(framework, device, self._options.python.get(framework))
         # Devices of one kind share an environment; a lack is of the device itself.
@@ -50,7 +51,7 @@ class Readiness:
             self._made[label] = environment
         return self._made[label]
 
-    def _make(self, framework: str, device: str, label: str) -> Union[Environment, Run]:
+    def _make(self, framework: str, device: str, label: str) -> Environment | Run:
         options = self._options
         environment = support.ready(
             framework,
@@ -73,7 +74,7 @@ class Readiness:
         return environment
 
 
-def describe(environment: Environment) -> Dict[str, Any]:
+def describe(environment: Environment) -> dict[str, Any]:
     """What a study stores of an environment, and compares when it is resumed."""
     return {
         "version": environment.version,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.records import STATUSES, Cell
@@ -17,13 +18,13 @@ SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quot
 SAME_MEMORY = 0.02
 # Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and indexes
 # may be others from one resume to the next.
-REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn", "schedule": "sequential"}
+REQUEST = ("sampling_hz", "profile", "verify", "schedule")
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
 _TOOLS = ("pip", "setuptools")  # those that come with an environment, whatever its requirements
 
 
-def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
+def check_retry(statuses: str | Sequence[str]) -> Sequence[str]:
     """Statuses to run again, one or several; UnknownNameError for one that no run ends with."""
     if not isinstance(statuses, Iterable):
         raise UsageError(f"retry is {statuses!r}; allowed: statuses, such as ['failed', 'timed-out']")
@@ -69,7 +70,7 @@ _KINDS = {
 }
 
 
-def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> Optional[List[str]]:
+def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> list[str] | None:
     """What differs between two strategies of one name, cells apart; None where the names differ."""
     stored = before.to_dict()
     if stored["name"] != now["name"]:
@@ -81,16 +82,16 @@ def _different_strategy(before: strategies.Strategy, now: Mapping[str, Any]) -> 
     ]
 
 
-def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
-    """What differs in images and REQUEST; a study of an earlier version may not have stored all of it."""
+def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs in images and REQUEST."""
     return _different_datasets(before.get("datasets") or {}, now.get("datasets") or {}) + [
-        f"{name}: {before[name]} in the study, {now.get(name, default)} now"
-        for name, default in REQUEST.items()
-        if name in before and before[name] != now.get(name, default)
+        f"{name}: {before.get(name)} in the study, {now.get(name)} now"
+        for name in REQUEST
+        if before.get(name) != now.get(name)
     ]
 
 
-def different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+def different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """A sentence for each limit that is not the same."""
     return [
         f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
@@ -100,7 +101,7 @@ def different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[
     ]
 
 
-def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[str]:
+def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> list[str]:
     before, now = map(_values, (planned, asked))
     return [
         f"{name}: {_shown(before[name])} in the study, {_shown(now[name])} now"
@@ -109,7 +110,7 @@ def _different_settings(planned: Sequence[Cell], asked: Sequence[Cell]) -> List[
     ]
 
 
-def _values(cells: Sequence[Cell]) -> Dict[str, List[Any]]:
+def _values(cells: Sequence[Cell]) -> dict[str, list[Any]]:
     """The values of each setting among the cells, in order."""
     names = ["framework", "model", "dataset", "device"]
     values = {name: list(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in names}
@@ -125,7 +126,7 @@ def _shown(values: Any) -> str:
     return ", ".join(map(str, values[:MAX_SHOWN])) + more
 
 
-def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+def _different_datasets(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Data sets of one name whose images are not the same ones."""
     return [
         f"images of {name}: {before[name].get('pictures')} in the study, {now[name].get('pictures')} now"
@@ -154,7 +155,7 @@ def check_machine(store: Store) -> None:
     store.keep_machine(machine)
 
 
-def other_kind(before: Mapping[str, Any], machine: Mapping[str, Any], cells: Sequence[Cell]) -> List[str]:
+def other_kind(before: Mapping[str, Any], machine: Mapping[str, Any], cells: Sequence[Cell]) -> list[str]:
     """A sentence for each fact in which two machines differ, so that figures of these cells are not of one kind."""
     gpus = ("gpus",) if any(cell.device.startswith("cuda") for cell in cells) else ()
     return [
@@ -204,7 +205,7 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
     _refuse(store, changes, f"restore the environment of {label or framework}, or name another folder")
 
 
-def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
+def _named(document: Mapping[str, Any], framework: str) -> dict[str, Any]:
     packages = {name: version for name, version in (document.get("packages") or {}).items() if name not in _TOOLS}
     return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Hashable, List, Optional, Sequence, Tuple
+from collections.abc import Hashable, Sequence
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.plan import searches
@@ -14,7 +14,7 @@ from framework_compare.records import Cell
 INTERLEAVED, SEQUENTIAL = "interleaved", "sequential"
 SCHEDULES = (INTERLEAVED, SEQUENTIAL)
 MOST_RIVALS = 8  # a round of more is so long that a slow minute no longer meets all of them
-Planned = Tuple[int, Cell, int]  # run_id, cell, and the number of its block
+Planned = tuple[int, Cell, int]  # run_id, cell, and the number of its block
 
 
 def check(schedule: str) -> str:
@@ -24,12 +24,12 @@ def check(schedule: str) -> str:
     return schedule
 
 
-def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> List[List[Planned]]:
+def groups(planned: Sequence[Planned], schedule: str, across_models: bool = False) -> list[list[Planned]]:
     """Runs that take turns, in the order of the first of each; a run by itself is a group of one.
 
     across_models: whether models compete, too, and not only what trains them.
     """
-    found: Dict[Hashable, List[Planned]] = {}
+    found: dict[Hashable, list[Planned]] = {}
     for run_id, cell, block in planned:
         key: Hashable = run_id
         if schedule == INTERLEAVED and not why_alone(cell):
@@ -40,7 +40,7 @@ def groups(planned: Sequence[Planned], schedule: str, across_models: bool = Fals
     return list(found.values())
 
 
-def why_alone(cell: Cell) -> Optional[str]:
+def why_alone(cell: Cell) -> str | None:
     """Why a cell cannot take turns with any other; None where it can."""
     if searches.is_search(cell.model):
         return "a search is measured as a whole"

@@ -1,4 +1,4 @@
-"""Which cells a study runs: all of a product, or each next one by the outcomes before it.
+"""The choice of the cells that a study runs: all of a product, or each next one by the outcomes before it.
 
 A strategy is stored with its study, so that any study is resumed the same way.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
@@ -20,16 +21,16 @@ Outcomes = Mapping[Cell, Sequence[str]]  # statuses of its runs by cell
 WallSeconds = Mapping[Cell, Sequence[float]]  # of its runs by cell
 
 
-class Standing(NamedTuple):
-    """What a study has come to, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
+class Progress(NamedTuple):
+    """The progress of a study, cell by cell: statuses and wall seconds of its runs, and how sure its ratio is.
 
-    arms: the longer arm of the interval of its ratio to the fastest competitor, as a share; a cell without, or with one
+    half_widths: the larger half-width of its ratio to the fastest competitor, as a share; a cell without, or with one
     over fewer than LEAST_RUNS blocks, is not in it. spent_s: wall seconds of all runs.
     """
 
     outcomes: Outcomes
     wall_s: WallSeconds
-    arms: Mapping[Cell, float]
+    half_widths: Mapping[Cell, float]
     spent_s: float
 
 
@@ -46,15 +47,15 @@ class Strategy(Protocol):
 
     @property
     def sample_s(self) -> float:
-        """Of a longer epoch as many seconds are measured; 0: all of it."""
+        """The seconds of a longer epoch that are measured; 0: all of it."""
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Of the planned cells those that the study starts with."""
+        """Return those of the planned cells that the study starts with."""
 
-    def next(self, standing: Standing) -> Sequence[Cell]:
+    def next(self, progress: Progress) -> Sequence[Cell]:
         """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON for the study file, with the name under "name"."""
 
 
@@ -72,10 +73,10 @@ class Product:
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
 
-    def next(self, standing: Standing) -> Sequence[Cell]:
+    def next(self, progress: Progress) -> Sequence[Cell]:
         return ()
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **({"sample_s": self.sample_s} if self.sample_s else {})}
 
 
@@ -87,8 +88,8 @@ class Growth:
     wider than the smallest.
     """
 
-    cells: Tuple[Cell, ...]
-    sizes: Tuple[int, ...]
+    cells: tuple[Cell, ...]
+    sizes: tuple[int, ...]
     search: str
 
     name: ClassVar[str] = "growth"
@@ -100,14 +101,14 @@ class Growth:
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return ()
 
-    def next(self, standing: Standing) -> Sequence[Cell]:
+    def next(self, progress: Progress) -> Sequence[Cell]:
         for cell in self.cells:
-            size = next_size(self._of(cell, standing.outcomes), self.sizes, self.search)
+            size = next_size(self._of(cell, progress.outcomes), self.sizes, self.search)
             if size is not None:
                 return (_sized(cell, size),)
         return ()
 
-    def _of(self, cell: Cell, outcomes: Outcomes) -> Dict[int, bool]:
+    def _of(self, cell: Cell, outcomes: Outcomes) -> dict[int, bool]:
         """By batch size whether the cell worked with it."""
         return {
             other.config.batch_size: all(status == "ok" for status in statuses)
@@ -115,7 +116,7 @@ class Growth:
             if _sized(other, cell.config.batch_size) == cell
         }
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "batch_sizes": list(self.sizes),
@@ -124,7 +125,7 @@ class Growth:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Growth":
+    def from_dict(cls, document: Mapping[str, Any]) -> Growth:
         cells = (Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"])
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
@@ -138,7 +139,7 @@ SHORTEST_SAMPLE_S = 1.0
 class Budget:
     """Blocks of runs, each of the cells that compete with the least sure one, until all are sure or the time is spent.
 
-    target: the longer arm of the interval of a ratio to the fastest, as a share, below which a cell is sure.
+    target: the larger half-width of a ratio to the fastest, as a share, below which a cell is sure.
     """
 
     seconds: float
@@ -150,7 +151,7 @@ class Budget:
     adds_blocks: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, seconds: float, target: float, cells: int) -> "Budget":
+    def of(cls, seconds: float, target: float, cells: int) -> Budget:
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
         return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
@@ -158,27 +159,29 @@ class Budget:
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
 
-    def next(self, standing: Standing) -> Sequence[Cell]:
-        left = self.seconds - standing.spent_s
+    def next(self, progress: Progress) -> Sequence[Cell]:
+        left = self.seconds - progress.spent_s
 
-        def need(cells: Sequence[Cell]) -> Tuple[float, int]:  # of those that have no interval yet the fewest runs
-            return max(arm(cell, standing) for cell in cells), -min(len(standing.outcomes[cell]) for cell in cells)
+        def need(cells: Sequence[Cell]) -> tuple[float, int]:  # of those that have no interval yet the fewest runs
+            return max(half_width(cell, progress) for cell in cells), -min(
+                len(progress.outcomes[cell]) for cell in cells
+            )
 
-        blocks = sorted(_rivals(standing), key=need, reverse=True)
-        unsure = (cells for cells in blocks if any(arm(cell, standing) > self.target for cell in cells))
-        return next((cells for cells in unsure if sum(run_s(cell, standing.wall_s) for cell in cells) <= left), ())
+        blocks = sorted(_rivals(progress), key=need, reverse=True)
+        unsure = (cells for cells in blocks if any(half_width(cell, progress) > self.target for cell in cells))
+        return next((cells for cells in unsure if sum(run_s(cell, progress.wall_s) for cell in cells) <= left), ())
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "seconds": self.seconds, "target": self.target, "sample_s": self.sample_s}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Budget":
+    def from_dict(cls, document: Mapping[str, Any]) -> Budget:
         return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
 
 
-def arm(cell: Cell, standing: Standing) -> float:
-    """The longer arm of the interval of a cell's ratio; inf where that is of too few runs."""
-    return standing.arms.get(cell, math.inf) if len(standing.outcomes[cell]) >= LEAST_RUNS else math.inf
+def half_width(cell: Cell, progress: Progress) -> float:
+    """The larger half-width of a cell's ratio; inf where that is of too few runs."""
+    return progress.half_widths.get(cell, math.inf) if len(progress.outcomes[cell]) >= LEAST_RUNS else math.inf
 
 
 def run_s(cell: Cell, wall_s: WallSeconds) -> float:
@@ -187,10 +190,10 @@ def run_s(cell: Cell, wall_s: WallSeconds) -> float:
     return sum(seconds) / len(seconds) if seconds else 0.0
 
 
-def _rivals(standing: Standing) -> List[List[Cell]]:
+def _rivals(progress: Progress) -> list[list[Cell]]:
     """Cells that compete, in the order of the plan; without those of which a run was not ok."""
-    rivals: Dict[Any, List[Cell]] = {}
-    for cell, statuses in standing.outcomes.items():
+    rivals: dict[Any, list[Cell]] = {}
+    for cell, statuses in progress.outcomes.items():
         if all(status == "ok" for status in statuses):
             rivals.setdefault(shared(cell), []).append(cell)
     return list(rivals.values())
@@ -198,25 +201,24 @@ def _rivals(standing: Standing) -> List[List[Cell]]:
 
 def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
-    # Version 0.1 stored a sweep under "stability", and nothing for a product.
-    document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
-    made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
+    document = settings.get("strategy") or {"name": Product.name}
+    made: dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
         Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
     }
     try:
-        return made[document.get("name", Growth.name)](document)
+        return made[document["name"]](document)
     except (AttributeError, KeyError, TypeError) as error:
         raise StudyError(f"{path} is damaged: its strategy cannot be read: {error!r}; name another folder") from None
 
 
 def grows(settings: Mapping[str, Any]) -> bool:
-    """Whether a study with these settings is a sweep of growing batch sizes."""
-    return "stability" in settings or (settings.get("strategy") or {}).get("name") == Growth.name
+    """Return whether a study with these settings is a sweep of growing batch sizes."""
+    return (settings.get("strategy") or {}).get("name") == Growth.name
 
 
-def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> Optional[int]:
+def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> int | None:
     """The batch size to try after these outcomes (True: ok); None when enough is known."""
     failed = min((size for size, ok in outcomes.items() if not ok), default=None)
     worked = max((size for size, ok in outcomes.items() if ok), default=None)

@@ -8,8 +8,9 @@ import functools
 import hashlib
 import math
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from framework_compare.environments.managed import Environment
 from framework_compare.graph import Graph, Task, weights_size
 from framework_compare.launch.duel import Member, run_duel
 from framework_compare.launch.jobs import spec_of
-from framework_compare.launch.launcher import STEPS, WorkerSpec, run_worker
+from framework_compare.launch.launcher import WorkerSpec, run_worker
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.parity import in_study
 from framework_compare.paths import file_name
@@ -31,15 +32,16 @@ from framework_compare.results import frames, steadiness, verdicts
 from framework_compare.results.precision import LEAST_RUNS
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
+from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks, schedules
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.imported_models import weight_pieces, written_of
 from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
+from framework_compare.study.run_options import RunOptions
 from framework_compare.study.schedules import Planned
-from framework_compare.study.strategies import Product, Standing, Strategy, arm, run_s
+from framework_compare.study.strategies import Product, Progress, Strategy, half_width, run_s
 
 NO_ROOM = "memory does not hold it beside its rivals"
 
@@ -54,10 +56,10 @@ class Study:
         self.watcher = watcher
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
-        self._refused: Dict[str, str] = {}
-        self._wall_s: Dict[Cell, List[float]] = {}
-        self._peak_bytes: Dict[Cell, int] = {}
-        self._waiting: Dict[int, Cell] = {}  # what is planned and has not ended
+        self._refused: dict[str, str] = {}
+        self._wall_s: dict[Cell, list[float]] = {}
+        self._peak_bytes: dict[Cell, int] = {}
+        self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -72,18 +74,18 @@ class Study:
             self._run_planned()
 
     def _plan_more(self) -> bool:
-        standing = self._standing()
+        progress = self._progress()
         # Under a budget at once, as a disturbed run gives no interval what another block would cost far more to give.
-        if self.strategy.adds_blocks and self._repeat_disturbed(standing):
+        if self.strategy.adds_blocks and self._repeat_disturbed(progress):
             return True
-        following = self.strategy.next(standing)
+        following = self.strategy.next(progress)
         if following:
-            self._plan_cells(following, standing)
+            self._plan_cells(following, progress)
             return True
-        return self._repeat_disturbed(standing)
+        return self._repeat_disturbed(progress)
 
-    def _repeat_disturbed(self, standing: Standing) -> bool:
-        left_s = self.strategy.seconds - standing.spent_s
+    def _repeat_disturbed(self, progress: Progress) -> bool:
+        left_s = self.strategy.seconds - progress.spent_s
         costs = {cell_id: run_s(cell, self._wall_s) for cell_id, cell in self.store.cells()}
         repeated = self.store.repeat_disturbed(self.options.retries_when_disturbed, left_s, costs)
         if repeated:
@@ -91,32 +93,32 @@ class Study:
             self.watcher.say(f"{runs} repeated, as others took CPU time while it was measured")
         return repeated > 0
 
-    def _plan_cells(self, cells: Sequence[Cell], standing: Standing) -> None:
+    def _plan_cells(self, cells: Sequence[Cell], progress: Progress) -> None:
         """New cells with one run each, or one more block of cells that are known."""
-        if not set(cells) <= set(standing.outcomes):
+        if not set(cells) <= set(progress.outcomes):
             for cell in cells:
                 self.store.extend(cell)
             return
         seed = self.store.settings().get("order_seed")
-        self.store.add_block(blocks.shuffled(cells, seed, sum(map(len, standing.outcomes.values()))))
-        self.watcher.say(_why_more(cells, standing, self.strategy.seconds))
+        self.store.add_block(blocks.shuffled(cells, seed, sum(map(len, progress.outcomes.values()))))
+        self.watcher.say(_why_more(cells, progress, self.strategy.seconds))
 
-    def _standing(self) -> Standing:
+    def _progress(self) -> Progress:
         sure = self._arms() if self.strategy.adds_blocks else {}
-        return Standing(self.store.outcomes(), self._wall_s, sure, self._spent_s())
+        return Progress(self.store.outcomes(), self._wall_s, sure, self._spent_s())
 
-    def _arms(self) -> Dict[Cell, float]:
+    def _arms(self) -> dict[Cell, float]:
         """By cell how sure its ratio is, where enough blocks tell it."""
         cells = [cell for _, cell in self.store.cells()]
         rows = [
             {**{column(name): value for name, value in cell.config.to_dict().items()}, **verdicts.row_of(cell)}
             for cell in cells
         ]
-        known = frames.ratio_arms(self.store, rows)
+        known = frames.ratio_half_widths(self.store, rows)
         return {
-            cells[place]: one["ratio_arm"]
+            cells[place]: one["ratio_half_width"]
             for place, one in known.items()
-            if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_arm"] is not None
+            if one["ratio_blocks"] >= LEAST_RUNS and one["ratio_half_width"] is not None
         }
 
     def _spent_s(self) -> float:
@@ -159,7 +161,7 @@ class Study:
             )
             self._refused.update(refused)
 
-    def _run_group(self, group: Sequence[Planned], done: int, total: int) -> List[Planned]:
+    def _run_group(self, group: Sequence[Planned], done: int, total: int) -> list[Planned]:
         """Run those that compete, in turns where they are several; those that memory could not hold are left."""
         able = []
         for run_id, cell, block in group:
@@ -178,7 +180,7 @@ class Study:
             self._end({run_id: (cell, self._run_alone(run_id, cell, environment))})
         return []
 
-    def _run_in_turns(self, able: Sequence[Tuple[int, Cell, int, Environment]]) -> List[Planned]:
+    def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
         """Run rivals; those that memory could not hold beside the others are left."""
         duel = min(run_id for run_id, *_ in able)
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
@@ -223,7 +225,7 @@ class Study:
         return dataclasses.replace(run, alone_why=schedules.why_alone(cell))
 
     @contextlib.contextmanager
-    def _begun(self, runs: Sequence[Tuple[int, Cell]]) -> Iterator[None]:
+    def _begun(self, runs: Sequence[tuple[int, Cell]]) -> Iterator[None]:
         """Mark runs as running; one that the user stops before its worker is there, or a second time, is recorded."""
         for run_id, _ in runs:
             self.store.begin(run_id)
@@ -237,7 +239,7 @@ class Study:
             self.store.record_all(stopped)
             raise
 
-    def _end(self, runs: Mapping[int, Tuple[Cell, Run]]) -> None:
+    def _end(self, runs: Mapping[int, tuple[Cell, Run]]) -> None:
         """Record runs that have ended, all at once; a KeyboardInterrupt where the user stopped one."""
         if not runs:
             return
@@ -246,7 +248,7 @@ class Study:
         for run_id, run in finished.items():
             cell = runs[run_id][0]
             if run.started_at:
-                store_figures(self.store, run_id, run)
+                store_figures(self.store, run_id)
             self._wall_s.setdefault(cell, []).append(run.wall_s or 0.0)
             self._peak_bytes[cell] = max(self._peak_bytes.get(cell, 0), run.peak_rss_bytes or 0)
             self._waiting.pop(run_id, None)
@@ -298,7 +300,7 @@ class Study:
             self.options.disturbance_threshold,
         )
 
-    def _candidates(self, cell: Cell, task: Task) -> Tuple[Dict[str, Any], ...]:
+    def _candidates(self, cell: Cell, task: Task) -> tuple[dict[str, Any], ...]:
         """Those of a search, as its worker takes them."""
         made = []
         for candidate in searches.candidates(cell.model):
@@ -307,7 +309,7 @@ class Study:
             made.append({"graph": graph.to_dict(), "settings": dict(candidate.settings), "weights": weights})
         return tuple(made)
 
-    def _task_of(self, cell: Cell) -> Optional[Task]:
+    def _task_of(self, cell: Cell) -> Task | None:
         return task_of(self.store, cell)
 
     def _weights(self, graph: Graph, seed: int) -> Path:
@@ -334,7 +336,7 @@ def _run_folder(run_id: int, cell: Cell) -> Path:
     return Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
 
 
-def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
+def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
     """Those of a run, and what its settings make of its figures."""
     config = cell.config
     least = registry.framework(cell.framework).whole_batches_from
@@ -343,19 +345,19 @@ def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
     return (*run.warnings, remark) if remark else run.warnings
 
 
-def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str:
+def _why_more(cells: Sequence[Cell], progress: Progress, budget_s: float) -> str:
     """Which of the cells another block is for."""
-    cell = max(cells, key=lambda one: arm(one, standing))
-    width = arm(cell, standing)
+    cell = max(cells, key=lambda one: half_width(one, progress))
+    width = half_width(cell, progress)
     why = (
         f"has fewer than {LEAST_RUNS} runs that count"
         if math.isinf(width)
         else f"is sure to ±{width:.1%} of the fastest only"
     )
-    return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
+    return f"one more block of {cell.model}: {cell.label} {why}; {length(progress.spent_s)} of {length(budget_s)} used"
 
 
-def _trace_path(study: Path, run: Path) -> Optional[str]:
+def _trace_path(study: Path, run: Path) -> str | None:
     """What a profiler wrote in the folder of a run: the file for Perfetto, else all of it; relative to the study."""
     folder = run / "profile"
     names = (folder / "trace.json.gz", folder / "trace.json", folder)

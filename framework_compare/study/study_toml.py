@@ -6,12 +6,13 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.plan.settings import FORMER, SETTINGS, column
+from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
 
 if sys.version_info >= (3, 11):
@@ -30,7 +31,7 @@ _HEAD = """\
 """
 
 
-def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> Dict[str, Any]:
+def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path.
 
     None of a call with a network in hand, which no file can name.
@@ -68,14 +69,14 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     request = settings.get(REQUEST)
     if not isinstance(request, dict):
         raise StudyError(
-            f"{folder} keeps no request, as studies of an earlier version and sweeps; its report has the command"
+            f"{folder} keeps no request, as sweeps and studies that were extended; its report has the command"
         )
     return _HEAD + tomli_w.dumps(request)
 
 
 def read(
-    path: Union[str, "os.PathLike[str]"], call: Callable[..., Any], more: Optional[Mapping[str, Any]] = None
-) -> Dict[str, Any]:
+    path: str | os.PathLike[str], call: Callable[..., Any], more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The arguments of `call` in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 
@@ -91,7 +92,7 @@ def read(
     allowed = [name for name in parameters if name not in ("settings", *APART)]
     allowed = list(dict.fromkeys([*allowed, *map(column, SETTINGS)]))
     for name in document:
-        if name not in (*allowed, *FORMER):
+        if name not in allowed:
             raise UnknownNameError(f"key of {file.name}", name, allowed)
     if "dataset" in document:
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
@@ -100,7 +101,7 @@ def read(
     return document if more is None else _whole(file, {**document, **more}, parameters)
 
 
-def _whole(file: Path, request: Dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> Dict[str, Any]:
+def _whole(file: Path, request: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     for name, parameter in parameters.items():
         needed = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
         if needed and name not in request:

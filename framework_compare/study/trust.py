@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Iterable, List, Mapping
 
 from framework_compare.errors import StudyError
 from framework_compare.paths import cache_dir
@@ -17,7 +17,7 @@ from framework_compare.records import Cell
 from framework_compare.study.imported_models import written_of
 
 
-def programs(cells: Iterable[Cell], python: Mapping[str, str]) -> List[str]:
+def programs(cells: Iterable[Cell], python: Mapping[str, str]) -> list[str]:
     """The interpreters, by framework in `python`, and the functions of model files that these cells would execute."""
     named = [f"the interpreter {str(_absolute(path))!r}" for path in python.values()]
     files = [written for written in map(written_of, cells) if written and written.get("path")]

@@ -99,8 +99,8 @@ class Runner:
         return {"batch_sizes": f"{len(sizes)} sizes, {sizes[-1]} to {sizes[0]}; what compiles does so once for each"}
 
     @property
-    def _tells(self) -> bool:
-        """Whether this process tells the cell's story: the only one, or rank 0."""
+    def _is_first_rank(self) -> bool:
+        """Return whether this process is the only one, or rank 0."""
         return self.replicas is None or not self.replicas.rank
 
     def _check_support(self) -> None:
@@ -115,7 +115,7 @@ class Runner:
             self.load_weights()
         with self.phase("open-data"):
             source = open_source(self.trainer, self.data, self.config, self.replicas)
-            if self.job.data is not None and self.config.mode == "train" and self._tells:
+            if self.job.data is not None and self.config.mode == "train" and self._is_first_rank:
                 from framework_compare.batches.arrays import read_split
                 from framework_compare.worker.validation import Validation
 
@@ -261,7 +261,7 @@ class Runner:
                 self.events.send("progress", epoch=number, steps=len(ends))
             if last_step:
                 enough = sampling.suffices(self.job.sample_s, mark - start, len(ends))
-                cut = last_step.is_past(len(ends), enough, lag)
+                cut = last_step.sample_ends(len(ends), enough, lag)
                 if cut:
                     break
         loss = losses.mean()

@@ -29,8 +29,8 @@ class LastStep:
         self._file, self._rank, self._alone = folder / "last-step", rank, ranks == 1
         self._number: Optional[int] = None
 
-    def is_past(self, steps: int, enough: bool, in_flight: int) -> bool:
-        """Whether it lies behind, asked after every step; enough: whether this process's clock would end the sample.
+    def sample_ends(self, steps: int, enough: bool, in_flight: int) -> bool:
+        """Whether the sample ends here, asked after every step; enough: whether this process's clock would end the sample.
 
         No rank is further ahead than the losses in flight allow: it waits for the loss of an earlier step, which needs
         the weights that all made in the step before that. So rank 0 chooses one that none has reached.

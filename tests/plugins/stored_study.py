@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Energy, Epoch, Phase, Run, Sample
 from framework_compare.store.study_file import Store
@@ -36,3 +38,10 @@ def create(folder, cells=(TORCH, PADDLE), repeats=1, **fields):
 
 def rows(store, table):
     return store.select(f"SELECT * FROM {table}")[1]
+
+
+def parity_row(text):
+    """The verdict of parity.json whose text in a table is this."""
+    failed = re.search(r", not \d", text) is not None
+    status = "failed" if failed else "passed" if text[:1].isdigit() else text
+    return {"parity": text, "parity_status": status, "parity_error": None, "parity_where": None}

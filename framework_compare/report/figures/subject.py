@@ -125,7 +125,7 @@ class Subject:
         if found is not None:
             return found
         other = self.verdicts.get((*key(cell), cell.framework, framework))
-        return None if other is None else speed_verdicts.turned(other)
+        return None if other is None else speed_verdicts.inverted(other)
 
     def narrowed(self, what: Sequence[str]) -> "Subject":
         """The same study with only these of `what`."""

@@ -1,10 +1,13 @@
-"""What cells have learnt: metrics on the validation split after the last epoch, and what needs no model."""
+"""Metrics of cells on the validation split after the last epoch, beside those of a baseline without a model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from framework_compare.results import repeats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,18 +15,18 @@ if TYPE_CHECKING:
 PREFIX = "validation_"
 
 
-def metric_names(epochs: "pd.DataFrame") -> "list[str]":
+def metric_names(epochs: pd.DataFrame) -> list[str]:
     """The metrics of an epoch frame, "loss" first, as `validation_<name>` has them."""
     return [name[len(PREFIX) :] for name in epochs if name.startswith(PREFIX)]
 
 
-def last_epochs(epochs: "pd.DataFrame") -> "pd.DataFrame":
+def last_epochs(epochs: pd.DataFrame) -> pd.DataFrame:
     """The last epoch of each run that is ok and counts."""
-    ok = epochs[(epochs["status"] == "ok") & epochs["counts"].astype(bool)]
+    ok = repeats.counted(epochs)
     return ok.sort_values("epoch").groupby("run_id", sort=True).tail(1)
 
 
-def with_quality(frame: "pd.DataFrame", epochs: "pd.DataFrame", settings: Mapping[str, Any]) -> "pd.DataFrame":
+def with_quality(frame: pd.DataFrame, epochs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     """The cell frame with `epochs_run`, each metric after the last epoch (mean over runs), and what needs no model.
 
     Columns: epochs_run, validation_<metric>, baseline_<metric>, baseline (its name), data_unit ("$" of prices); none of
@@ -32,7 +35,7 @@ def with_quality(frame: "pd.DataFrame", epochs: "pd.DataFrame", settings: Mappin
     names = [PREFIX + name for name in metric_names(epochs)]
     last = last_epochs(epochs)
     means = last.groupby("cell")[["epoch", *names]].mean().reindex(range(len(frame)))
-    columns: Dict[str, Any] = {"epochs_run": means["epoch"].to_numpy()}
+    columns: dict[str, Any] = {"epochs_run": means["epoch"].to_numpy()}
     columns.update({name: means[name].to_numpy() for name in names})
     datasets = settings.get("datasets") or {}
     told = [datasets.get(name) or {} for name in frame["dataset"]]

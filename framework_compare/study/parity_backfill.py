@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
@@ -16,22 +17,22 @@ from framework_compare.registry import framework as find_framework
 from framework_compare.results.parity import Parity
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
-from framework_compare.study.conditions import RunOptions
 from framework_compare.study.picture_lists import task_of
 from framework_compare.study.readiness import describe
 from framework_compare.study.resumption import check_same_environment, check_same_machine
+from framework_compare.study.run_options import RunOptions
 
 Say = Callable[[str], None]
 
 
-class Attachment(NamedTuple):
+class Backfill(NamedTuple):
     """The verdicts that were made now and are in the study, and why cells of a framework got none."""
 
-    verdicts: List[Parity]
-    reasons: Tuple[str, ...]
+    verdicts: list[Parity]
+    reasons: tuple[str, ...]
 
 
-def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachment:
+def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Backfill:
     """Check the cells of a study that ended well, whose environment and source are those they ran with.
 
     StudyError on another machine than the study's, or while another process writes the study.
@@ -39,8 +40,8 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachme
     with Store.open(folder, readonly=False) as store:
         check_same_machine(store, host.describe())
         trained_cells = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
-        checks: List[Parity] = []
-        reasons: Dict[str, None] = {}
+        checks: list[Parity] = []
+        reasons: dict[str, None] = {}
         for device in dict.fromkeys(cell.device for cell in trained_cells):
             cells = [cell for cell in trained_cells if cell.device == device]
             ready, lacks = _ready(store, cells, device, options, say)
@@ -48,14 +49,14 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachme
             same = [cell for cell in cells if cell.framework in ready]
             tasks = functools.partial(task_of, store)
             checks += in_study.attach(store.folder, same, ready, fresh, say, task_of=tasks)
-    return Attachment(checks, tuple(reasons))
+    return Backfill(checks, tuple(reasons))
 
 
 def _ready(
-    store: Store, cells: List[Cell], device: str, options: RunOptions, say: Say
-) -> Tuple[Mapping[str, Environment], List[str]]:
+    store: Store, cells: list[Cell], device: str, options: RunOptions, say: Say
+) -> tuple[Mapping[str, Environment], list[str]]:
     """By framework the environment that its cells ran in; why there is none of the others."""
-    ready: Dict[str, Environment] = {}
+    ready: dict[str, Environment] = {}
     reasons = []
     for framework in dict.fromkeys(cell.framework for cell in cells):
         try:
@@ -72,7 +73,7 @@ def _same(store: Store, framework: str, device: str, options: RunOptions, say: S
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
     check_same_environment(store, framework, describe(environment), label=label)
-    stored: Dict[str, Any] = store.environments().get(label) or {}
+    stored: dict[str, Any] = store.environments().get(label) or {}
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(
             f"the source that its cells ran has {'changed since' if stored.get('sources') else 'no checksum in the study'}"

@@ -1,12 +1,13 @@
-"""How a study is run: interpreters, package indexes, limits, sampling; none of it affects the measurements."""
+"""Options of running a study that do not affect the measurements: interpreters, package indexes, limits, sampling."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
@@ -39,8 +40,8 @@ class RunOptions:
 
 
 def run_options(
-    python: Optional[Mapping[str, str]],
-    index: Optional[Mapping[str, str]],
+    python: Mapping[str, str] | None,
+    index: Mapping[str, str] | None,
     limits: Limits,
     hz: float,
 ) -> RunOptions:
@@ -59,7 +60,7 @@ def run_options(
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 
-def check_disturbance(threshold: Optional[float], retries: int) -> Dict[str, Any]:
+def check_disturbance(threshold: float | None, retries: int) -> dict[str, Any]:
     """The options about disturbances, by name; UsageError says what is allowed. Without a threshold the host's own."""
     if threshold is None:
         threshold = disturbances.threshold()
@@ -73,7 +74,7 @@ def check_disturbance(threshold: Optional[float], retries: int) -> Dict[str, Any
 PRECISION_TARGET = 0.05  # where a budget is given without one
 
 
-def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> Optional[Tuple[float, float]]:
+def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> tuple[float, float] | None:
     """Seconds and the target of a budget, None without one; UsageError says what does not go with it."""
     if budget is None:
         if target is not None:
@@ -122,7 +123,7 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
             )
 
 
-def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:
+def _by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
@@ -132,8 +133,8 @@ def as_planned(
     settings: Mapping[str, Any],
     path: Path,
     given: Limits,
-    index: Optional[Mapping[str, str]] = None,
-    python: Optional[Mapping[str, str]] = None,
+    index: Mapping[str, str] | None = None,
+    python: Mapping[str, str] | None = None,
 ) -> RunOptions:
     """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:
@@ -143,7 +144,6 @@ def as_planned(
         options = run_options(interpreters, index, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
-        # Studies of an earlier version were planned without repeats.
         threshold = settings.get("disturbance_threshold", THRESHOLD)
         quiet = check_disturbance(threshold, settings.get("retries_when_disturbed", 0))
     except TypeError as error:

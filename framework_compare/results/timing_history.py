@@ -1,11 +1,12 @@
-"""What earlier studies on this machine measured, to tell how long a planned cell takes."""
+"""Times of earlier studies on this machine, to predict how long a planned cell takes."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 from framework_compare.errors import StudyError
 from framework_compare.records import Cell
@@ -16,7 +17,7 @@ MOST_STUDIES = 50
 MOST_UNLIKE = 30  # times the arithmetic: that of much smaller models is not what their time is made of
 # What a cell shares with one that was measured, the nearest first, and how far apart the two may be for all that.
 _ALL = ("device", "mode", "precision", "threads", "execution", "pipeline", "tuning", "batch_size", "image_size")
-LIKENESS: Tuple[Tuple[str, Tuple[str, ...], float], ...] = (
+LIKENESS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("measured before", ("framework", "model", "dataset", *_ALL), 1.25),
     ("measured before in other settings", ("framework", "model", "device", "mode", "precision", "threads"), 1.7),
     ("its framework with other models", ("framework", "device", "mode", "precision", "threads"), 3.0),
@@ -48,10 +49,10 @@ class Range(NamedTuple):
     middle: float
     high: float
 
-    def times(self, factor: float) -> "Range":
+    def times(self, factor: float) -> Range:
         return Range(*(factor * value for value in self))
 
-    def plus(self, other: "Range") -> "Range":
+    def plus(self, other: Range) -> Range:
         return Range(*(a + b for a, b in zip(self, other)))
 
 
@@ -61,10 +62,10 @@ class Known:
 
     cell: Cell
     images_per_s: float
-    startup_s: Optional[float]
+    startup_s: float | None
 
 
-def measured(folders: Iterable[Path], machine: Mapping[str, Any]) -> List[Known]:
+def measured(folders: Iterable[Path], machine: Mapping[str, Any]) -> list[Known]:
     """The cells that ended well in the studies of a machine (its `samplers.host.describe`), the latest studies first."""
     latest = sorted(folders, key=lambda folder: folder.stat().st_mtime, reverse=True)[:MOST_STUDIES]
     return [known for folder in latest for known in _of_study(folder, machine)]
@@ -84,16 +85,17 @@ def _of_study(folder: Path, machine: Mapping[str, Any]) -> Iterator[Known]:
         return
 
 
-def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> Tuple[Range, str]:
+def seconds_per_sample(cell: Cell, known: Sequence[Known], macs: Macs) -> tuple[Range, str]:
     """Seconds that training on one sample takes, or answering it, and what this is taken from."""
     for basis, names, apart in LIKENESS:
         alike = [one for one in known if all(_value(one.cell, name) == _value(cell, name) for name in names)]
-        ratios = [(_ratio(macs(cell), macs(one.cell)), one) for one in alike]
+        ratios = [(macs(cell) / macs(one.cell) if macs(cell) and macs(one.cell) else 1.0, one) for one in alike]
         seconds = [ratio / one.images_per_s for ratio, one in ratios if 1 / MOST_UNLIKE <= ratio <= MOST_UNLIKE]
         if seconds:
             middle = math.exp(sum(map(math.log, seconds)) / len(seconds))
             return Range(min(seconds) / apart, middle, max(seconds) * apart), basis
-    speeds = [speed * _processors(cell) for speed in (ASSUMED_CPU if cell.device == "cpu" else ASSUMED_GPU)]
+    threads = min(cell.config.threads, available_cores())
+    speeds = [speed * threads for speed in ASSUMED_CPU] if cell.device == "cpu" else ASSUMED_GPU
     computing = Range(*(macs(cell) / speed for speed in reversed(speeds)))
     return computing.plus(Range(*ASSUMED_SAMPLE_S)), ASSUMPTION
 
@@ -106,13 +108,5 @@ def startup_s(cell: Cell, known: Sequence[Known]) -> Range:
     return Range(min(seconds), sum(seconds) / len(seconds), max(seconds))
 
 
-def _ratio(wanted: int, known: int) -> float:
-    return wanted / known if wanted and known else 1.0
-
-
 def _value(cell: Cell, name: str) -> Any:
     return getattr(cell, name) if name in ("framework", "model", "dataset", "device") else getattr(cell.config, name)
-
-
-def _processors(cell: Cell) -> int:
-    return min(cell.config.threads, available_cores()) if cell.device == "cpu" else 1

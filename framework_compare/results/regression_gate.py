@@ -1,0 +1,145 @@
+"""Two studies side by side, cell by cell, and whether the second is slower than a gate in CI allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from framework_compare.results import repeats
+from framework_compare.results.block_times import block_seconds
+from framework_compare.results.columns import IDENTITY
+from framework_compare.results.intervals import SESSION_SD, UNKNOWN, unpaired_ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SLOWER, FASTER, SAME, LOST, UNJUDGED = "slower", "faster", "within the limit", "no longer works", "not judged"
+UNSURE = "inconclusive"
+FAILS = (SLOWER, LOST)
+ONE_RUN = "one run: no interval"
+
+
+Sides = tuple["pd.DataFrame", "pd.DataFrame"]  # the cell frame and the epoch frame of a study
+COLUMNS = (
+    *IDENTITY,
+    "status_a",
+    "status_b",
+    "parity_a",
+    "parity_b",
+    "epoch_s_median_a",
+    "epoch_s_median_b",
+    "ratio",
+    "ratio_ci_low",
+    "ratio_ci_high",
+    "disturbed_share_a",
+    "disturbed_share_b",
+    "disturbed_throughout",
+    "verdict",
+)
+
+
+def side_by_side(a: Sides, b: Sides) -> pd.DataFrame:
+    """One row per cell that both studies have, in the order of the first; each side is its cell and epoch frames.
+
+    ratio is the median epoch time of B over that of A. Where both have 2 runs or more it has a 95 % interval: Welch's, as
+    runs of two studies share no block, with what two sessions differ by though nothing changed. verdict is "faster" or
+    "slower" (B) where that excludes 1, "not_shown" where it does not, "" where there is none. Verdicts are not corrected
+    for their number.
+    """
+    import pandas as pd
+
+    first, second = _cells(a[0]), _cells(b[0])
+    seconds = block_seconds(a[1]), block_seconds(b[1])
+    rows = [_row(key, first[key], second[key], seconds) for key in first if key in second]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _cells(frame: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    records: list[dict[str, Any]] = frame.to_dict("records")
+    return {tuple(record[name] for name in IDENTITY): {**record, "number": n} for n, record in enumerate(records)}
+
+
+def _row(key: tuple[Any, ...], a: dict[str, Any], b: dict[str, Any], seconds: Any) -> dict[str, Any]:
+    runs = [list(side.get(cell["number"], {}).values()) for side, cell in zip(seconds, (a, b))]
+    ratio = unpaired_ratio(runs[1], runs[0], SESSION_SD) or UNKNOWN
+    low, high = ratio.ends
+    throughout = _throughout(a) or _throughout(b)
+    beside = {name: (a[name], b[name]) for name in ("status", "parity", "epoch_s_median", "disturbed_share")}
+    return {
+        **dict(zip(IDENTITY, key)),
+        **{f"{name}_{side}": value for name, both in beside.items() for side, value in zip("ab", both)},
+        "ratio": ratio.value,
+        "ratio_ci_low": low,
+        "ratio_ci_high": high,
+        "disturbed_throughout": throughout,
+        "verdict": "" if throughout else _verdict(low, high),
+    }
+
+
+def _throughout(cell: Mapping[str, Any]) -> bool:
+    return repeats.disturbed_throughout(cell["epochs_disturbed"], cell["epochs_measured"])
+
+
+def _verdict(low: float, high: float) -> str:
+    if math.isnan(low):
+        return ""
+    return "faster" if high < 1 else "slower" if low > 1 else "not_shown"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """The outcome of a cell: its place in `Comparison.beside`, the outcome, and the reason in words."""
+
+    place: int
+    outcome: str
+    reason: str
+
+    @property
+    def fails(self) -> bool:
+        return self.outcome in FAILS
+
+    @property
+    def proved(self) -> bool:
+        """Return whether a cell is shown to be within the limit, or not to be."""
+        return self.outcome not in (UNJUDGED, UNSURE)
+
+
+def judge(beside: pd.DataFrame, max_slowdown: float) -> list[Judgement]:
+    """One judgement per row of `baseline.beside(study)`; max_slowdown is a share, 0.05 for 5 %.
+
+    A cell is slower if its whole interval is above 1 + max_slowdown, and within the limit if all of it is below; between
+    these, and without an interval, nothing is shown. A cell that worked in the baseline and does not in the study fails,
+    too.
+    """
+    return [Judgement(place, *_outcome(row, 1 + max_slowdown)) for place, row in enumerate(beside.to_dict("records"))]
+
+
+def _outcome(row: Any, most: float) -> tuple[str, str]:
+    if row["status_a"] != "ok":
+        return UNJUDGED, f"the baseline is {row['status_a']}"
+    if row["status_b"] != "ok":
+        return LOST, f"it is {row['status_b']}"
+    low, high = row["ratio_ci_low"], row["ratio_ci_high"]
+    if math.isnan(row["ratio"]):
+        return UNJUDGED, "no epoch time"
+    if row["disturbed_throughout"]:
+        return UNJUDGED, "others took CPU time in every epoch"
+    if math.isnan(low):
+        return UNSURE, ONE_RUN
+    if low > most:
+        return SLOWER, ""
+    return (FASTER if high < 1 else SAME if high <= most else UNSURE), ""
+
+
+def missing(baseline: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a baseline's cell frame that a study's has not."""
+    keys = {tuple(map(str, row)) for row in study[list(IDENTITY)].itertuples(index=False, name=None)}
+    absent = [tuple(map(str, row)) not in keys for row in baseline[list(IDENTITY)].itertuples(index=False, name=None)]
+    return baseline[absent]
+
+
+def names(beside: pd.DataFrame) -> list[str]:
+    """The columns that name a row: framework, model, and the settings that differ between rows."""
+    return [name for name in IDENTITY if name in ("framework", "model") or beside[name].astype(str).nunique() > 1]

@@ -418,10 +418,3 @@ def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
         ("out-of-memory", "", ""),
     ]
     assert float(read[1]["ratio_ci_low"]) == pytest.approx(4)
-
-
-def test_a_former_name_of_a_kind_works_and_says_so(tmp_path):
-    comparison = study(tmp_path, [("torch", {}, ok(1)), ("torch", {"precision": "bf16"}, ok(2))])
-    with pytest.warns(FutureWarning, match="'ladder' is called 'precision' now"):
-        former = comparison.table("ladder", "markdown")
-    assert former == comparison.table("precision", "markdown")

@@ -12,7 +12,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
 from framework_compare.report import renderers, study_table, terminal
-from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.report.tables import Group, Row, Table, Value
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
@@ -88,9 +88,8 @@ def test_a_reason_as_long_as_a_log_is_cut_in_the_note_only(tmp_path):
 
 
 def table(text):
-    return Table(
-        text, (text,), (Group(text, (text, text)),), (Row((text,), (Figure(text, 1), Figure(text, 0, True))),), (text,)
-    )
+    values = (Value(text, text or "note"), Value(text, best=True))
+    return Table(text, (text,), (Group(text, (text, text)),), (Row((text,), values),))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run, Sample
 from framework_compare.report import study_table
-from framework_compare.report.parts import with_interval
+from framework_compare.report.tables import with_interval
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000

@@ -12,8 +12,8 @@ from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.report.figures import files
-from framework_compare.report.figures.look import title
 from framework_compare.report.figures.subject import Subject
+from framework_compare.report.names import title
 from framework_compare.results import verdicts
 from framework_compare.results.parity import Level, Parity
 from framework_compare.store.study_file import Store

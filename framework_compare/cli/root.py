@@ -309,7 +309,7 @@ def show(
     By default these are the tables of times and resources. Style github also goes to the summary of a GitHub job.
     """
     from framework_compare.comparison import Comparison
-    from framework_compare.report.kinds import FORMER, KINDS
+    from framework_compare.report.kinds import KINDS
     from framework_compare.study import names
 
     folder = names.find(study)
@@ -336,7 +336,7 @@ def show(
         return
     if changed:
         raise UsageError("--changed is of two studies; allowed: with a second study")
-    if table is not None and table not in ("kinds", *KINDS, *FORMER):
+    if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
     if table is None and studies.show_sweep(folder, style):
         return

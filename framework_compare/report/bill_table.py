@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-import math
-from typing import List, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
 
 from framework_compare.plan.settings import SETTINGS, column
-from framework_compare.report import cost_tables
-from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, caption, names_of, plural, row_names, unit_of, warned, with_interval
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.report.names import title
+from framework_compare.report.resource_tables import NO_ENERGY, unmeasured_energy
+from framework_compare.report.table_notes import caption, plural, unit_of, warning_lines
+from framework_compare.report.table_spec import NAMES, Column, named, tabulate
+from framework_compare.report.tables import Table, number, with_interval
 from framework_compare.results.bills import Prices
 from framework_compare.results.columns import SHARED, Record
-from framework_compare.results.metrics import digits
 
 
 def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
     """One row per cell of a `bill_frame`; the settings in which cells differ name the rows."""
-    notes = Notes()
     varied = [column(name) for name in SETTINGS if column(name) in SHARED]
-    headings = row_names(cells, *varied)
-    groups, rows = _groups(prices), []
-    for cell in cells:
-        figures = [NOTHING if math.isnan(cell.bill_s) else digits(cell.bill_s)]
-        if prices.per_hour is not None:
-            figures.append(_money(cell.bill_time, cell.bill_time_low, cell.bill_time_high))
-        figures.append(_shown(cell.bill_wh))
-        if prices.per_kwh is not None:
-            figures.append(_shown(cell.bill_energy))
-        if prices.co2_g_per_kwh is not None:
-            figures.append(_shown(cell.bill_co2_g))
-        first = notes.first(cell, figures[0])
-        rows.append(Row(names_of(cell, headings), (first, *map(Figure, figures[1:]))))
     settings = caption(cells, (), unit_of(cells))
-    return Table(
+    return tabulate(
         f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {settings}",
-        headings,
-        groups,
-        tuple(rows),
-        tuple(notes.texts),
-        tuple(_remarks(cells)),
-        warnings=tuple(warned(cells)),
+        (*NAMES, *map(named, varied)),
+        _columns(prices),
+        cells,
+        noted=True,
+        remarks=tuple(_remarks(cells)),
+        warnings=tuple(warning_lines(cells)),
     )
 
 
-def _groups(prices: Prices) -> Tuple[Group, ...]:
-    energy = ["Wh"] + ["price"] * (prices.per_kwh is not None) + ["g CO2"] * (prices.co2_g_per_kwh is not None)
-    time = ["s"] + ["price"] * (prices.per_hour is not None)
-    return Group("time", tuple(time)), Group("energy", tuple(energy))
+def _columns(prices: Prices) -> list[Column]:
+    def of(name: str) -> Callable[[Record], str]:
+        return lambda cell: number(getattr(cell, name))
+
+    def price(cell: Record) -> str:
+        return with_interval(cell.bill_time, cell.bill_time_low, cell.bill_time_high)
+
+    columns = (
+        (Column("s", of("bill_s"), "time"), True),
+        (Column("price", price, "time"), prices.per_hour is not None),
+        (Column("Wh", of("bill_wh"), "energy"), True),
+        (Column("price", of("bill_energy"), "energy"), prices.per_kwh is not None),
+        (Column("g CO2", of("bill_co2_g"), "energy"), prices.co2_g_per_kwh is not None),
+    )
+    return [one for one, given in columns if given]
 
 
 def _given(prices: Prices) -> str:
@@ -61,21 +57,12 @@ def _given(prices: Prices) -> str:
     return f" ({', '.join(parts)})"
 
 
-def _shown(value: float) -> str:
-    return NOTHING if math.isnan(value) else digits(value)
-
-
-def _money(value: float, low: float, high: float) -> str:
-    return NOTHING if math.isnan(value) else with_interval(value, low, high)
-
-
-def _remarks(cells: Sequence[Record]) -> List[str]:
-    lines = ["Of measured epochs alone: start-up, validation and idle time of the machine come on top."]
+def _remarks(cells: Sequence[Record]) -> Iterable[str]:
+    yield "Of measured epochs alone: start-up, validation and idle time of the machine come on top."
     if any(cell.bill_wh > 0 for cell in cells):
-        lines.append(
+        yield (
             "Energy is that of the GPU and of the processor packages, where they have counters; memory, fans, power supply and "
             "cooling come on top."
         )
     elif any(cell.status == "ok" for cell in cells):
-        lines += cost_tables.reasons(cells) or [cost_tables.NO_ENERGY]
-    return lines
+        yield from unmeasured_energy(cells) or [NO_ENERGY]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html as markup
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from framework_compare.report import renderers, terminal
-from framework_compare.report.figures.look import title as named
-from framework_compare.report.figures.subject import Study
+from framework_compare.report.names import title as named
+from framework_compare.report.study import Study
 from framework_compare.report.tables import clean
 
 
@@ -18,10 +19,10 @@ def line(study: Study) -> str:
     return " · ".join(filter(None, words))
 
 
-def text(study: Study, style: str, width: Optional[int] = None) -> str:
+def text(study: Study, style: str, width: int | None = None) -> str:
     """The line as it stands above tables of a style; "" for csv, which has no place for it. width: of a terminal."""
     words = line(study)
-    forms: Dict[str, Callable[[], str]] = {
+    forms: dict[str, Callable[[], str]] = {
         "terminal": lambda: "\n".join(terminal.wrap(f"Measured on {words}", width or 80)),
         "markdown": lambda: renderers.escape_markdown(words),
         "github": lambda: renderers.escape_markdown(words),
@@ -31,7 +32,7 @@ def text(study: Study, style: str, width: Optional[int] = None) -> str:
     return forms[style]() + "\n" if style in forms else ""
 
 
-def facts(study: Study) -> List[Tuple[str, str]]:
+def facts(study: Study) -> list[tuple[str, str]]:
     """Where and when: machine, versions, date, data."""
     machine, runs = study.machine, study.runs
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
@@ -55,11 +56,11 @@ def _period(started: Sequence[str]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
-def _text(machine: Dict[str, Any], name: str) -> str:
+def _text(machine: dict[str, Any], name: str) -> str:
     return str(machine[name]) if machine.get(name) else ""
 
 
-def _container(machine: Dict[str, Any]) -> str:
+def _container(machine: dict[str, Any]) -> str:
     return "in a container" if machine.get("container") else ""
 
 
@@ -69,7 +70,7 @@ def _nodes(runs: Any) -> str:
     return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
 
 
-def _machine(machine: Dict[str, Any]) -> str:
+def _machine(machine: dict[str, Any]) -> str:
     memory = machine.get("memory_bytes")
     gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
     parts = [
@@ -82,5 +83,5 @@ def _machine(machine: Dict[str, Any]) -> str:
 
 
 def _dataset(name: str, facts: Any) -> str:
-    pictures = facts.get("pictures") if isinstance(facts, dict) else None
-    return f"{name} ({pictures} images)" if isinstance(pictures, int) else str(name)
+    images = facts.get("pictures") if isinstance(facts, dict) else None
+    return f"{name} ({images} images)" if isinstance(images, int) else str(name)

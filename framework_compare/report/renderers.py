@@ -10,12 +10,13 @@ import html as markup
 import io
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from framework_compare.report import terminal as terminal_renderer
 from framework_compare.report.html import html
 from framework_compare.report.latex import escape_latex, latex
-from framework_compare.report.tables import Figure, Table, clean
+from framework_compare.report.tables import Row, Table, clean
+from framework_compare.report.terminal import render as terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,14 +46,14 @@ def _pipe_table(table: Table) -> str:
     lines = [
         _pipes(list(map(escape_markdown, columns))),
         _pipes([":---"] * names + ["---:"] * (len(columns) - names)),
-        *(_pipes([*map(escape_markdown, row.names), *map(_markdown_figure, row.figures)]) for row in table.rows),
+        *(_pipes([*map(escape_markdown, row.names), *_values(table, row)]) for row in table.rows),
     ]
     return "\n".join(lines)
 
 
-def _markdown_figure(figure: Figure) -> str:
-    text = escape_markdown(figure.plain)
-    return f"**{text}**" if figure.best else text
+def _values(table: Table, row: Row) -> list[str]:
+    texts = [escape_markdown(table.text(value)) for value in row.values]
+    return [f"**{text}**" if value.best else text for text, value in zip(texts, row.values)]
 
 
 def _pipes(fields: Sequence[str]) -> str:
@@ -88,13 +89,8 @@ def _csv_field(value: Any) -> str:
     return "'" + text if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
-def terminal(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
-    """Columns that fit `width`, stacked where they do not fit beside each other; nothing is cut off."""
-    return terminal_renderer.render(table, width=width, bold=bold)
-
-
 __all__ = ["RENDERERS", "csv", "escape_latex", "escape_markdown", "github", "html", "latex", "markdown", "terminal"]
-RENDERERS: Dict[str, Callable[[Table], str]] = {
+RENDERERS: dict[str, Callable[[Table], str]] = {
     "terminal": terminal,
     "markdown": markdown,
     "github": github,

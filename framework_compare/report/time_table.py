@@ -3,122 +3,113 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
 
-from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, epoch_text, unsure
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results import ratios
+from framework_compare.report.names import title
+from framework_compare.report.table_notes import epoch_text, parity_note, status_value, unverified_winner_note
+from framework_compare.report.table_spec import FRAMEWORK, Column, Sheet, TableSpec
+from framework_compare.report.tables import Value, number
 from framework_compare.results.columns import Record
-from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import epoch_seconds
-from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.results.winners import Winner, winners
 
 RATIO = "x best"
-Column = Tuple[str, str]  # model, data set
-Grid = Dict[Tuple[str, str, str], Record]  # by framework, model, data set
+_ESTIMATES = ("epoch_estimate_s", "epoch_estimate_s_low", "epoch_estimate_s_high")
+Key = tuple[str, str]  # model, data set
 
 
-def time_table(cells: Sequence[Record], caption: str, verdicts: Sequence[Verdict] = ()) -> Table:
-    """One row per framework, columns per model and data set: median epoch seconds, and their ratio to the least."""
-    grid = {(cell.framework, cell.model, cell.dataset): cell for cell in cells}
-    models = list(dict.fromkeys(cell.model for cell in cells))
-    columns = sorted(dict.fromkeys(key[1:] for key in grid), key=lambda column: models.index(column[0]))
-    compared, best = len({cell.framework for cell in cells}) > 1, ratios.to_best(cells)
-    means = _means(grid, columns, best)
-    frameworks = sorted(means, key=lambda framework: means[framework].order)
-    fastest = {(one.model, one.condition["dataset"]): one for one in winners(cells, verdicts)}
-    marked = [grid[(one.framework, *column)] for column, one in fastest.items() if one.framework]
-    notes, rows = Notes(), []
-    for framework in frameworks:
-        figures: List[Figure] = []
-        for column in columns:
-            cell = grid.get((framework, *column))
-            figures.append(_time(cell, cell in marked, notes))
-            if compared:
-                figures.append(_ratio(cell, best))
-        mean = [means[framework].figure(len(columns), notes)] if compared and len(columns) > 1 else []
-        rows.append(Row((title(framework),), (*figures, *mean)))
-    return Table(
-        f"Median epoch time in seconds ± longer arm of the 95 % interval over runs. {caption}",
-        ("framework",),
-        _groups(columns, compared),
-        tuple(rows),
-        tuple(notes.texts),
-        (*_remarks(fastest, columns), *([_legend(len(columns))] if compared else []), *unsure(marked)),
-    )
+def _key(cell: Record) -> Key:
+    return cell.model, cell.dataset
 
 
-def _groups(columns: Sequence[Column], compared: bool) -> Tuple[Group, ...]:
+def _keys(sheet: Sheet) -> list[Key]:
+    """Models and data sets, those of a model beside each other."""
+    models = list(dict.fromkeys(cell.model for cell in sheet.cells))
+    return sorted(dict.fromkeys(map(_key, sheet.cells)), key=lambda key: models.index(key[0]))
+
+
+def _compared(sheet: Sheet) -> bool:
+    return len({cell.framework for cell in sheet.cells}) > 1
+
+
+def _columns(sheet: Sheet) -> list[Column]:
     """A group per model: of one data set the seconds, of several a column for each; then the mean of the ratios."""
-    one_set = len({dataset for _, dataset in columns}) == 1
-    if one_set and not compared:
-        return tuple(Group("", (title(model),)) for model, _ in columns)
-    groups = []
-    for name in dict.fromkeys(model for model, _ in columns):
-        headings = ["s" if one_set else dataset for model, dataset in columns if model == name]
-        groups.append(
-            Group(title(name), tuple(text for one in headings for text in ((one, RATIO) if compared else (one,))))
-        )
-    return (*groups, *([Group("mean", (RATIO,))] if compared and len(columns) > 1 else []))
+    keys, marked = _keys(sheet), {cell.Index for cell in _marked(sheet)}
+    one_set, compared = len({dataset for _, dataset in keys}) == 1, _compared(sheet)
+
+    def seconds(cell: Record) -> Value:
+        if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
+            return status_value(cell)
+        return Value(epoch_text(cell), parity_note(cell), cell.Index in marked)
+
+    columns = []
+    for model, dataset in keys:
+        if one_set and not compared:
+            columns.append(Column(title(model), seconds, None, (model, dataset)))
+            continue
+        columns.append(Column("s" if one_set else dataset, seconds, title(model), (model, dataset)))
+        if compared:
+            columns.append(
+                Column(RATIO, lambda cell: number(sheet.best.get(cell.Index)), title(model), (model, dataset))
+            )
+    ratios = _ratios(sheet)
+
+    def mean(cell: Record) -> Value:
+        own = ratios[cell.framework]
+        return Value(number(_mean(own)), f"over {len(own)} of {len(keys)}" if 0 < len(own) < len(keys) else "")
+
+    return [*columns, *([Column(RATIO, mean, "mean")] if compared and len(keys) > 1 else [])]
 
 
-def _legend(columns: int) -> str:
-    mean = "; rows by its geometric mean" if columns > 1 else ""
-    return f"{RATIO}: epoch time over the least of the model{mean}."
+def _ratios(sheet: Sheet) -> dict[str, list[float]]:
+    """By framework the ratios of its cells to the best."""
+    ratios: dict[str, list[float]] = {cell.framework: [] for cell in sheet.cells}
+    cells = {(cell.framework, _key(cell)): cell for cell in sheet.cells}
+    for cell in cells.values():
+        ratios[cell.framework] += [sheet.best[cell.Index]] if cell.Index in sheet.best else []
+    return ratios
 
 
-class _Mean:
-    """The geometric mean of a framework's ratios to the best; one over fewer models ranks behind those over more."""
-
-    def __init__(self, found: Sequence[float]) -> None:
-        self.count = len(found)
-        self.value = math.exp(sum(map(math.log, found)) / len(found)) if found else math.inf
-        self.order = (-self.count, self.value)
-
-    def figure(self, columns: int, notes: Notes) -> Figure:
-        if not self.count:
-            return Figure(NOTHING)
-        return Figure(
-            digits(self.value), 0 if self.count == columns else notes.number(f"over {self.count} of {columns}")
-        )
+def _mean(ratios: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
-def _means(grid: Grid, columns: Sequence[Column], best: Dict[int, float]) -> Dict[str, _Mean]:
-    frameworks = dict.fromkeys(framework for framework, _, _ in grid)
-    cells = {name: [grid[(name, *column)] for column in columns if (name, *column) in grid] for name in frameworks}
-    return {name: _Mean([best[cell.Index] for cell in own if cell.Index in best]) for name, own in cells.items()}
+def _rows(sheet: Sheet) -> list[Record]:
+    """Frameworks by the mean of their ratios; one over fewer models ranks behind those over more."""
+    order = {name: (-len(own), _mean(own) or math.inf) for name, own in _ratios(sheet).items()}
+    return sorted(sheet.cells, key=lambda cell: order[cell.framework])
 
 
-def _heading(column: Column, columns: Sequence[Column]) -> str:
-    model = title(column[0])
-    return model if len({dataset for _, dataset in columns}) == 1 else f"{model} / {column[1]}"
+def _marked(sheet: Sheet) -> list[Record]:
+    cells = {(_key(cell), cell.framework): cell for cell in sheet.cells}
+    return [cells[key, one.framework] for key, one in sheet.winners.items() if one.framework]
 
 
-def _time(cell: Optional[Record], best: bool, notes: Notes) -> Figure:
-    if cell is None:
-        return Figure(NOTHING)
-    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
-        return notes.figure(cell)
-    return Figure(epoch_text(cell), notes.parity(cell), best)
-
-
-def _ratio(cell: Optional[Record], best: Dict[int, float]) -> Figure:
-    return Figure(NOTHING if cell is None or cell.Index not in best else digits(best[cell.Index]))
-
-
-def _remarks(winners: Dict[Column, Winner], columns: Sequence[Column]) -> List[str]:
-    lines = []
-    if any(one.framework for one in winners.values()):
-        lines.append("Marked: the fastest, shown to be faster than each other in the column.")
-    excluded = {_heading(column, columns): winners[column].excluded for column in columns if column in winners}
-    left_out = [f"{title(name)} ({heading})" for heading, names in excluded.items() for name in names]
+def _remarks(sheet: Sheet) -> Iterable[str]:
+    keys, found = _keys(sheet), sheet.winners
+    several = len({dataset for _, dataset in keys}) > 1
+    headings = {key: f"{title(key[0])} / {key[1]}" if several else title(key[0]) for key in keys if key in found}
+    if any(one.framework for one in found.values()):
+        yield "Marked: the fastest, shown to be faster than each other in the column."
+    left_out = [f"{title(name)} ({heading})" for key, heading in headings.items() for name in found[key].excluded]
     if left_out:
-        lines.append(f"Not compared, as they fail parity: {', '.join(left_out)}.")
-    reasons = {_heading(column, columns): winners[column].why(title) for column in columns if column in winners}
+        yield f"Not compared, as they fail parity: {', '.join(left_out)}."
+    reasons = {heading: found[key].why(title) for key, heading in headings.items()}
     for why in dict.fromkeys(filter(None, reasons.values())):
-        headings = [heading for heading, reason in reasons.items() if reason == why]
-        where = ", ".join(headings) if len(headings) < len(columns) else "all models"
-        lines.append(f"No fastest framework is marked ({why}): {where}.")
-    return lines
+        same = [heading for heading, reason in reasons.items() if reason == why]
+        yield f"No fastest framework is marked ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
+    if _compared(sheet):
+        mean = "; rows by its geometric mean" if len(keys) > 1 else ""
+        yield f"{RATIO}: epoch time over the least of the model{mean}."
+    yield from unverified_winner_note(_marked(sheet))
+
+
+TIME = TableSpec(
+    "Median epoch time in seconds ± longer arm of the 95 % interval over runs.",
+    _columns,
+    ("epoch_s", "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", *_ESTIMATES, "epochs_measured"),
+    names=(FRAMEWORK,),
+    rows=_rows,
+    spread=_key,
+    remarks=_remarks,
+    judged=True,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
@@ -34,7 +34,7 @@ _COORDINATES = re.compile(r' (d|transform|x|y|x1|y1|x2|y2|width|height)="[^"<>]*
 class Drawn(NamedTuple):
     """A chart as a Vega-Lite specification and as SVG, with its size in points."""
 
-    spec: Dict[str, Any]
+    spec: dict[str, Any]
     svg: str
     width: float
     height: float
@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
 
 def draw(
     subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
-) -> Dict[str, Drawn]:
+) -> dict[str, Drawn]:
     """The parts of a figure by title, empty where the study has no data for it; about `width` points wide.
 
     view: one of the figure's views, "" the usual one; UnknownNameError for another.
@@ -52,19 +52,19 @@ def draw(
 
 def specifications(
     subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
-) -> Dict[str, Dict[str, Any]]:
-    """As `draw`, without the pictures, which take most of the time."""
+) -> dict[str, dict[str, Any]]:
+    """As `draw`, without the images, which take most of the time."""
     return {title: _specified(chart, font) for title, chart in _charts(subject, name, width, font, view).items()}
 
 
-def _charts(subject: Subject, name: str, width: float, font: float, view: str) -> Dict[str, Any]:
+def _charts(subject: Subject, name: str, width: float, font: float, view: str) -> dict[str, Any]:
     columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
     return FIGURES[name].seen_as(view).draw(subject, width, columns)
 
 
-def _specified(chart: Any, font: float, legend_columns: int = 6) -> Dict[str, Any]:
+def _specified(chart: Any, font: float, legend_columns: int = 6) -> dict[str, Any]:
     # Tests hold every figure to the schema; here that would take as long as drawing.
-    spec: Dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
+    spec: dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
     return spec
 
 
@@ -80,7 +80,7 @@ def render(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
 
 
 def _short(svg: str) -> str:
-    """The picture without what nobody sees and what only a browser's script or reader asks for, coordinates to a tenth of
+    """The image without what nobody sees and what only a browser's script or reader asks for, coordinates to a tenth of
     a pixel: 70 % less. Texts stay as they are.
     """
     plain = _ungrouped(_UNSEEN.sub("", _TAG.sub(lambda tag: _WASTE.sub("", tag[0]), svg)))
@@ -89,8 +89,8 @@ def _short(svg: str) -> str:
 
 
 def _ungrouped(svg: str) -> str:
-    """The picture without groups that say nothing of what they hold."""
-    open_groups: List[bool] = []
+    """The image without groups that say nothing of what they hold."""
+    open_groups: list[bool] = []
 
     def kept(tag: "re.Match[str]") -> str:
         if tag[0] == "</g>":
@@ -181,7 +181,7 @@ def points(width: str) -> float:
 
 def caption(subject: Subject, name: str, view: str = "") -> str:
     """What a paper says below the figure: how to read it, the settings of its cells, labels of its frameworks."""
-    from framework_compare.report.parts import caption as settings
+    from framework_compare.report.table_notes import caption as settings
 
     cells = list(subject.cells.itertuples())
     labels = registry.labels(cell.framework for cell in cells)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any
 
 from framework_compare.errors import UsageError
 from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, find
-from framework_compare.report.figures.subject import Study, Subject
+from framework_compare.report.figures.subject import Subject
+from framework_compare.report.study import Study
 
 
 class Plot:
@@ -22,18 +24,18 @@ class Plot:
         study: Study,
         name: str,
         *,
-        frameworks: Union[None, str, Sequence[str]] = None,
-        models: Union[None, str, Sequence[str]] = None,
+        frameworks: str | Sequence[str] | None = None,
+        models: str | Sequence[str] | None = None,
         view: str = "",
     ) -> None:
         self.name, self.view = find(name), view
         FIGURES[self.name].seen_as(view)  # raises for a view that it has not
         only = ([one] if isinstance(one, str) else one for one in (frameworks, models))
         self._subject = Subject(study, *only)
-        self._parts: Optional[Dict[str, files.Drawn]] = None
+        self._parts: dict[str, files.Drawn] | None = None
 
     @property
-    def parts(self) -> Dict[str, files.Drawn]:
+    def parts(self) -> dict[str, files.Drawn]:
         """The drawn parts by title; UsageError where the study has no data for the figure."""
         if self._parts is None:
             self._parts = files.draw(self._subject, self.name, view=self.view)
@@ -42,7 +44,7 @@ class Plot:
         return self._parts
 
     @property
-    def specifications(self) -> List[Dict[str, Any]]:
+    def specifications(self) -> list[dict[str, Any]]:
         """The Vega-Lite specification of each part."""
         return [part.spec for part in self.parts.values()]
 
@@ -51,7 +53,7 @@ class Plot:
         """How to read the figure, and the settings of its cells."""
         return files.caption(self._subject, self.name, self.view)
 
-    def save(self, path: Union[str, Path], width: str = files.COLUMN) -> Path:
+    def save(self, path: str | Path, width: str = files.COLUMN) -> Path:
         """Write .svg, .pdf or .png, `width` wide ("84mm"), and the caption beside it as .txt; return the path."""
         target = Path(path).absolute()
         files.save(self._subject, self.name, target, width, self.view)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UsageError
 from framework_compare.plan import settings
 from framework_compare.report.figures import look
+from framework_compare.report.names import in_order, title
+from framework_compare.report.study import Study
 from framework_compare.report.tables import ABOUT, clean
 from framework_compare.results import speed_verdicts
-from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
@@ -27,41 +28,6 @@ RESERVED = frozenset(
 )
 
 
-class Study(Protocol):
-    """What `Comparison` offers to figures and to the report."""
-
-    folder: Any
-
-    @property
-    def frame(self) -> "pd.DataFrame": ...
-    @property
-    def epochs(self) -> "pd.DataFrame": ...
-    @property
-    def gains(self) -> "pd.DataFrame": ...
-    @property
-    def runs(self) -> "pd.DataFrame": ...
-    @property
-    def samples(self) -> "pd.DataFrame": ...
-    @property
-    def phases(self) -> "pd.DataFrame": ...
-    @property
-    def energy(self) -> "pd.DataFrame": ...
-    @property
-    def slices(self) -> "pd.DataFrame": ...
-    @property
-    def block_times(self) -> BlockTimes: ...
-    @property
-    def profiled(self) -> "pd.DataFrame": ...
-    @property
-    def settings(self) -> Dict[str, Any]: ...
-    @property
-    def machine(self) -> Dict[str, Any]: ...
-    @property
-    def environments(self) -> Dict[str, Dict[str, Any]]: ...
-    def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]: ...
-    def to_toml(self) -> str: ...
-
-
 class Subject:
     """A study as figures see it: its cells with names for people, and the parts of its frames that belong to them.
 
@@ -69,10 +35,10 @@ class Subject:
     """
 
     def __init__(
-        self, study: Study, frameworks: Optional[Sequence[str]] = None, models: Optional[Sequence[str]] = None
+        self, study: Study, frameworks: Sequence[str] | None = None, models: Sequence[str] | None = None
     ) -> None:
         self.study = study
-        self._whats: Optional[Sequence[str]] = None
+        self._whats: Sequence[str] | None = None
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
             _check_names(column, names, study.frame[column])
@@ -89,7 +55,7 @@ class Subject:
         cells = _with_estimates(cells)
         varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
         cells = cells.assign(
-            who=[_short(look.title(name)) for name in cells["framework"]],
+            who=[_short(title(name)) for name in cells["framework"]],
             what=[_what(cell, varied) for cell in cells.itertuples()],
             worked=(cells["status"] == "ok") & cells["epoch_s_median"].gt(0),
             disturbed=[_disturbed(cell) for cell in cells.itertuples()],
@@ -115,11 +81,11 @@ class Subject:
         best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["what"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
-    def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:
+    def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Verdict | None:
         rival = cell.worked and cell.framework != leaders[cell.what]
         return self.against(cell, leaders[cell.what]) if rival else None
 
-    def against(self, cell: Any, framework: str) -> Optional[Verdict]:
+    def against(self, cell: Any, framework: str) -> Verdict | None:
         """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
         found = self.verdicts.get((*key(cell), framework, cell.framework))
         if found is not None:
@@ -133,7 +99,7 @@ class Subject:
         narrowed._whats = what
         return narrowed
 
-    def without(self, setting: str) -> List[str]:
+    def without(self, setting: str) -> list[str]:
         """`what` of each cell, but for a setting that a figure shows by itself."""
         frame = self.study.frame
         varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1 and name != setting]
@@ -145,18 +111,18 @@ class Subject:
         return self.cells[self.cells["worked"]]
 
     @functools.cached_property
-    def who(self) -> List[str]:
+    def who(self) -> list[str]:
         """Names of the frameworks, in their order."""
-        return [_short(look.title(name)) for name in look.in_order(list(self.cells["framework"]))]
+        return [_short(title(name)) for name in in_order(list(self.cells["framework"]))]
 
     @functools.cached_property
-    def what(self) -> List[str]:
+    def what(self) -> list[str]:
         """Names of what frameworks compete in, in the study's order."""
         return list(dict.fromkeys(self.cells["what"]))
 
-    def marks(self) -> Tuple[List[str], List[str], List[Tuple[int, ...]]]:
+    def marks(self) -> tuple[list[str], list[str], list[tuple[int, ...]]]:
         """Colours, shapes and dashes of `who`."""
-        names = look.in_order(list(self.cells["framework"]))
+        names = in_order(list(self.cells["framework"]))
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
 
@@ -175,7 +141,7 @@ class Subject:
         return rows[rows["cell"].isin(names.index)].join(names, on="cell")
 
     @functools.cached_property
-    def verdicts(self) -> Dict[Tuple[str, str, str, str], Verdict]:
+    def verdicts(self) -> dict[tuple[str, str, str, str], Verdict]:
         """Verdicts by model, condition, faster and slower framework."""
         return {(*key(one), one.faster, one.slower): one for one in self.study.verdicts()}
 
@@ -193,7 +159,7 @@ def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
     return cells.assign(**figures, about=sampled.map({True: ABOUT, False: ""}))
 
 
-def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series") -> None:
+def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -> None:
     allowed = list(dict.fromkeys(map(str, known)))
     if names is not None and not names:
         raise UsageError(f"no {column} is named to draw; allowed: {', '.join(allowed)}")
@@ -204,7 +170,7 @@ def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series"
 
 def _what(cell: Any, varied: Sequence[str]) -> str:
     values = [value_words(name, getattr(cell, name)) for name in varied]
-    return _short(", ".join([look.title(cell.model), *values]))
+    return _short(", ".join([title(cell.model), *values]))
 
 
 def value_words(name: str, value: Any) -> str:
@@ -214,7 +180,7 @@ def value_words(name: str, value: Any) -> str:
         return str(value)
     if name not in known or not known[name].caption:
         return f"{name.replace('_', ' ')} {value}"
-    return look.title(value) if name == "device" else known[name].caption.format(value)
+    return title(value) if name == "device" else known[name].caption.format(value)
 
 
 def _short(text: str) -> str:
@@ -228,26 +194,3 @@ def _disturbed(cell: Any) -> str:
     if not cell.epochs_disturbed > 0:
         return ""
     return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"
-
-
-def known(value: Any) -> bool:
-    """Whether a figure is there."""
-    return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-def rounded(frame: "pd.DataFrame", digits: int = 5) -> List[Mapping[str, Any]]:
-    """Rows for a specification: numbers to so many significant digits, what is missing as None."""
-    return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-def plain(value: Any, digits: int) -> Any:
-    """A value as JSON has it: a number to so many significant digits, None where there is none."""
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.{digits}g}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
-from framework_compare.report.parts import unproved
+from framework_compare.report.table_notes import unproved
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
 
@@ -20,7 +20,7 @@ class Light(NamedTuple):
     sentence: str
 
 
-def lights(cells: Any, epochs: Any) -> List[Light]:
+def lights(cells: Any, epochs: Any) -> list[Light]:
     """Of a study's cells and epochs: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
     return [_worked(cells), _repeated(cells), _quiet(cells, epochs), _equal(cells), *_clocks(cells)]
 
@@ -59,7 +59,7 @@ def _quiet(cells: Any, all_epochs: Any) -> Light:
     )
 
 
-def _slow(epochs: Any) -> Tuple[int, int]:
+def _slow(epochs: Any) -> tuple[int, int]:
     """How many epochs took more than SLOW times the median of their cell, and of how many."""
     counted = epochs[epochs["disturbed"].ne(1)]
     median = counted.groupby("cell")["epoch_s"].transform("median")
@@ -79,7 +79,7 @@ def _equal(cells: Any) -> Light:
     return Light(GOOD, "Same function", "checked: all frameworks train the same function")
 
 
-def _clocks(cells: Any) -> List[Light]:
+def _clocks(cells: Any) -> list[Light]:
     share = cells["gpu_throttled_share"].max()
     if not share >= 0:
         return []

@@ -61,11 +61,11 @@ def _rows(series: Mapping[str, Sequence[float]]) -> Any:
         for number, (name, values) in enumerate(series.items())
         for step, value in enumerate(values, 1)
     ]
-    return rounded(pd.DataFrame(steps, columns=["who", "step", "value", "size"]))
+    return rounded(pd.DataFrame(steps, columns=["framework_label", "step", "value", "size"]))
 
 
 def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
-    who, places = [title(name) for name in names], [look.place(name, names) for name in names]
+    labels, places = [title(name) for name in names], [look.place(name, names) for name in names]
     colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
     return (
         alt.Chart(alt.InlineData(values=rows))
@@ -73,8 +73,12 @@ def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
         .encode(
             x=alt.X("step:Q", axis=alt.Axis(tickMinStep=1, format="d")),
             y=_axis(of),
-            color=alt.Color("who:N", title=None, scale=alt.Scale(domain=who, range=colours), legend=alt.Legend()),
-            shape=alt.Shape("who:N", title=None, scale=alt.Scale(domain=who, range=shapes), legend=alt.Legend()),
+            color=alt.Color(
+                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=colours), legend=alt.Legend()
+            ),
+            shape=alt.Shape(
+                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=shapes), legend=alt.Legend()
+            ),
             size=alt.Size("size:Q", scale=None, legend=None),
         )
     )

@@ -27,7 +27,8 @@ def table(
     return tabulate(
         f"What this study would take: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
         (
-            *(Column(name, lambda one, name=name: getattr(one.cell, name)) for name in ("framework", "model")),
+            Column("framework", lambda one: one.cell.framework),
+            Column("model", lambda one: one.cell.model),
             *(Column(name, _setting(name)) for name in varied),
         ),
         (
@@ -46,10 +47,10 @@ def _setting(name: str) -> Callable[[Any], str]:
 
 
 def _range(group: str, ends: Callable[[Any], Sequence[float]]) -> list[Column]:
-    return [
-        Column(heading, lambda one, place=place: NOTHING if one.lack else digits(ends(one)[place]), group)
-        for place, heading in enumerate(("from", "about", "to"))
-    ]
+    def end(place: int) -> Callable[[Any], str]:
+        return lambda one: NOTHING if one.lack else digits(ends(one)[place])
+
+    return [Column(heading, end(place), group) for place, heading in enumerate(("from", "about", "to"))]
 
 
 def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from framework_compare import registry
 from framework_compare.plan.searches import is_search
-from framework_compare.report.table_spec import Column, Sheet, TableSpec, tabulate
+from framework_compare.report.table_spec import Column, Sheet, TableSpec, named, tabulate
 from framework_compare.report.tables import Table, Value, number, with_interval
 from framework_compare.results import roofline
 from framework_compare.results.columns import Record
@@ -76,7 +76,7 @@ def peak_table(measured: Sequence[Any]) -> Table:
 
     return tabulate(
         "What this machine can do: a matrix product and a copy of memory, the best of some repetitions.",
-        [Column(name, lambda one, name=name: getattr(one, name)) for name in ("device", "precision", "threads")],
+        [named(name, always=True) for name in ("device", "precision", "threads")],
         (
             Column("GFLOP/s", lambda one: Value(of_peak("flop_per_s", 1e-9)(one), one.reason), "peak"),
             Column("GB/s", of_peak("bytes_per_s", 1e-9), "peak"),

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import Subject, speeds
+from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.report.study import plain
 from framework_compare.report.tables import known
 from framework_compare.results.energy import joules_per_run
@@ -22,7 +22,13 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     cells = _with_energy(subject)
     cells = marks.cut(cells.assign(whole=_joules(cells)), "whole", "j_low", "j_high")
     rows = [
-        {"who": cell.who, "what": cell.what, "part": part, "j": float(value), "disturbed": cell.disturbed}
+        {
+            "framework_label": cell.framework_label,
+            "condition_label": cell.condition_label,
+            "part": part,
+            "j": float(value),
+            "disturbed": cell.disturbed,
+        }
         | {"low": cell.j_low, "high": cell.j_high, "high_cut": cell.j_high_cut, "wh": cell.wh}
         for cell in cells.itertuples()
         for part, value in ((part, getattr(cell, name)) for part, (name, _) in METERS.items())
@@ -38,7 +44,7 @@ def energy(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     bars = marks.stacked_bars(base).encode(
         x=total,
         color=marks.parts_colour(measured, [METERS[part][1] for part in measured]),
-        tooltip=["who:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours],
+        tooltip=["framework_label:N", "part:N", alt.Tooltip("j:Q", format=".3~g"), watt_hours],
     )
     layers = bars, marks.whole_interval(base), marks.arrows(base, "high", "x"), marks.warned(base, x=total)
     return {"": marks.bar_panels(layers, subject, width, columns)}
@@ -48,7 +54,7 @@ def frugality(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     """F9 as images per joule over images per second, with the intervals of both over runs."""
     cells = speeds(_with_energy(subject))
     rows = cells.assign(per_j=1 / _joules(cells), few=1 / cells["j_high"], many=1 / cells["j_low"])
-    rows = rows[["who", "what", "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]
+    rows = rows[[*LABELS, "images_per_s", "slow", "fast", "per_j", "few", "many", "disturbed"]]
     rows = rows.dropna(subset=["images_per_s", "per_j"])
     rows = marks.cut(marks.cut(rows, "images_per_s", "slow", "fast"), "per_j", "few", "many")
     if rows.empty:
@@ -58,7 +64,7 @@ def frugality(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         y=alt.Y("per_j:Q", title="images per joule", scale=alt.Scale(zero=True)),
     )
     tint = marks.colour(subject, alt.Legend())
-    tooltip = "who:N", alt.Tooltip("images_per_s:Q", format=".4~g"), alt.Tooltip("per_j:Q", format=".3~g")
+    tooltip = "framework_label:N", alt.Tooltip("images_per_s:Q", format=".4~g"), alt.Tooltip("per_j:Q", format=".3~g")
     layered = alt.layer(
         marks.interval(base, "slow", "fast", "x", color=tint),
         marks.interval(base, "few", "many", "y", color=tint),

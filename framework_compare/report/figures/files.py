@@ -58,7 +58,7 @@ def specifications(
 
 
 def _charts(subject: Subject, name: str, width: float, font: float, view: str) -> dict[str, Any]:
-    columns = max(1, min(4, len(subject.what), int(width / (LEAST_PANEL + 8 * font))))
+    columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
     return FIGURES[name].seen_as(view).draw(subject, width, columns)
 
 
@@ -147,7 +147,7 @@ def fitted(subject: Subject, name: str, target: float, view: str = "") -> Drawn:
 
     width = target
     for _ in range(3):
-        columns = max(1, min(len(subject.what), int(target / LEAST_PANEL)))
+        columns = max(1, min(len(subject.conditions), int(target / LEAST_PANEL)))
         parts = FIGURES[name].seen_as(view).draw(subject, width, columns)
         if not parts:
             raise UsageError(absence(subject, name, view))

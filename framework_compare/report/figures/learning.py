@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import Subject, speeds
+from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.report.names import title
 from framework_compare.report.profile_table import TITLES
 from framework_compare.report.study import rounded
@@ -45,15 +45,18 @@ def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int, *
     several = cells["device"].nunique() > 1
     rows = rows.assign(device=rows["cell"].map(dict(zip(cells["cell"], cells["device"]))).map(title))
     if several:  # the curves of a CPU and of a GPU are to be compared: one panel has both
-        rows = rows.assign(what=rows["cell"].map(dict(zip(cells["cell"], subject.without("device")))))
-    keys = ["who", "what", "device", "epoch"]
+        rows = rows.assign(condition_label=rows["cell"].map(dict(zip(cells["cell"], subject.without("device")))))
+    keys = [*LABELS, "device", "epoch"]
     groups = rows.groupby(keys, sort=False)
     table = groups[name].agg(["mean", "min", "max"]).assign(s=groups["trained_s"].mean()).reset_index()
     legend = alt.Legend(symbolOpacity=1)
-    domain = list(dict.fromkeys(table["device"])) if several else subject.who
+    domain = list(dict.fromkeys(table["device"])) if several else subject.frameworks
     ranges = list(look.DASHES[: len(domain)]) if several else subject.marks()[2]
     dashes = alt.StrokeDash(
-        "device:N" if several else "who:N", title=None, scale=alt.Scale(domain=domain, range=ranges), legend=legend
+        "device:N" if several else "framework_label:N",
+        title=None,
+        scale=alt.Scale(domain=domain, range=ranges),
+        legend=legend,
     )
     by_epoch = alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=_ticks(table["epoch"]), format="d"))
     by_time = alt.X("s:Q", title="seconds of training", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
@@ -62,12 +65,12 @@ def _curve(subject: Subject, rows: Any, name: str, width: float, columns: int, *
     y = alt.Y("mean:Q", title=name.replace("_", " "), scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.2).encode(y=alt.Y("min:Q"), y2="max:Q", color=tint)
     line = base.mark_line(strokeWidth=1.6).encode(y=y, color=tint, strokeDash=dashes)
-    tooltip = "who:N", "device:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")
+    tooltip = "framework_label:N", "device:N", "epoch:Q", alt.Tooltip("mean:Q", format=".5~g")
     points = marks.points(base, subject, 45, legend, *tooltip, y=y)
     chart = alt.layer(band, line, points).properties(width=marks.panel_width(width, columns, 45) - 45, height=120)
     if not several:
         return marks.panels(chart, subject, columns, y="independent", x="independent")
-    facet = alt.Facet("what:N", sort=list(dict.fromkeys(table["what"])), title=None)
+    facet = alt.Facet("condition_label:N", sort=list(dict.fromkeys(table["condition_label"])), title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent", y="independent")
 
 
@@ -84,7 +87,20 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         return {}
     peaks, memory_name = memory.peaks(cells)
     rows = cells.assign(gib=peaks / marks.GIB, model=subject.without("batch_size"))
-    rows = rows[["who", "model", "batch_size", "status", "worked", "images_per_s", "gib", "slow", "fast", "disturbed"]]
+    rows = rows[
+        [
+            "framework_label",
+            "model",
+            "batch_size",
+            "status",
+            "worked",
+            "images_per_s",
+            "gib",
+            "slow",
+            "fast",
+            "disturbed",
+        ]
+    ]
     rows = marks.cut(rows, "images_per_s", "slow", "fast", "model")
     told = [f"{gib:.2f}" if known(gib) else "ok" for gib in rows["gib"]]
     rows = rows.assign(told=[text if ok else status for text, ok, status in zip(told, rows["worked"], rows["status"])])
@@ -99,7 +115,7 @@ def batch_sizes(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         tint = marks.colour(subject, legend)
         drawn = base.transform_filter(f"datum.worked && isValid(datum.{field})")
         drawn = drawn.encode(y=alt.Y(f"{field}:Q", title=name))
-        points = marks.points(drawn, subject, 45, legend, "who:N", "batch_size:Q", f"{field}:Q")
+        points = marks.points(drawn, subject, 45, legend, "framework_label:N", "batch_size:Q", f"{field}:Q")
         layers = [drawn.mark_line(strokeWidth=1.3).encode(color=tint), points]
         if field == "images_per_s":
             ends = marks.interval(drawn, "slow", "fast", "y", color=tint)
@@ -119,10 +135,12 @@ def _tiles(subject: Subject, base: Any, width: float, columns: int) -> Any:
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
     scale = alt.Scale(range=["#F3F8FC", "#6FA8D6"], zero=True)
     full = base.transform_filter("datum.worked && isValid(datum.gib)").mark_rect(stroke="white", strokeWidth=2)
-    full = full.encode(color=alt.Color("gib:Q", scale=scale, legend=None), tooltip=["who:N", "batch_size:O", "told:N"])
+    full = full.encode(
+        color=alt.Color("gib:Q", scale=scale, legend=None), tooltip=["framework_label:N", "batch_size:O", "told:N"]
+    )
     ink = alt.condition("datum.worked", alt.value("#111111"), alt.value(look.WARNING))
     chart = alt.layer(empty, full, base.mark_text().encode(text="told:N", color=ink))
-    return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.who))
+    return chart.properties(width=marks.panel_width(width, columns, 90), height=22 * len(subject.frameworks))
 
 
 def functions(subject: Subject, width: float, columns: int) -> dict[str, Any]:
@@ -131,7 +149,7 @@ def functions(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     if profile.empty or "name" not in profile:
         return {}
     named = profile[profile["name"].notna() & profile["share"].notna()]
-    named = named.merge(subject.cells[[*CELL_KEYS, "who", "what"]], on=list(CELL_KEYS))
+    named = named.merge(subject.cells[[*CELL_KEYS, "framework_label", "condition_label"]], on=list(CELL_KEYS))
     parts = {}
     for kind, (_, name) in TITLES.items():
         rows = named[named["kind"] == kind]
@@ -146,12 +164,12 @@ def functions(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) -> Any:
     """One bar per framework, of its shares of the time of these rows."""
     rows = rows.assign(name=rows["kernel_class"] if kind == "kernel" else rows["name"].str.slice(0, 60))
-    shares = rows.groupby(["who", "what", "name"], sort=False)["share"].sum().reset_index()
-    shares["share"] /= shares.groupby(["who", "what"])["share"].transform("sum")
+    shares = rows.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
+    shares["share"] /= shares.groupby(LABELS)["share"].transform("sum")
     largest = shares.groupby("name")["share"].max()
     names = list(largest[largest >= LEAST].sort_values(ascending=False).index[:MOST_NAMES])
     shares["name"] = shares["name"].where(shares["name"].isin(names), "other")
-    shares = shares.groupby(["who", "what", "name"], sort=False)["share"].sum().reset_index()
+    shares = shares.groupby([*LABELS, "name"], sort=False)["share"].sum().reset_index()
     order = [*names, "other"]
     shares["place"] = shares["name"].map(order.index)
     legend = {"shorthand": "name:N", "sort": order, "legend": alt.Legend(columns=2)}
@@ -160,9 +178,9 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
         y=marks.framework_axis(subject),
         order=alt.Order("place:Q"),
         color=marks.parts_colour(order, look.STACK, **legend),
-        tooltip=["who:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
+        tooltip=["framework_label:N", "name:N", alt.Tooltip("share:Q", format=".1%")],
     )
-    bars = bars.properties(width=marks.panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    bars = bars.properties(width=marks.panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6)
     return marks.panels(bars, subject, columns)
 
 
@@ -170,7 +188,7 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     """F10: how many times faster a device is than the CPU, a precision or execution than fp32 eager; grey: not shown."""
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times
-    names = subject.cells.set_index("cell")[["who", "what"]]
+    names = subject.cells.set_index("cell")[LABELS]
     parts = {}
     for base, compute in BASELINES.items():
         rows = []
@@ -178,9 +196,9 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             if ratio.base.Index == place or not known(ratio.ratio) or place not in names.index:
                 continue
             low, high = (end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high))
-            who, what = names.loc[place]
+            labels = dict(names.loc[place])
             shown = low is not None and high is not None and (low > 1 or high < 1)
-            rows.append({"who": who, "what": what, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
+            rows.append({**labels, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
         if rows:
             parts[f"times faster than {base}"] = _gain(subject, rows, base, width, columns)
     gained = subject.study.gains
@@ -191,7 +209,7 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 
 def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: int) -> Any:
     """Of a ladder the gain of each rung on the one that it changes, a panel per framework; None of other studies."""
-    names = dict(zip(subject.cells["framework"], subject.cells["who"]))
+    names = dict(zip(subject.cells["framework"], subject.cells["framework_label"]))
     if gained.empty or not gained["gain"].notna().any():
         return None
     rows = gained[gained["framework"].isin(list(names)) & gained["gain"].notna()]
@@ -201,15 +219,17 @@ def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: in
         f"{gain:.2f}x{_so_far(gain, whole)}{' worse' if bad else ''}"
         for gain, whole, bad in zip(rows["gain"], rows["gain_in_all"], worse)
     ]
-    rows = rows.assign(who=rows["framework"].map(names), ratio=rows["gain"], low=low, high=high, label=labels)
+    rows = rows.assign(
+        framework_label=rows["framework"].map(names), ratio=rows["gain"], low=low, high=high, label=labels
+    )
     rows = rows.assign(shown=low.gt(1) | high.lt(1), worse=worse)
-    rows = rows[["who", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
+    rows = rows[["framework_label", "rung", "ratio", "low", "high", "shown", "label", "worse"]]
     order = list(gained["rung"].drop_duplicates())
     panel = marks.panel_width(width, columns, 110)
     y = alt.Y("rung:N", sort=order, title=None)
-    layers = _bars(subject, rounded(rows), y, faster, panel, "who")
+    layers = _bars(subject, rounded(rows), y, faster, panel, "framework_label")
     chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
-    facet = alt.Facet("who:N", sort=subject.who, title=None)
+    facet = alt.Facet("framework_label:N", sort=subject.frameworks, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
 
 
@@ -221,7 +241,7 @@ def _so_far(gain: float, whole: float) -> str:
 def _gain(subject: Subject, rows: list[dict[str, Any]], base: str, width: float, columns: int) -> Any:
     rows = [{**row, "label": f"{row['ratio']:.2f}x", "worse": False} for row in rows]
     panel = marks.panel_width(width, columns, 90)
-    layers = _bars(subject, rows, marks.framework_axis(subject), f"times faster than {base}", panel, "what")
+    layers = _bars(subject, rows, marks.framework_axis(subject), f"times faster than {base}", panel, "condition_label")
     return marks.bar_panels(layers, subject, width, columns)
 
 
@@ -241,7 +261,7 @@ def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: s
     bars = chart.mark_bar(size=12).encode(
         x=alt.X("ratio:Q", title=title),
         color=alt.condition("datum.shown", marks.colour(subject), alt.value("#BBBBBB")),
-        tooltip=["who:N", "ratio:Q", "low:Q", "high:Q"],
+        tooltip=["framework_label:N", "ratio:Q", "low:Q", "high:Q"],
     )
     texts = chart.transform_calculate(end="max(datum.ratio, datum.high)").mark_text(align="left", dx=4)
     ink = alt.condition("datum.worse", alt.value(look.WARNING), alt.value("#222222"))

@@ -23,15 +23,25 @@ def chart(rows: Any) -> Any:
 
 
 def framework_axis(subject: Subject) -> alt.Y:
-    return alt.Y("who:N", sort=subject.who, title=None)
+    return alt.Y("framework_label:N", sort=subject.frameworks, title=None)
 
 
 def colour(subject: Subject, legend: Any = None) -> alt.Color:
-    return alt.Color("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[0]), legend=legend, title=None)
+    return alt.Color(
+        "framework_label:N",
+        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[0]),
+        legend=legend,
+        title=None,
+    )
 
 
 def shape(subject: Subject, legend: Any = None) -> alt.Shape:
-    return alt.Shape("who:N", scale=alt.Scale(domain=subject.who, range=subject.marks()[1]), legend=legend, title=None)
+    return alt.Shape(
+        "framework_label:N",
+        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[1]),
+        legend=legend,
+        title=None,
+    )
 
 
 def stacked_bars(base: Any) -> Any:
@@ -68,7 +78,7 @@ def warned(base: Any, **place: Any) -> Any:
     return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
 
 
-def cut(rows: Any, value: str, low: str, high: str, panel: str = "what") -> Any:
+def cut(rows: Any, value: str, low: str, high: str, panel: str = "condition_label") -> Any:
     """Rows whose intervals from `low` to `high` end where they would set the axis of all of a panel's `value`; the column
     high_cut (of its name) says which do."""
     if rows.empty:
@@ -92,16 +102,18 @@ def panel_width(width: float, columns: int, left: float) -> float:
 
 def bar_panels(layers: Iterable[Any], subject: Subject, width: float, columns: int) -> Any:
     """Horizontal bars, one per framework, in panels with x axes of their own."""
-    sized = alt.layer(*layers).properties(width=panel_width(width, columns, 90), height=20 * len(subject.who) + 6)
+    sized = alt.layer(*layers).properties(
+        width=panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6
+    )
     return panels(sized, subject, columns, x="independent")
 
 
 def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> Any:
-    """One panel for each `what`, in the study's order."""
-    return panels_of(layered, subject.what, columns, **independent)
+    """One panel for each condition, in the study's order."""
+    return panels_of(layered, subject.conditions, columns, **independent)
 
 
-def panels_of(layered: Any, what: Iterable[str], columns: int, **independent: Any) -> Any:
-    header = alt.Facet("what:N", sort=list(what), title=None, header=alt.Header(labelLimit=280))
+def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
+    header = alt.Facet("condition_label:N", sort=list(conditions), title=None, header=alt.Header(labelLimit=280))
     faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
     return faceted.resolve_scale(**independent) if independent else faceted

@@ -8,11 +8,11 @@ import altair as alt
 
 from framework_compare.registry import device_kind
 from framework_compare.report.figures import marks
-from framework_compare.report.figures.subject import Subject, speeds
+from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.results import memory
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
-_DRAWN = "who what batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
+_DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
 
 
 def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     several = cells["batch_size"].nunique() > 1
     if several:
         names = dict(zip(subject.cells["cell"], subject.without("batch_size")))
-        cells = cells.assign(what=cells["cell"].map(names))
+        cells = cells.assign(condition_label=cells["cell"].map(names))
     peaks, name = memory.peaks(cells)
     rows = cells.assign(gib=peaks / marks.GIB).dropna(subset=["gib", "images_per_s"])
     if rows.empty:
@@ -38,7 +38,12 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
     sizes = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
-    tooltip = "who:N", "batch_size:Q", alt.Tooltip("gib:Q", format=".3~g"), alt.Tooltip("images_per_s:Q", format=".4~g")
+    tooltip = (
+        "framework_label:N",
+        "batch_size:Q",
+        alt.Tooltip("gib:Q", format=".3~g"),
+        alt.Tooltip("images_per_s:Q", format=".4~g"),
+    )
     layers = [
         front,
         *(sizes if several else []),
@@ -54,18 +59,18 @@ def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str,
         layers.append(labels.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
         layers.append(base.mark_point(opacity=0).encode(x="room:Q"))
     layered = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 40) - 40, height=130)
-    what = rows["what"].drop_duplicates()
-    return {"": marks.panels_of(layered, what, columns, x="independent", y="independent")}
+    conditions = rows["condition_label"].drop_duplicates()
+    return {"": marks.panels_of(layered, conditions, columns, x="independent", y="independent")}
 
 
 def _apart(rows: Any) -> list[int]:
     """The places of points whose labels lie upon no earlier one of their panel."""
     kept: list[int] = []
-    across = rows["gib"] / rows.groupby("what")["gib"].transform("max")
-    upwards = rows["images_per_s"] / rows.groupby("what")["images_per_s"].transform("max")
-    spots = list(zip(rows["what"], across, upwards))
-    for place, (what, x, y) in enumerate(spots):
-        others = (spots[one] for one in kept if spots[one][0] == what)
+    across = rows["gib"] / rows.groupby("condition_label")["gib"].transform("max")
+    upwards = rows["images_per_s"] / rows.groupby("condition_label")["images_per_s"].transform("max")
+    spots = list(zip(rows["condition_label"], across, upwards))
+    for place, (panel, x, y) in enumerate(spots):
+        others = (spots[one] for one in kept if spots[one][0] == panel)
         if all(abs(x - other[1]) > LABEL_WIDTH or abs(y - other[2]) > LABEL_HEIGHT for other in others):
             kept.append(place)
     return kept
@@ -94,7 +99,7 @@ def _undominated(rows: Any) -> list[bool]:
     """Whether no other cell of the same panel is as fast with as little memory."""
 
     def beaten(cell: Any) -> bool:
-        others = rows[rows["what"] == cell.what]
+        others = rows[rows["condition_label"] == cell.condition_label]
         as_good = (others["gib"] <= cell.gib) & (others["images_per_s"] >= cell.images_per_s)
         better = (others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s)
         return bool((as_good & better).any())

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import Subject
+from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.startup_table import epochs_until_paid
 from framework_compare.report.tables import known
 
@@ -31,13 +31,13 @@ def phases(subject: Subject, width: float, columns: int, *, whole: bool = True) 
     if BETWEEN in order:
         order.remove(BETWEEN)
         order.insert(order.index(EPOCHS) if EPOCHS in order else len(order), BETWEEN)
-    per_run = rows.groupby(["who", "what", "run_id", "phase"], sort=False)["seconds"].sum().reset_index()
-    runs = per_run.groupby(["who", "what"])["run_id"].transform("nunique")
+    per_run = rows.groupby([*LABELS, "run_id", "phase"], sort=False)["seconds"].sum().reset_index()
+    runs = per_run.groupby(LABELS)["run_id"].transform("nunique")
     mean = per_run.assign(seconds=per_run["seconds"] / runs)
-    mean = mean.groupby(["who", "what", "phase"], sort=False)["seconds"].sum().reset_index()
+    mean = mean.groupby([*LABELS, "phase"], sort=False)["seconds"].sum().reset_index()
     mean["place"] = mean["phase"].map(order.index)
-    totals = per_run.groupby(["who", "what", "run_id"])["seconds"].sum().groupby(["who", "what"]).agg(["min", "max"])
-    mean = mean.merge(totals.reset_index(), on=["who", "what"]).merge(_start_ups(subject), on=["who", "what"])
+    totals = per_run.groupby([*LABELS, "run_id"])["seconds"].sum().groupby(LABELS).agg(["min", "max"])
+    mean = mean.merge(totals.reset_index(), on=LABELS).merge(_start_ups(subject), on=LABELS)
     panel = marks.panel_width(width, columns, 90)
     left = (panel - marks.LETTER * mean["start"].str.len() - 8).clip(lower=panel / 4)
     base = marks.chart(mean.assign(room=mean["max"] * panel / left)).encode(y=marks.framework_axis(subject))
@@ -48,7 +48,7 @@ def phases(subject: Subject, width: float, columns: int, *, whole: bool = True) 
         x=alt.X("sum(seconds):Q", title=title, axis=alt.Axis(tickCount=6)),
         color=marks.parts_colour(order, tints, shorthand="phase:N", sort=order, title="phase"),
         order=alt.Order("place:Q"),
-        tooltip=["who:N", "phase:N", alt.Tooltip("seconds:Q", format=".3~g")],
+        tooltip=["framework_label:N", "phase:N", alt.Tooltip("seconds:Q", format=".3~g")],
     )
     ends = base.mark_rule(strokeWidth=2, color="black").encode(x="min(min):Q", x2="max(max):Q")
     texts = base.mark_text(align="left", dx=4).encode(x="max(max):Q", text="start:N")
@@ -76,7 +76,7 @@ def _start_ups(subject: Subject) -> Any:
     for cell in cells.itertuples():
         after = f", {paid[cell.cell]}" if cell.cell in paid else ""
         texts.append(f"starts in {cell.startup_s:.3g} s{after}" if known(cell.startup_s) else "")
-    return cells.assign(start=texts)[["who", "what", "start"]]
+    return cells.assign(start=texts)[[*LABELS, "start"]]
 
 
 def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
@@ -92,12 +92,19 @@ def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         handed = cell.device.startswith("cuda") and not known(cell.compute_share)
         copying = ms * cell.copy_share if known(cell.copy_share) else None
         for part, share in (("computing", 1 - cell.data_wait_share), ("waiting for data", cell.data_wait_share)):
-            row = {"who": cell.who, "what": cell.what, "part": part, "ms": ms * share, "low": ends[0], "high": ends[1]}
+            row = {
+                "framework_label": cell.framework_label,
+                "condition_label": cell.condition_label,
+                "part": part,
+                "ms": ms * share,
+                "low": ends[0],
+                "high": ends[1],
+            }
             rows.append({**row, "copying": copying, "handed": handed})
     if not rows:
         return {}
     frame = pd.DataFrame(rows)
-    whole = frame.groupby(["who", "what"])["ms"].transform("sum")
+    whole = frame.groupby(LABELS)["ms"].transform("sum")
     base = marks.chart(marks.cut(frame.assign(whole=whole), "whole", "low", "high"))
     base = base.encode(y=marks.framework_axis(subject))
     copied = any(row["copying"] for row in rows)
@@ -111,10 +118,10 @@ def waiting(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         x=alt.X("sum(ms):Q", title="ms per image", axis=alt.Axis(tickCount=6, labelOverlap=True)),
         color=tint,
         opacity=alt.condition("datum.handed", alt.value(0.5), alt.value(1)),
-        tooltip=["who:N", "part:N", alt.Tooltip("ms:Q", format=".3~g")],
+        tooltip=["framework_label:N", "part:N", alt.Tooltip("ms:Q", format=".3~g")],
     )
     thin = base.transform_filter("datum.copying > 0 && datum.part == 'computing'").mark_bar(size=3, yOffset=7)
     named = alt.datum("copying", scale=alt.Scale(domain=list(tints), range=list(tints.values())))
-    copies = thin.encode(x="copying:Q", color=named, tooltip=["who:N", "copying:Q"])
+    copies = thin.encode(x="copying:Q", color=named, tooltip=["framework_label:N", "copying:Q"])
     layers = bars, *([copies] if copied else []), marks.whole_interval(base), marks.arrows(base, "high", "x")
     return {"": marks.bar_panels(layers, subject, width, columns)}

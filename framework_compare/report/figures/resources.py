@@ -48,10 +48,10 @@ def resources(subject: Subject, width: float, columns: int, *, whole: bool = Tru
     drawn = sum(samples[name].notna().any() for name, _, _ in READINGS if name in samples)
     bins = max(LEAST_BINS, min(BINS, MAX_BINS // max(1, drawn * samples["cell"].nunique())))
     parts = {}
-    for what in chosen["what"].drop_duplicates():
-        mine = samples[samples["what"] == what]
-        if len(mine):
-            parts[what] = _over_time(subject, mine, phases[phases["what"] == what], width, bins)
+    for condition in chosen["condition_label"].drop_duplicates():
+        own, their_phases = (rows[rows["condition_label"] == condition] for rows in (samples, phases))
+        if len(own):
+            parts[condition] = _over_time(subject, own, their_phases, width, bins)
     return parts
 
 
@@ -65,11 +65,13 @@ def _of_epochs(samples: Any, phases: Any) -> tuple[Any, Any]:
 
 
 def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: int) -> Any:
-    who = [name for name in subject.who if name in set(samples["who"])]
+    frameworks = [name for name in subject.frameworks if name in set(samples["framework_label"])]
     drawn = [one for one in READINGS if one[0] in samples and samples[one[0]].notna().any()]
-    rows = [row for name in who for row in _binned(samples[samples["who"] == name], drawn, name, bins)]
+    rows = [
+        row for name in frameworks for row in _binned(samples[samples["framework_label"] == name], drawn, name, bins)
+    ]
     # One table for all layers: a facet splits no layer that has data of its own.
-    panel = max(36.0, (width - 60 - 14 * (len(who) - 1)) / len(who))
+    panel = max(36.0, (width - 60 - 14 * (len(frameworks) - 1)) / len(frameworks))
     table = alt.InlineData(values=[*rows, *rounded(_spans(phases, panel))])
     charts = []
     for place, (_, title, _) in enumerate(drawn):
@@ -85,7 +87,9 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
             layers.append(others.encode(x="t:Q", y="others:Q"))
         curve = alt.layer(*layers).properties(width=panel, height=80)
         header = alt.Header(labels=place == 0)
-        faceted = curve.facet(column=alt.Column("who:N", sort=who, title=None, header=header), spacing=14)
+        faceted = curve.facet(
+            column=alt.Column("framework_label:N", sort=frameworks, title=None, header=header), spacing=14
+        )
         charts.append(faceted.resolve_scale(x="independent"))
     return alt.vconcat(*charts, spacing=4)
 
@@ -122,16 +126,16 @@ def _binned(samples: Any, drawn: Any, name: str, bins: int) -> list[Mapping[str,
             columns[f"y{place}{end}"] = value / divisor
     if OTHERS in samples:
         columns["others"] = groups[OTHERS].mean()
-    return rounded(pd.DataFrame(columns).assign(who=name), 4)
+    return rounded(pd.DataFrame(columns).assign(framework_label=name), 4)
 
 
 def _spans(phases: Any, panel: float) -> Any:
     """Phases as stretches of time, every second one shaded; with its name where that fits into the stretch."""
-    spans = phases.sort_values(["who", "start_s"])[["who", "phase", "start_s", "seconds"]]
-    shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("who").cumcount()]
+    spans = phases.sort_values(["framework_label", "start_s"])[["framework_label", "phase", "start_s", "seconds"]]
+    shade = ["#F0F0F0" if n % 2 else "#D5D5D5" for n in spans.groupby("framework_label").cumcount()]
     end = spans["start_s"] + spans["seconds"]
-    room = panel * spans["seconds"] / end.groupby(spans["who"]).transform("max")
+    room = panel * spans["seconds"] / end.groupby(spans["framework_label"]).transform("max")
     name = spans["phase"].where(room > marks.LETTER * spans["phase"].str.len() + GAP, None)
     return spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)[
-        ["who", "phase", "start", "end", "shade", "name"]
+        ["framework_label", "phase", "start", "end", "shade", "name"]
     ]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NAME = 60
+LABELS = ["framework_label", "condition_label"]  # columns: a framework as people write it, and what it competes in
 # Properties that every object of JavaScript has: Vega takes such a name for its own.
 RESERVED = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf")
@@ -38,16 +39,16 @@ class Subject:
         self, study: Study, frameworks: Sequence[str] | None = None, models: Sequence[str] | None = None
     ) -> None:
         self.study = study
-        self._whats: Sequence[str] | None = None
+        self._conditions: Sequence[str] | None = None
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
             _check_names(column, names, study.frame[column])
 
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":
-        """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
-        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`; about, the mark of
-        an estimate, which stands as the epoch time of a sampled cell."""
+        """The study's frame with these columns more: cell, its row in the study's frame; framework_label and
+        condition_label, its framework and the rest of it as text; best, the epoch time over that of the fastest under the
+        same condition; about, the mark of an estimate, which stands as the epoch time of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
         for column, names in self._only.items():
@@ -55,35 +56,40 @@ class Subject:
         cells = _with_estimates(cells)
         varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
         cells = cells.assign(
-            who=[_short(title(name)) for name in cells["framework"]],
-            what=[_what(cell, varied) for cell in cells.itertuples()],
+            framework_label=[_short(title(name)) for name in cells["framework"]],
+            condition_label=[_condition(cell, varied) for cell in cells.itertuples()],
             worked=(cells["status"] == "ok") & cells["epoch_s_median"].gt(0),
             disturbed=[_disturbed(cell) for cell in cells.itertuples()],
         )
-        cells = cells if self._whats is None else cells[cells["what"].isin(list(self._whats))]
+        cells = cells if self._conditions is None else cells[cells["condition_label"].isin(list(self._conditions))]
         seconds = cells["epoch_s_median"].where(cells["worked"])
-        return cells.assign(best=seconds / seconds.groupby(cells["what"]).transform("min"))
+        return cells.assign(best=seconds / seconds.groupby(cells["condition_label"]).transform("min"))
 
     @functools.cached_property
     def judged(self) -> "pd.DataFrame":
         """`cells` with columns more. fastest: whether it is the winner. verdict: the one on the cell and the winner of its
-        `what`, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
+        condition, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
         its ratio, of paired runs."""
         import pandas as pd
 
         won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), self.study.verdicts())}
         fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
         cells = self.cells.assign(fastest=fastest)
-        ahead = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
-        leaders = {**ahead, **cells[cells["fastest"]].set_index("what")["framework"].to_dict()}
+        ahead = (
+            cells[cells["best"] == 1]
+            .drop_duplicates("condition_label")
+            .set_index("condition_label")["framework"]
+            .to_dict()
+        )
+        leaders = {**ahead, **cells[cells["fastest"]].set_index("condition_label")["framework"].to_dict()}
         found = [self._paired(cell, leaders) for cell in cells.itertuples()]
         ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
-        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["what"].map(leaders), 1.0)
+        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["condition_label"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
     def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Verdict | None:
-        rival = cell.worked and cell.framework != leaders[cell.what]
-        return self.against(cell, leaders[cell.what]) if rival else None
+        rival = cell.worked and cell.framework != leaders[cell.condition_label]
+        return self.against(cell, leaders[cell.condition_label]) if rival else None
 
     def against(self, cell: Any, framework: str) -> Verdict | None:
         """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
@@ -93,17 +99,17 @@ class Subject:
         other = self.verdicts.get((*key(cell), cell.framework, framework))
         return None if other is None else speed_verdicts.turned(other)
 
-    def narrowed(self, what: Sequence[str]) -> "Subject":
-        """The same study with only these of `what`."""
+    def narrowed(self, conditions: Sequence[str]) -> "Subject":
+        """The same study with only these conditions."""
         narrowed = Subject(self.study, self._only["framework"], self._only["model"])
-        narrowed._whats = what
+        narrowed._conditions = conditions
         return narrowed
 
     def without(self, setting: str) -> list[str]:
-        """`what` of each cell, but for a setting that a figure shows by itself."""
+        """The condition of each cell, but for a setting that a figure shows by itself."""
         frame = self.study.frame
         varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1 and name != setting]
-        return [_what(cell, varied) for cell in self.cells.itertuples()]
+        return [_condition(cell, varied) for cell in self.cells.itertuples()]
 
     @functools.cached_property
     def worked(self) -> "pd.DataFrame":
@@ -111,17 +117,17 @@ class Subject:
         return self.cells[self.cells["worked"]]
 
     @functools.cached_property
-    def who(self) -> list[str]:
+    def frameworks(self) -> list[str]:
         """Names of the frameworks, in their order."""
         return [_short(title(name)) for name in in_order(list(self.cells["framework"]))]
 
     @functools.cached_property
-    def what(self) -> list[str]:
+    def conditions(self) -> list[str]:
         """Names of what frameworks compete in, in the study's order."""
-        return list(dict.fromkeys(self.cells["what"]))
+        return list(dict.fromkeys(self.cells["condition_label"]))
 
     def marks(self) -> tuple[list[str], list[str], list[tuple[int, ...]]]:
-        """Colours, shapes and dashes of `who`."""
+        """Colours, shapes and dashes of the frameworks."""
         names = in_order(list(self.cells["framework"]))
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
@@ -132,10 +138,10 @@ class Subject:
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
     def of(self, frame: "pd.DataFrame", *, only_ok: bool = True) -> "pd.DataFrame":
-        """The rows of another frame that belong to these cells and to runs that count, with `who` and `what`."""
+        """The rows of another frame that belong to these cells and to runs that count, with LABELS."""
         rows = frame[frame["counts"].astype(bool)]
         rows = rows[rows["status"] == "ok"] if only_ok else rows
-        names = self.cells.set_index("cell")[["who", "what"]]
+        names = self.cells.set_index("cell")[LABELS]
         if "cell" not in rows:
             rows = rows.join(self.study.runs.set_index("run_id")["cell"], on="run_id")
         return rows[rows["cell"].isin(names.index)].join(names, on="cell")
@@ -168,7 +174,7 @@ def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -
             raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
 
 
-def _what(cell: Any, varied: Sequence[str]) -> str:
+def _condition(cell: Any, varied: Sequence[str]) -> str:
     values = [value_words(name, getattr(cell, name)) for name in varied]
     return _short(", ".join([title(cell.model), *values]))
 

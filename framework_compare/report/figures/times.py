@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from framework_compare.report.figures import look, marks
-from framework_compare.report.figures.subject import Subject
+from framework_compare.report.figures.subject import LABELS, Subject
 from framework_compare.report.study import rounded
 from framework_compare.report.tables import known
 
@@ -19,8 +19,8 @@ UNFINISHED = ["planned", "running"]
 LABEL = 45  # points that the label of a cell takes
 LOG_FROM = 20  # times the least figure of a panel: where the most is more, a logarithmic axis is offered
 MEAN = "geometric mean"
-TOOLTIP = (
-    ("who:N", "framework", {}),
+TOOLTIP: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("framework_label:N", "framework", {}),
     ("s:Q", "s per epoch", {"format": ".4~g"}),
     ("interval:N", "95 % interval", {}),
     ("label:N", "ratio to the fastest", {}),
@@ -33,11 +33,11 @@ TOOLTIP = (
 def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     """F1: the ratio of each cell to the fastest of its column, with its interval."""
     rows = [_overview_row(subject, cell) for cell in subject.judged.itertuples()] + _geometric_means(subject)
-    what = [*subject.what, *([MEAN] if len(subject.what) > 1 else [])]
-    step = max(60.0, min(130.0, (width - 90) / len(what)))
-    flat = step * LINE_PER_STEP > max(len(line) for name in what for line in name.split(", "))
+    conditions = [*subject.conditions, *([MEAN] if len(subject.conditions) > 1 else [])]
+    step = max(60.0, min(130.0, (width - 90) / len(conditions)))
+    flat = step * LINE_PER_STEP > max(len(line) for name in conditions for line in name.split(", "))
     # Lines after the first would grow down into the tiles.
-    lines = max(name.count(", ") for name in what)
+    lines = max(name.count(", ") for name in conditions)
     axis = alt.Axis(
         orient="top",
         labelAngle=0 if flat else -30,
@@ -47,12 +47,12 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         ticks=flat,
     )
     base = marks.chart(rows).encode(
-        x=alt.X("what:N", sort=what, title=None, axis=axis),
-        y=alt.Y("who:N", sort=_by_mean(rows, subject.who), title=None),
+        x=alt.X("condition_label:N", sort=conditions, title=None, axis=axis),
+        y=alt.Y("framework_label:N", sort=_by_mean(rows, subject.frameworks), title=None),
     )
     scale = alt.Scale(type="log", domain=[1, 4], range=["#F3F8FC", "#6FA8D6"], clamp=True)
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
-    tips = (("who:N", "framework"), ("what:N", "model"), ("full:N", " "))
+    tips = (("framework_label:N", "framework"), ("condition_label:N", "model"), ("full:N", " "))
     tiles = base.transform_filter("isValid(datum.ratio)").mark_rect(stroke="white", strokeWidth=2)
     tiles = tiles.encode(
         color=alt.Color("ratio:Q", scale=scale, legend=None),
@@ -64,11 +64,18 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     first = ratio.transform_filter("datum.fastest").mark_text(dy=-5, fontWeight="bold")
     interval = base.mark_text(dy=8, color="#444444").encode(text="interval:N")
     chart = alt.layer(empty, tiles, ratio.transform_filter("!datum.fastest"), first, interval)
-    return {"": chart.properties(width=step * len(what), height=36 * len(subject.who))}
+    return {"": chart.properties(width=step * len(conditions), height=36 * len(subject.frameworks))}
 
 
 def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
-    row = {"who": cell.who, "what": cell.what, "interval": "", "fastest": False, "bad": False, "ratio": None}
+    row = {
+        "framework_label": cell.framework_label,
+        "condition_label": cell.condition_label,
+        "interval": "",
+        "fastest": False,
+        "bad": False,
+        "ratio": None,
+    }
     if not cell.worked:
         return {**row, "text": cell.status, "full": str(cell.status), "bad": cell.status not in UNFINISHED}
     verdict = cell.verdict
@@ -82,23 +89,23 @@ def _overview_row(subject: Subject, cell: Any) -> dict[str, Any]:
 
 def _geometric_means(subject: Subject) -> list[dict[str, Any]]:
     """The geometric mean of the ratios, of frameworks that have all the columns that any of them has."""
-    if len(subject.what) < 2:
+    if len(subject.conditions) < 2:
         return []
     rows = []
-    for who in subject.who:
-        ratios = subject.judged[subject.judged["worked"] & (subject.judged["who"] == who)]["best"]
+    for framework in subject.frameworks:
+        ratios = subject.judged[subject.judged["worked"] & (subject.judged["framework_label"] == framework)]["best"]
         mean = math.exp(ratios.map(math.log).mean()) if len(ratios) else None
-        count = f"{len(ratios)} of {len(subject.what)}"
-        whole = len(ratios) == len(subject.what)
+        count = f"{len(ratios)} of {len(subject.conditions)}"
+        whole = len(ratios) == len(subject.conditions)
         text = f"{mean:.2f}x" if mean and whole else "-"
-        row = {"who": who, "what": MEAN, "ratio": mean if whole else None, "text": text}
+        row = {"framework_label": framework, "condition_label": MEAN, "ratio": mean if whole else None, "text": text}
         rows.append({**row, "interval": f"{count} cells", "full": text, "fastest": False, "bad": False})
     return rows
 
 
-def _by_mean(rows: list[dict[str, Any]], who: list[str]) -> list[str]:
-    means = {row["who"]: row["ratio"] for row in rows if row["what"] == MEAN and row["ratio"]}
-    return sorted(who, key=lambda name: means.get(name, math.inf))
+def _by_mean(rows: list[dict[str, Any]], frameworks: list[str]) -> list[str]:
+    means = {row["framework_label"]: row["ratio"] for row in rows if row["condition_label"] == MEAN and row["ratio"]}
+    return sorted(frameworks, key=lambda name: means.get(name, math.inf))
 
 
 def epoch_time(
@@ -109,7 +116,7 @@ def epoch_time(
     speed: images per second instead. log: on a logarithmic axis; none where a linear one tells all figures of a panel apart.
     """
     if log:
-        seconds = subject.worked.groupby("what")["epoch_s_median"].agg(["min", "max"])
+        seconds = subject.worked.groupby("condition_label")["epoch_s_median"].agg(["min", "max"])
         if not (seconds["max"] / seconds["min"]).gt(LOG_FROM).any():
             return {}
     title = "images per second" if speed else "seconds per epoch"
@@ -117,7 +124,7 @@ def epoch_time(
     cells = _clipped(subject, speed)
     dots = _dots(subject, cells, speed)
     # Where the axis begins, and the status of a failed cell.
-    least = cells.groupby("what")["x"].transform("min").fillna(cells["x"].min())
+    least = cells.groupby("condition_label")["x"].transform("min").fillna(cells["x"].min())
     cells["start"] = least / 2 if log else 0.0
     # One table for all layers: a facet splits no layer that has data of its own.
     rows = [*rounded(cells.assign(kind="cell")), *rounded(dots)]
@@ -155,7 +162,18 @@ def epoch_time(
 def _clipped(subject: Subject, speed: bool) -> Any:
     """Cells with x (seconds, or images per second), low, high and the right end of each, cut where one interval would
     set the axis of all."""
-    columns = ["cell", "who", "what", "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about"]
+    columns = [
+        "cell",
+        "framework_label",
+        "condition_label",
+        "status",
+        "worked",
+        "disturbed",
+        "runs_ok",
+        "images_per_s",
+        "best",
+        "about",
+    ]
     cells = subject.judged[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
     cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
     for name in ("s", "low", "high"):  # a cell that lacks a run has an interval of the others, and no figure
@@ -168,7 +186,7 @@ def _clipped(subject: Subject, speed: bool) -> Any:
         images = cells["images_per_s"] * cells["s"]
         cells = cells.assign(x=cells["images_per_s"], low=images / cells["high"], high=images / cells["low"])
     cells = marks.cut(cells, "x", "low", "high")
-    cells["most"] = marks.CLIP * cells.groupby("what")["x"].transform("max")
+    cells["most"] = marks.CLIP * cells.groupby("condition_label")["x"].transform("max")
     cells["label"] = [
         f"{mark}{ratio:.2f}x" if known(ratio) else "" for mark, ratio in zip(cells["about"], cells["best"])
     ]
@@ -186,7 +204,7 @@ def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
     order = epochs.groupby("cell").cumcount()
     tint = epochs["disturbed"].eq(1).map({True: look.WARNING, False: "#555555"})
     dots = epochs.assign(kind="epoch", offset=((order * 0.618034) % 1 - 0.5) * 16, tint=tint)
-    return dots[["kind", "who", "what", "x", "offset", "tint"]]
+    return dots[["kind", "framework_label", "condition_label", "x", "offset", "tint"]]
 
 
 def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
@@ -198,9 +216,7 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     median = epochs.groupby("cell")["epoch_s"].transform("median")
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
-    rows = rows[["who", "what", "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(
-        subset="minute"
-    )
+    rows = rows[[*LABELS, "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(subset="minute")
     base = marks.chart(rows).encode(
         x=alt.X(
             "minute:Q",
@@ -215,7 +231,13 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
         color=tint,
         fill=alt.condition("datum.marked", alt.value("white"), tint),
         shape=marks.shape(subject, alt.Legend()),
-        tooltip=["who:N", "what:N", "repeat:Q", "epoch:Q", alt.Tooltip("relative:Q", format=".3f")],
+        tooltip=[
+            "framework_label:N",
+            "condition_label:N",
+            "repeat:Q",
+            "epoch:Q",
+            alt.Tooltip("relative:Q", format=".3f"),
+        ],
     )
     chart = points.properties(width=width - 80, height=150)
     if not rows["disturbed_share"].notna().any():

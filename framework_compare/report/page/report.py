@@ -107,7 +107,7 @@ def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
         "labels": labels,
         "judged": [headlines.with_display_names(one) for one in verdicts[:MAX_VERDICTS]],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
-        "frameworks": list(zip(subject.who, subject.marks()[0])),
+        "frameworks": list(zip(subject.frameworks, subject.marks()[0])),
         "sections": sections,
         "absent": absent,
         "left": left,
@@ -129,8 +129,8 @@ def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
 
 def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     """The figures with data, those without, and how many panels are left out of all of them."""
-    shown = subject.what[:MAX_PANELS]
-    left = len(subject.what) - len(shown)
+    shown = subject.conditions[:MAX_PANELS]
+    left = len(subject.conditions) - len(shown)
     if left:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
@@ -202,7 +202,15 @@ def _cells(subject: Subject) -> dict[str, Any]:
     rows = []
     for cell in subject.cells.head(MAX_ROWS).itertuples():
         figures = [(name, METRICS[name].show(getattr(cell, name)), getattr(cell, name)) for name in names]
-        rows.append({"cell": cell.cell, "who": cell.who, "what": cell.what, "status": cell.status, "figures": figures})
+        rows.append(
+            {
+                "cell": cell.cell,
+                "framework_label": cell.framework_label,
+                "condition_label": cell.condition_label,
+                "status": cell.status,
+                "figures": figures,
+            }
+        )
     return {"headings": headings, "rows": rows}
 
 

@@ -13,7 +13,6 @@ from framework_compare.report.renderers import DIGITS
 from framework_compare.report.study import Study, plain, rounded
 from framework_compare.results import ratios
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.speed_verdicts import Verdict
 from framework_compare.results.winners import Winner, winners
 from framework_compare.store.study_file import REQUEST
 
@@ -47,7 +46,7 @@ def document(study: Study) -> dict[str, Any]:
             for name, one in METRICS.items()
         },
         "cells": [dict(row) for row in cells],
-        "verdicts": [_verdict(one) for one in verdicts],
+        "verdicts": [_values(dataclasses.asdict(one)) for one in verdicts],
         "winners": [_winner(one) for one in winners(records, verdicts)],
     }
 
@@ -56,14 +55,6 @@ def schema() -> dict[str, Any]:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.report").joinpath("study.schema.json")
     return json.loads(file.read_text(encoding="utf-8"))
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    fields = dataclasses.asdict(verdict)
-    return {
-        name: _values(value) if isinstance(value, (dict, list, tuple)) else plain(value, DIGITS)
-        for name, value in fields.items()
-    }
 
 
 def _winner(winner: Winner) -> dict[str, Any]:
@@ -76,6 +67,5 @@ def _values(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _values(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        listed: list[Any] = [_values(one) for one in value]
-        return listed
+        return list(map(_values, value))
     return value if isinstance(value, int) else plain(value, DIGITS)

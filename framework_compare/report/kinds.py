@@ -11,7 +11,6 @@ from framework_compare import registry
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import headlines, machine_tables, ratio_tables, resource_tables, task_tables
 from framework_compare.report.profile_table import PROFILE
-from framework_compare.report.startup_table import STARTUP
 from framework_compare.report.study_table import StudyTable
 from framework_compare.report.table_notes import (
     caption,
@@ -24,7 +23,7 @@ from framework_compare.report.table_notes import (
 )
 from framework_compare.report.table_spec import NO_CELLS, Sheet, TableSpec
 from framework_compare.report.tables import Table
-from framework_compare.report.time_table import TIME
+from framework_compare.report.time_tables import STARTUP, TIME
 from framework_compare.results import precision, ratios, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SETTINGS, SHARED, Record

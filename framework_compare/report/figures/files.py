@@ -41,41 +41,29 @@ class Drawn(NamedTuple):
 
 
 def draw(
-    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
+    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = "", still: bool = True
 ) -> dict[str, Drawn]:
     """The parts of a figure by title, empty where the study has no data for it; about `width` points wide.
 
-    view: one of the figure's views, "" the usual one; UnknownNameError for another.
+    view: one of the figure's views, "" the usual one; UnknownNameError for another. still: with SVG, which takes most of
+    the time.
     """
-    return {title: render(chart, font) for title, chart in _charts(subject, name, width, font, view).items()}
-
-
-def specifications(
-    subject: Subject, name: str, width: float = PAGE_WIDTH, font: float = FONT, view: str = ""
-) -> dict[str, dict[str, Any]]:
-    """As `draw`, without the images, which take most of the time."""
-    return {title: _specified(chart, font) for title, chart in _charts(subject, name, width, font, view).items()}
-
-
-def _charts(subject: Subject, name: str, width: float, font: float, view: str) -> dict[str, Any]:
     columns = max(1, min(4, len(subject.conditions), int(width / (LEAST_PANEL + 8 * font))))
-    return FIGURES[name].seen_as(view).draw(subject, width, columns)
+    charts = FIGURES[name].seen_as(view).draw(subject, width, columns)
+    return {title: render(chart, font, still=still) for title, chart in charts.items()}
 
 
-def _specified(chart: Any, font: float, legend_columns: int = 6) -> dict[str, Any]:
-    # Tests hold every figure to the schema; here that would take as long as drawing.
-    spec: dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
-    return spec
-
-
-def render(chart: Any, font: float, legend_columns: int = 6) -> Drawn:
-    """A chart of Altair's, drawn with the looks that all figures share."""
+def render(chart: Any, font: float, legend_columns: int = 6, *, still: bool = True) -> Drawn:
+    """A chart of Altair's, drawn with the looks that all figures share; still: with SVG."""
     import vl_convert
 
-    spec = _specified(chart, font, legend_columns)
+    # Tests hold every figure to the schema; here that would take as long as drawing.
+    spec: dict[str, Any] = chart.configure(**look.config(font, legend_columns)).to_dict(validate=False)
+    if not still:
+        return Drawn(spec, "", 0.0, 0.0)
     svg = _short(vl_convert.vegalite_to_svg(json.dumps(spec)))
-    found = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
-    width, height = (float(size) for size in found.groups()) if found else (0.0, 0.0)
+    size = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
+    width, height = map(float, size.groups()) if size else (0.0, 0.0)
     return Drawn(spec, svg, width, height)
 
 

@@ -253,9 +253,9 @@ def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: s
     import pandas as pd
 
     rows = rounded(marks.cut(pd.DataFrame(rows), "ratio", "low", "high", by))
-    ends = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
+    farthest = [max(one for one in (row["ratio"], row["high"]) if known(one)) for row in rows]
     letters = [min(marks.LETTER * len(row["label"]) + 8, 0.75 * panel) for row in rows]
-    rows = [{**row, "room": end * panel / (panel - taken)} for row, end, taken in zip(rows, ends, letters)]
+    rows = [{**row, "room": end * panel / (panel - taken)} for row, end, taken in zip(rows, farthest, letters)]
     every = marks.chart(rows)
     chart = every.encode(y=y)
     bars = chart.mark_bar(size=12).encode(

@@ -9,8 +9,8 @@ import altair as alt
 
 from framework_compare.report.figures import look, marks
 from framework_compare.report.figures.subject import LABELS, Subject
-from framework_compare.report.startup_table import epochs_until_paid
 from framework_compare.report.tables import known
+from framework_compare.report.time_tables import epochs_until_paid
 
 EPOCHS = "epochs"  # the phase of a run that is measured
 AFTER_EPOCHS = ("profile", "release")

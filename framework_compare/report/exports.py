@@ -117,10 +117,6 @@ def _write(target: Path, parts: dict[str, Any], kind: str) -> list[Path]:
     return list(names.values())
 
 
-def _parquet(frame: "pd.DataFrame", path: Path) -> None:
-    _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False)
-
-
 def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
     texts = [name for name in frame.columns if frame[name].dtype.kind == "O"]
@@ -128,12 +124,8 @@ def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 
-def _csv(frame: "pd.DataFrame", path: Path) -> None:
-    path.write_text(renderers.csv(frame), encoding="utf-8", newline="")
-
-
-def _json(frame: "pd.DataFrame", path: Path) -> None:
-    frame.to_json(path, orient="records", indent=1)
-
-
-WRITERS: dict[str, Callable[["pd.DataFrame", Path], None]] = {"parquet": _parquet, "csv": _csv, "json": _json}
+WRITERS: dict[str, Callable[["pd.DataFrame", Path], Any]] = {
+    "parquet": lambda frame, path: _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False),
+    "csv": lambda frame, path: path.write_text(renderers.csv(frame), encoding="utf-8", newline=""),
+    "json": lambda frame, path: frame.to_json(path, orient="records", indent=1),
+}

@@ -56,9 +56,11 @@ def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
 def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     """One line per model and condition, then a line per geometric mean; none where nothing competes."""
     if not verdicts:
-        return [_ONE_RUN] if _compete(cells) else []
+        worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
+        return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
-    varied = _varied([one.condition for one in verdicts])
+    conditions = [one.condition for one in verdicts]
+    varied = [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
     groups: dict[tuple[Any, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.models, *key(one)), []).append(one)
@@ -77,16 +79,6 @@ def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
     if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
         return []
     return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
-
-
-def _compete(cells: Sequence[Record]) -> bool:
-    """Whether any two cells that worked differ in nothing but their framework."""
-    worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
-    return len(set(worked)) < len(worked)
-
-
-def _varied(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:

@@ -13,7 +13,7 @@ from framework_compare.report.renderers import DIGITS
 from framework_compare.report.study import Study, plain, rounded
 from framework_compare.results import ratios
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.winners import Winner, winners
+from framework_compare.results.winners import winners
 from framework_compare.store.study_file import REQUEST
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -47,7 +47,11 @@ def document(study: Study) -> dict[str, Any]:
         },
         "cells": [dict(row) for row in cells],
         "verdicts": [_values(dataclasses.asdict(one)) for one in verdicts],
-        "winners": [_winner(one) for one in winners(records, verdicts)],
+        "winners": [
+            {name: _values(getattr(one, name)) for name in ("model", "condition", "framework", "excluded")}
+            | {"reason": one.why()}
+            for one in winners(records, verdicts)
+        ],
     }
 
 
@@ -55,11 +59,6 @@ def schema() -> dict[str, Any]:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.report").joinpath("study.schema.json")
     return json.loads(file.read_text(encoding="utf-8"))
-
-
-def _winner(winner: Winner) -> dict[str, Any]:
-    named = {"model": winner.model, "condition": winner.condition, "framework": winner.framework}
-    return _values({**named, "excluded": winner.excluded, "reason": winner.why()})
 
 
 def _values(value: Any) -> Any:

@@ -22,6 +22,11 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
 
     One row per framework, model, precision and execution.
     """
+
+    def worst(one: Parity) -> str:
+        level = one.worst
+        return NOTHING if level is None or level.error is None else f"{level.error:.1e} {level.where}"
+
     settings = (named(name, always=True) for name in ("precision", "execution"))
     return tabulate(
         "Parity with the float64 reference.",
@@ -29,7 +34,7 @@ def parity_table(verdicts: Sequence[Parity]) -> Table:
         (
             Column("holds", _holds, None),
             *(Column(str(number), _level(number), None) for number in LEVELS),
-            Column("worst error", _worst, None),
+            Column("worst error", worst, None),
         ),
         verdicts,
         remarks=(
@@ -63,14 +68,10 @@ def _level(number: int) -> Callable[[Parity], Value]:
     return level
 
 
-def _worst(one: Parity) -> str:
-    worst = one.worst
-    return NOTHING if worst is None or worst.error is None else f"{worst.error:.1e} {worst.where}"
-
-
 def curves_table(curves: Sequence[Curves]) -> Table:
     """One row per model: largest distances from float64 and between two frameworks, in units of the yardstick."""
-    names = list(dict.fromkeys(name for one in curves for kind in _kinds(one) for name in kind))
+    known = (kind for one in curves for kind in (one.losses, one.failures, one.unsupported))
+    names = list(dict.fromkeys(name for kind in known for name in kind))
     return tabulate(
         _caption(curves[0].setting),
         (MODEL,),
@@ -88,10 +89,6 @@ def curves_table(curves: Sequence[Curves]) -> Table:
             *registry.labels(names),
         ),
     )
-
-
-def _kinds(one: Curves) -> list[Any]:
-    return [one.losses, one.failures, one.unsupported]
 
 
 def _caption(setting: Any) -> str:

@@ -37,9 +37,11 @@ def facts(study: Study) -> list[tuple[str, str]]:
     machine, runs = study.machine, study.runs
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
     started = sorted(text for text in runs["started_at"] if text)
+    container = "in a container" if machine.get("container") else ""
+    system = _text(machine, "os"), _text(machine, "kernel"), container
     parts = [
         ("Machine", _nodes(runs) + _machine(machine)),
-        ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
+        ("System", ", ".join(filter(None, system))),
         ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
         ("Measured", _period(started)),
         ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
@@ -58,10 +60,6 @@ def _period(started: Sequence[str]) -> str:
 
 def _text(machine: dict[str, Any], name: str) -> str:
     return str(machine[name]) if machine.get(name) else ""
-
-
-def _container(machine: dict[str, Any]) -> str:
-    return "in a container" if machine.get("container") else ""
 
 
 def _nodes(runs: Any) -> str:

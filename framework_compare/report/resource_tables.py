@@ -71,15 +71,11 @@ def _peaks(sheet: Sheet) -> tuple[Column, ...]:
     return (Column("peak GPU memory, GiB", peak),)
 
 
-def _sweep(cell: Record) -> tuple[str, ...]:
-    return cell.framework, cell.model, cell.dataset
-
-
 def _sweeps(sheet: Sheet) -> dict[tuple[str, ...], list[Record]]:
     """The cells by framework, model and data set; sizes rise within a sweep."""
     sweeps: dict[tuple[str, ...], list[Record]] = {}
     for cell in sheet.cells:
-        sweeps.setdefault(_sweep(cell), []).append(cell)
+        sweeps.setdefault((cell.framework, cell.model, cell.dataset), []).append(cell)
     return {key: sorted(sweep, key=lambda cell: cell.batch_size) for key, sweep in sweeps.items()}
 
 

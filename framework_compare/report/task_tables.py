@@ -94,7 +94,7 @@ def _gain_columns(sheet: Sheet) -> list[Column]:
 
 
 def _by_framework(sheet: Sheet) -> list[Record]:
-    names = list(dict.fromkeys((cell.framework, cell.model) for cell in sheet.cells))
+    names = [(cell.framework, cell.model) for cell in sheet.cells]
     return sorted(sheet.cells, key=lambda cell: names.index((cell.framework, cell.model)))
 
 

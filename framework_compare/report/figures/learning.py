@@ -198,9 +198,12 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             low, high = (end if known(end) else None for end in (ratio.ratio_ci_low, ratio.ratio_ci_high))
             labels = dict(names.loc[place])
             shown = low is not None and high is not None and (low > 1 or high < 1)
-            rows.append({**labels, "ratio": ratio.ratio, "low": low, "high": high, "shown": shown})
+            row = {"ratio": ratio.ratio, "low": low, "high": high, "shown": shown, "worse": False}
+            rows.append({**labels, **row, "label": f"{ratio.ratio:.2f}x"})
         if rows:
-            parts[f"times faster than {base}"] = _gain(subject, rows, base, width, columns)
+            name, panel = f"times faster than {base}", marks.panel_width(width, columns, 90)
+            layers = _bars(subject, rows, marks.framework_axis(subject), name, panel, "condition_label")
+            parts[name] = marks.bar_panels(layers, subject, width, columns)
     gained = subject.study.gains
     faster = f"times faster than the {'base' if one_at_a_time(gained.itertuples()) else 'rung before'}"
     rungs = _rungs(subject, gained, faster, width, columns)
@@ -216,7 +219,8 @@ def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: in
     low, high = rows["gain_low"], rows["gain_high"]
     worse = rows["worse"].fillna(False).astype(bool)
     labels = [
-        f"{gain:.2f}x{_so_far(gain, whole)}{' worse' if bad else ''}"
+        # Beside a gain that on the ladder's base, where that is another number.
+        f"{gain:.2f}x{f', {whole:.2f}x so far' if known(whole) and f'{whole:.2f}' != f'{gain:.2f}' else ''}{' worse' * bad}"
         for gain, whole, bad in zip(rows["gain"], rows["gain_in_all"], worse)
     ]
     rows = rows.assign(
@@ -231,18 +235,6 @@ def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: in
     chart = alt.layer(*layers).properties(width=panel, height=20 * len(order) + 6)
     facet = alt.Facet("framework_label:N", sort=subject.frameworks, title=None)
     return chart.facet(facet=facet, columns=columns).resolve_scale(x="independent")
-
-
-def _so_far(gain: float, whole: float) -> str:
-    """The gain on the ladder's base, of rungs after the second, where it is another number."""
-    return f", {whole:.2f}x so far" if known(whole) and f"{whole:.2f}" != f"{gain:.2f}" else ""
-
-
-def _gain(subject: Subject, rows: list[dict[str, Any]], base: str, width: float, columns: int) -> Any:
-    rows = [{**row, "label": f"{row['ratio']:.2f}x", "worse": False} for row in rows]
-    panel = marks.panel_width(width, columns, 90)
-    layers = _bars(subject, rows, marks.framework_axis(subject), f"times faster than {base}", panel, "condition_label")
-    return marks.bar_panels(layers, subject, width, columns)
 
 
 def _bars(subject: Subject, rows: Any, y: alt.Y, title: str, panel: float, by: str) -> list[Any]:

@@ -36,6 +36,8 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     conditions = [*subject.conditions, *([MEAN] if len(subject.conditions) > 1 else [])]
     step = max(60.0, min(130.0, (width - 90) / len(conditions)))
     flat = step * LINE_PER_STEP > max(len(line) for name in conditions for line in name.split(", "))
+    means = {row["framework_label"]: row["ratio"] for row in rows if row["condition_label"] == MEAN and row["ratio"]}
+    by_mean = sorted(subject.frameworks, key=lambda name: means.get(name, math.inf))
     # Lines after the first would grow down into the tiles.
     lines = max(name.count(", ") for name in conditions)
     axis = alt.Axis(
@@ -48,7 +50,7 @@ def overview(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     )
     base = marks.chart(rows).encode(
         x=alt.X("condition_label:N", sort=conditions, title=None, axis=axis),
-        y=alt.Y("framework_label:N", sort=_by_mean(rows, subject.frameworks), title=None),
+        y=alt.Y("framework_label:N", sort=by_mean, title=None),
     )
     scale = alt.Scale(type="log", domain=[1, 4], range=["#F3F8FC", "#6FA8D6"], clamp=True)
     empty = base.mark_rect(stroke="white", strokeWidth=2, color="#EEEEEE")
@@ -101,11 +103,6 @@ def _geometric_means(subject: Subject) -> list[dict[str, Any]]:
         row = {"framework_label": framework, "condition_label": MEAN, "ratio": mean if whole else None, "text": text}
         rows.append({**row, "interval": f"{count} cells", "full": text, "fastest": False, "bad": False})
     return rows
-
-
-def _by_mean(rows: list[dict[str, Any]], frameworks: list[str]) -> list[str]:
-    means = {row["framework_label"]: row["ratio"] for row in rows if row["condition_label"] == MEAN and row["ratio"]}
-    return sorted(frameworks, key=lambda name: means.get(name, math.inf))
 
 
 def epoch_time(

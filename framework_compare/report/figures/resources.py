@@ -81,16 +81,12 @@ def _over_time(subject: Subject, samples: Any, phases: Any, width: float, bins: 
             named = named.mark_text(align="left", baseline="top", dx=2, color="#444444")
             layers.append(named.encode(x="start:Q", y=alt.value(2), text="name:N"))
         if drawn[place][0] == "cpu_percent" and OTHERS in samples:
-            others = (
-                alt.Chart(table).transform_filter("isValid(datum.others)").mark_line(strokeWidth=1, color=look.GREY)
-            )
-            layers.append(others.encode(x="t:Q", y="others:Q"))
+            others = alt.Chart(table).transform_filter("isValid(datum.others)")
+            layers.append(others.mark_line(strokeWidth=1, color=look.GREY).encode(x="t:Q", y="others:Q"))
         curve = alt.layer(*layers).properties(width=panel, height=80)
         header = alt.Header(labels=place == 0)
-        faceted = curve.facet(
-            column=alt.Column("framework_label:N", sort=frameworks, title=None, header=header), spacing=14
-        )
-        charts.append(faceted.resolve_scale(x="independent"))
+        by_framework = alt.Column("framework_label:N", sort=frameworks, title=None, header=header)
+        charts.append(curve.facet(column=by_framework, spacing=14).resolve_scale(x="independent"))
     return alt.vconcat(*charts, spacing=4)
 
 
@@ -98,17 +94,21 @@ def _curve(subject: Subject, table: Any, place: int, title: str, *, last: bool) 
     field = f"y{place}"
     base = alt.Chart(table)
     x = alt.X("t:Q", title="seconds" if last else None, axis=alt.Axis(labels=last, tickCount=4))
-    shade = base.transform_filter("isValid(datum.shade)").mark_rect(opacity=0.5)
+    tint = marks.colour(subject)
     bins = base.transform_filter("isValid(datum.t)")
-    band = bins.mark_area(opacity=0.35).encode(x=x, y=f"{field}l:Q", y2=f"{field}h:Q", color=marks.colour(subject))
+    band = bins.mark_area(opacity=0.35).encode(x=x, y=f"{field}l:Q", y2=f"{field}h:Q", color=tint)
     line = bins.mark_line(strokeWidth=1.3).encode(
         x=x,
         y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=3)),
-        color=marks.colour(subject),
+        color=tint,
         tooltip=[alt.Tooltip("t:Q", title="s"), alt.Tooltip(f"{field}:Q", title=title, format=".4~g")],
     )
-    shades = shade.encode(
-        x="start:Q", x2="end:Q", color=alt.Color("shade:N", scale=None), tooltip=["phase:N", "start:Q", "end:Q"]
+    shades = (
+        base.transform_filter("isValid(datum.shade)")
+        .mark_rect(opacity=0.5)
+        .encode(
+            x="start:Q", x2="end:Q", color=alt.Color("shade:N", scale=None), tooltip=["phase:N", "start:Q", "end:Q"]
+        )
     )
     return [shades, band, line]
 
@@ -136,6 +136,5 @@ def _spans(phases: Any, panel: float) -> Any:
     end = spans["start_s"] + spans["seconds"]
     room = panel * spans["seconds"] / end.groupby(spans["framework_label"]).transform("max")
     name = spans["phase"].where(room > marks.LETTER * spans["phase"].str.len() + GAP, None)
-    return spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)[
-        ["framework_label", "phase", "start", "end", "shade", "name"]
-    ]
+    spans = spans.assign(start=spans["start_s"], end=end, shade=shade, name=name)
+    return spans[["framework_label", "phase", "start", "end", "shade", "name"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UsageError
@@ -54,7 +54,7 @@ class Subject:
         for column, names in self._only.items():
             cells = cells if names is None else cells[cells[column].isin(list(names))]
         cells = _with_estimates(cells)
-        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
+        varied = self._varied()
         cells = cells.assign(
             framework_label=[_short(title(name)) for name in cells["framework"]],
             condition_label=[_condition(cell, varied) for cell in cells.itertuples()],
@@ -72,32 +72,27 @@ class Subject:
         its ratio, of paired runs."""
         import pandas as pd
 
-        won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), self.study.verdicts())}
+        judgements = self.study.verdicts()
+        won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), judgements)}
         fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
         cells = self.cells.assign(fastest=fastest)
-        ahead = (
-            cells[cells["best"] == 1]
-            .drop_duplicates("condition_label")
-            .set_index("condition_label")["framework"]
-            .to_dict()
-        )
-        leaders = {**ahead, **cells[cells["fastest"]].set_index("condition_label")["framework"].to_dict()}
-        found = [self._paired(cell, leaders) for cell in cells.itertuples()]
+        ahead = cells[cells["best"] == 1].drop_duplicates("condition_label")
+        leaders: dict[str, str] = {}
+        for some in (ahead, cells[cells["fastest"]]):
+            leaders.update(zip(some["condition_label"], some["framework"]))
+        verdicts = {(*key(one), one.faster, one.slower): one for one in judgements}
+
+        def beside_leader(cell: Any) -> Verdict | None:
+            leader = leaders.get(cell.condition_label)
+            if not cell.worked or cell.framework == leader:
+                return None
+            behind, before = (*key(cell), leader, cell.framework), (*key(cell), cell.framework, leader)
+            return verdicts.get(behind) or (speed_verdicts.turned(verdicts[before]) if before in verdicts else None)
+
+        found = [beside_leader(cell) for cell in cells.itertuples()]
         ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
         best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["condition_label"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
-
-    def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Verdict | None:
-        rival = cell.worked and cell.framework != leaders[cell.condition_label]
-        return self.against(cell, leaders[cell.condition_label]) if rival else None
-
-    def against(self, cell: Any, framework: str) -> Verdict | None:
-        """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
-        found = self.verdicts.get((*key(cell), framework, cell.framework))
-        if found is not None:
-            return found
-        other = self.verdicts.get((*key(cell), cell.framework, framework))
-        return None if other is None else speed_verdicts.turned(other)
 
     def narrowed(self, conditions: Sequence[str]) -> "Subject":
         """The same study with only these conditions."""
@@ -107,9 +102,13 @@ class Subject:
 
     def without(self, setting: str) -> list[str]:
         """The condition of each cell, but for a setting that a figure shows by itself."""
-        frame = self.study.frame
-        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1 and name != setting]
+        varied = [name for name in self._varied() if name != setting]
         return [_condition(cell, varied) for cell in self.cells.itertuples()]
+
+    def _varied(self) -> list[str]:
+        """The settings in which cells of the whole study differ."""
+        frame = self.study.frame
+        return [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
 
     @functools.cached_property
     def worked(self) -> "pd.DataFrame":
@@ -137,19 +136,13 @@ class Subject:
         epochs = self.of(self.study.epochs)
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
-    def of(self, frame: "pd.DataFrame", *, only_ok: bool = True) -> "pd.DataFrame":
+    def of(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The rows of another frame that belong to these cells and to runs that count, with LABELS."""
-        rows = frame[frame["counts"].astype(bool)]
-        rows = rows[rows["status"] == "ok"] if only_ok else rows
+        rows = frame[frame["counts"].astype(bool) & (frame["status"] == "ok")]
         names = self.cells.set_index("cell")[LABELS]
         if "cell" not in rows:
             rows = rows.join(self.study.runs.set_index("run_id")["cell"], on="run_id")
         return rows[rows["cell"].isin(names.index)].join(names, on="cell")
-
-    @functools.cached_property
-    def verdicts(self) -> dict[tuple[str, str, str, str], Verdict]:
-        """Verdicts by model, condition, faster and slower framework."""
-        return {(*key(one), one.faster, one.slower): one for one in self.study.verdicts()}
 
 
 def speeds(cells: "pd.DataFrame") -> "pd.DataFrame":

@@ -159,20 +159,9 @@ def epoch_time(
 def _clipped(subject: Subject, speed: bool) -> Any:
     """Cells with x (seconds, or images per second), low, high and the right end of each, cut where one interval would
     set the axis of all."""
-    columns = [
-        "cell",
-        "framework_label",
-        "condition_label",
-        "status",
-        "worked",
-        "disturbed",
-        "runs_ok",
-        "images_per_s",
-        "best",
-        "about",
-    ]
-    cells = subject.judged[[*columns, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"]]
-    cells = cells.rename(columns={"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"})
+    seconds = {"epoch_s_median": "s", "epoch_s_ci_low": "low", "epoch_s_ci_high": "high"}
+    others = ("cell", *LABELS, "status", "worked", "disturbed", "runs_ok", "images_per_s", "best", "about")
+    cells = subject.judged[[*others, *seconds]].rename(columns=seconds)
     for name in ("s", "low", "high"):  # a cell that lacks a run has an interval of the others, and no figure
         cells[name] = cells[name].where(cells["worked"])
     cells["interval"] = [
@@ -201,7 +190,7 @@ def _dots(subject: Subject, cells: Any, speed: bool) -> Any:
     order = epochs.groupby("cell").cumcount()
     tint = epochs["disturbed"].eq(1).map({True: look.WARNING, False: "#555555"})
     dots = epochs.assign(kind="epoch", offset=((order * 0.618034) % 1 - 0.5) * 16, tint=tint)
-    return dots[["kind", "framework_label", "condition_label", "x", "offset", "tint"]]
+    return dots[["kind", *LABELS, "x", "offset", "tint"]]
 
 
 def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
@@ -214,14 +203,9 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     minutes = (started - started.min() + epochs["start_s"]) / 60
     rows = epochs.assign(minute=minutes, relative=epochs["epoch_s"] / median, marked=epochs["disturbed"].eq(1))
     rows = rows[[*LABELS, "minute", "relative", "marked", "disturbed_share", "repeat", "epoch"]].dropna(subset="minute")
-    base = marks.chart(rows).encode(
-        x=alt.X(
-            "minute:Q",
-            title="minutes since the first of these runs began",
-            scale=alt.Scale(domainMin=0),
-            axis=alt.Axis(tickCount=10),
-        )
-    )
+    title = "minutes since the first of these runs began"
+    x = alt.X("minute:Q", title=title, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=10))
+    base = marks.chart(rows).encode(x=x)
     tint = marks.colour(subject, alt.Legend())
     points = base.mark_point(size=40, strokeWidth=1.4, fillOpacity=1).encode(
         y=alt.Y("relative:Q", title="epoch / cell's median", scale=alt.Scale(zero=False, nice=True)),
@@ -239,9 +223,6 @@ def machine(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     chart = points.properties(width=width - 80, height=150)
     if not rows["disturbed_share"].notna().any():
         return {"": chart}
-    others = (
-        base.transform_filter("isValid(datum.disturbed_share)")
-        .mark_bar(size=3, color=look.GREY)
-        .encode(y=alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4)))
-    )
+    taken = alt.Y("disturbed_share:Q", title="taken by others", axis=alt.Axis(format="%", tickCount=4))
+    others = base.transform_filter("isValid(datum.disturbed_share)").mark_bar(size=3, color=look.GREY).encode(y=taken)
     return {"": alt.vconcat(chart, others.properties(width=width - 80, height=60)).resolve_scale(x="shared")}

@@ -20,7 +20,7 @@ from framework_compare.comparison import Comparison
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.report.figures import files, look
+from framework_compare.report.figures import files, look, plot
 from framework_compare.report.figures.catalogue import FIGURES, find
 from framework_compare.report.figures.subject import Subject
 from framework_compare.results.energy import joules_per_run
@@ -333,23 +333,23 @@ def test_batch_sizes_of_other_settings_are_other_panels(varied):
 @pytest.mark.parametrize("width", ["84mm", "174mm"])
 def test_a_file_has_the_width_that_was_asked_for(comparison, tmp_path, width):
     millimetres = float(width[:-2])
-    for suffix in files.SUFFIXES:
+    for suffix in plot.SUFFIXES:
         comparison.plot("F2").save(tmp_path / f"figure{suffix}", width)
     svg = (tmp_path / "figure.svg").read_text()
     assert float(re.search(r'width="([\d.]+)pt"', svg)[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.001)
     box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())
     assert float(box[1]) == pytest.approx(millimetres * 72 / 25.4, rel=0.01)
     with Image.open(tmp_path / "figure.png") as image:
-        assert image.width == pytest.approx(millimetres / 25.4 * files.PNG_PPI, rel=0.01)
+        assert image.width == pytest.approx(millimetres / 25.4 * plot.PNG_PPI, rel=0.01)
     assert "fire-smoke-small: 791 images" in (tmp_path / "figure.txt").read_text()
 
 
 def test_the_text_of_a_paper_s_figure_is_seven_points_or_more(comparison, tmp_path):
     for name in ("F1", "F2", "F4", "F5"):
-        drawn = files.fitted(Subject(comparison), find(name), files.points("84mm"))
-        scale = files.points("84mm") / drawn.width
+        drawn = comparison.plot(name).fitted(plot.points("84mm"))
+        scale = plot.points("84mm") / drawn.width
         sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', drawn.svg)]
-        assert min(sizes) * scale >= files.LEAST_FONT, name
+        assert min(sizes) * scale >= plot.LEAST_FONT, name
 
 
 def test_a_width_that_makes_text_too_small_is_refused(comparison, tmp_path):

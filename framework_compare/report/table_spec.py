@@ -96,10 +96,12 @@ def tabulate(
 
     def value(column: Column, row: Mapping[Any, Any]) -> Value:
         record = next(iter(row.values())) if column.key is None else row.get(column.key)
-        shown = NOTHING if record is None else column.value(record)
-        if isinstance(shown, Value) or record is None or not (noted and first[column.key] is column):
-            return shown if isinstance(shown, Value) else Value(shown)
-        return first_value(record, shown)
+        if record is None:
+            return Value(NOTHING)
+        shown = column.value(record)
+        if isinstance(shown, Value):
+            return shown
+        return first_value(record, shown) if noted and first[column.key] is column else Value(shown)
 
     groups = itertools.groupby(columns, lambda one: id(one) if one.group is None else one.group)
     headings = ((some[0].group or "", some) for some in (list(group) for _, group in groups))

@@ -249,7 +249,7 @@ class Comparison:
         kilowatt-hour; co2_g_per_kwh: grams of CO2 of one. Any currency. `frame` of the table has the figures
         (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is no number of at least 0.
         """
-        from framework_compare.report.bill_table import bill_table
+        from framework_compare.report.resource_tables import bill_table
         from framework_compare.report.study_table import StudyTable
 
         prices = bills.Prices(per_hour, per_kwh, co2_g_per_kwh)

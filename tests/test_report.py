@@ -20,9 +20,9 @@ from framework_compare.records import Run
 from framework_compare.report import headlines
 from framework_compare.report.figures import files
 from framework_compare.report.figures.subject import Subject
-from framework_compare.report.html import code
 from framework_compare.report.page import report
 from framework_compare.report.page.lights import lights
+from framework_compare.report.renderers import code
 from framework_compare.results import precision
 from framework_compare.results.metrics import METRICS
 from framework_compare.study import names

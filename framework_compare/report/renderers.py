@@ -1,4 +1,4 @@
-"""A table as text: Markdown; `terminal`, `latex` and `html` have modules of their own; a frame as CSV.
+"""A table as text: Markdown and HTML; `terminal` and `latex` have modules of their own; a frame as CSV.
 
 Each escapes what its readers would run or misread.
 """
@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from framework_compare.report.html import html
 from framework_compare.report.latex import escape_latex, latex
 from framework_compare.report.tables import Row, Table, clean
 from framework_compare.report.terminal import render as terminal
@@ -67,6 +66,34 @@ def github(table: Table) -> str:
     folded = f"<details><summary>Notes</summary>\n\n{notes}\n\n</details>" if notes else ""
     caption = f"**{escape_markdown(table.caption)}**" if clean(table.caption) else ""
     return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
+
+
+def environment() -> Any:
+    """Where templates are looked up."""
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["clean"] = clean
+    made.filters["code"] = code
+    return made
+
+
+def code(text: str) -> Any:
+    """Escaped text in which what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
+
+
+def html(table: Table) -> str:
+    """A fragment without scripts: verdicts and caption above the table, notes below."""
+    return str(environment().get_template("table.html").module.whole(table))
 
 
 def csv(frame: "pd.DataFrame") -> str:

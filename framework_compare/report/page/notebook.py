@@ -5,8 +5,8 @@ from __future__ import annotations
 from framework_compare.report import kinds
 from framework_compare.report.figures import files
 from framework_compare.report.figures.subject import Subject
-from framework_compare.report.html import environment
 from framework_compare.report.page.report import uri_of
+from framework_compare.report.renderers import environment
 from framework_compare.report.study import Study
 
 

@@ -22,10 +22,10 @@ from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, Figure
 from framework_compare.report.figures.files import Drawn
 from framework_compare.report.figures.subject import Subject
-from framework_compare.report.html import environment
 from framework_compare.report.names import title as named
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
+from framework_compare.report.renderers import environment
 from framework_compare.report.study import Study
 from framework_compare.report.table_notes import warnings_of
 from framework_compare.report.tables import Table, clean

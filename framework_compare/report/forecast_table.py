@@ -1,4 +1,4 @@
-"""What a study would take, to read."""
+"""The time and disk that a study would take, as a table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _range(group: str, ends: Callable[[Any], Sequence[float]]) -> list[Column]:
 
 
 def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:
-    """Whether a setting differs among cells of one framework, model and data set."""
+    """Return whether a setting differs among cells of one framework, model and data set."""
     values: dict[Any, set[Any]] = {}
     for cell in (one.cell for one in cells):
         values.setdefault((cell.framework, cell.model, cell.dataset), set()).add(getattr(cell.config, setting))
@@ -62,7 +62,7 @@ def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:
 
 
 def _under_a_budget(least_s: float, budget_s: float) -> str:
-    """What the least runs are beside the budget."""
+    """Compare the fewest runs that a verdict needs with the budget."""
     least, budget = (digits(seconds / 60) for seconds in (least_s, budget_s))
     if least_s > budget_s:
         return (

@@ -75,14 +75,14 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
-    """Where others disturbed so much that nothing can be said, that alone, and what to do."""
+    """The only line where others disturbed so much that no framework can be named; it tells what to do."""
     if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
         return []
     return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
 
 
 def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
-    """What is shown of the fastest, or of the one most often ahead, beside each other; then ranks where they say more."""
+    """The fastest framework, or the one most often ahead, beside each other; then ranks where they add something."""
     group = [with_display_names(one) for one in group]
     names = list(dict.fromkeys(name for one in group for name in (one.faster, one.slower)))
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
@@ -101,7 +101,7 @@ def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) 
 
 
 def _undecided(leader: str, several: Sequence[Verdict]) -> str:
-    """What is not shown of the leader, said once of all that it is not shown of for the same reason."""
+    """The frameworks that the leader is not shown to be faster than, for the same reason."""
     if len(several) == 1:
         return speed_verdicts.statement(several[0])
     if several[0].reason:
@@ -133,7 +133,7 @@ def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
 
 
 def remarks(verdicts: Sequence[Verdict]) -> list[str]:
-    """What the intervals are of, and for how many comparisons the verdicts are corrected."""
+    """The kind of the intervals, and for how many comparisons the verdicts are corrected."""
     if not verdicts:
         return []
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
@@ -152,7 +152,7 @@ def with_modes(text: str, modes: Mapping[str, Modes]) -> str:
 
 
 def other_modes(modes: Mapping[str, Modes]) -> list[str]:
-    """Which frameworks have a compiled mode that did not run, and how to measure it."""
+    """Name the frameworks that have a compiled mode that did not run, and how to measure it."""
     names = [title(framework) for framework, mode in modes.items() if "compiled" in mode.others]
     if not names:
         return []

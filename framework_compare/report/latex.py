@@ -49,7 +49,7 @@ class _Number(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
+        """The number as siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
         point = f".{self.decimals}" if self.decimals else ""
         return f"{self.about}{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
 

@@ -51,7 +51,7 @@ def _names(sheet: Sheet) -> list[str]:
 def _columns(sheet: Sheet) -> list[Column]:
     shares, names = _shares(sheet.cells), _names(sheet)
     cells = {_key(row): row for row in sheet.cells}
-    several = len({dataset for _, dataset, _ in shares}) > 1
+    named = 2 if len({dataset for _, dataset, _ in shares}) > 1 else 1  # by the model, or by its data set, too
 
     def shown(key: Key) -> Callable[[str], Value]:
         own = shares[key]
@@ -64,11 +64,7 @@ def _columns(sheet: Sheet) -> list[Column]:
 
         return share
 
-    return [
-        Column(title(framework), shown((model, dataset, framework)),
-               f"{title(model)} / {dataset}" if several else title(model))
-        for model, dataset, framework in shares
-    ]  # fmt: skip
+    return [Column(title(key[2]), shown(key), " / ".join((title(key[0]), *key[1:named]))) for key in shares]
 
 
 PROFILE = TableSpec(

@@ -1,4 +1,4 @@
-"""Where a study was measured, with what, and when: what every figure of it needs beside it."""
+"""The machine, versions and date of a study, which every figure of it needs beside it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text(study: Study, style: str, width: int | None = None) -> str:
 
 
 def facts(study: Study) -> list[tuple[str, str]]:
-    """Where and when: machine, versions, date, data."""
+    """Machine, versions, date and data, by name."""
     machine, runs = study.machine, study.runs
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
     started = sorted(text for text in runs["started_at"] if text)
@@ -63,7 +63,7 @@ def _text(machine: dict[str, Any], name: str) -> str:
 
 
 def _nodes(runs: Any) -> str:
-    """How many nodes of this kind measured parts of the study, where some did."""
+    """The number of nodes of this kind that measured parts of the study, where some did."""
     count = runs["node_id"].nunique()
     return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
 

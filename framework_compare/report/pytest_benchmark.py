@@ -73,7 +73,7 @@ def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> 
 
 
 def stats(rounds: Sequence[float]) -> dict[str, Any]:
-    """What pytest-benchmark stores of the seconds of rounds, by its definitions; outliers beyond 1.5 times the IQR."""
+    """Statistics of the seconds of rounds, as pytest-benchmark defines and stores them; outliers beyond 1.5 times the IQR."""
     ordered = sorted(rounds)
     q1, median, q3 = (float(value) for value in np.percentile(ordered, (25, 50, 75)))
     mean, iqr = statistics.fmean(ordered), q3 - q1

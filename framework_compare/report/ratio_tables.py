@@ -132,10 +132,9 @@ def _step_columns(sheet: Sheet) -> list[Column]:
             return Value("1", parity_note(cell))
         return _times(ratio, parity_note(cell, ratio.base))
 
-    steps = [(precision, execution) for precision in PRECISIONS for execution in EXECUTIONS]
     there = set(map(_step, sheet.cells))
-    return [Column(execution, times, precision, (precision, execution)) for precision, execution in steps
-            if (precision, execution) in there]  # fmt: skip
+    steps = [(precision, execution) for precision in PRECISIONS for execution in EXECUTIONS]
+    return [Column(step[1], times, step[0], step) for step in steps if step in there]
 
 
 PRECISION = TableSpec(

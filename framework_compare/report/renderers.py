@@ -69,7 +69,7 @@ def github(table: Table) -> str:
 
 
 def environment() -> Any:
-    """Where templates are looked up."""
+    """Return Jinja with the templates and filters of this package."""
     import jinja2
 
     made = jinja2.Environment(

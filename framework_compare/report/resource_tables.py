@@ -131,7 +131,7 @@ SCALING = TableSpec(
 
 
 def _energy_remarks(sheet: Sheet) -> Iterable[str]:
-    """Where the joules come from, or why there are none."""
+    """The sources of the joules, or why there are none."""
     on_gpu = [cell for cell in sheet.cells if cell.gpu_j_per_image > 0]
     on_host = any(cell.host_j_per_image > 0 for cell in sheet.cells)
     if on_gpu:
@@ -146,7 +146,7 @@ def _energy_remarks(sheet: Sheet) -> Iterable[str]:
 
 
 def unmeasured_energy(cells: Sequence[Record]) -> list[str]:
-    """Why the energy of the GPU, or that of the host, is not known."""
+    """The reasons why the energy of the GPU or of the host is not known."""
     lines = [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
     return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
 

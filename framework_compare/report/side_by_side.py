@@ -56,7 +56,7 @@ def table(frame: "pd.DataFrame", folders: tuple[Any, Any], cells: tuple[int, int
 
 
 def summary(frame: "pd.DataFrame") -> str:
-    """How many cells became slower or faster, and by how much all did together."""
+    """Count the cells that became slower or faster, with the mean change of all."""
     worked = (frame["status_a"] == "ok") & (frame["status_b"] == "ok")
     verdicts = frame["verdict"][worked]
     counts = [f"{(verdicts == one).sum()} {words}" for one, words in COUNTED.items() if one or (verdicts == one).any()]
@@ -67,7 +67,7 @@ def summary(frame: "pd.DataFrame") -> str:
 
 
 def _changed(frame: "pd.DataFrame") -> Any:
-    """Of each row whether the cell became slower or faster, or works in one study alone."""
+    """Return for each row whether the cell became slower or faster, or works in one study alone."""
     return frame["verdict"].isin(("slower", "faster")) | ((frame["status_a"] == "ok") != (frame["status_b"] == "ok"))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Study(Protocol):
-    """What `Comparison` offers to figures and to the report."""
+    """The part of `Comparison` that figures and the report use."""
 
     folder: Any
 

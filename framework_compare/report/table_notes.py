@@ -1,4 +1,4 @@
-"""What tables say beside their figures: notes, captions, remarks, warnings."""
+"""Texts beside the figures of a table: notes, captions, remarks, warnings."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def merge_parity_notes(rows: tuple[Row, ...], cells: Sequence[Record]) -> tuple[
 
 
 def disturbance(cell: Record) -> str:
-    """What to say of a cell in whose epochs others took the CPU; "" of another."""
+    """The note on a cell in whose epochs others took the CPU; "" for another."""
     if not cell.epochs_disturbed > 0:
         return ""
     lost = f"others took {cell.disturbed_share:.0%} of a core in {cell.disturbed_s:.1f} s"
@@ -108,13 +108,13 @@ def epoch_text(cell: Record, times: float = 1.0) -> str:
 
 
 def estimate_legend(rows: Iterable[Row]) -> list[str]:
-    """What the mark of an estimate means, where a value has it."""
+    """The meaning of the mark of an estimate, where a value has it."""
     some = any(value.text.startswith(ABOUT) for row in rows for value in row.values)
     return [f"{ABOUT}: estimated for a whole epoch from the steps that were measured."] if some else []
 
 
 def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image") -> str:
-    """What all the cells share: device, settings that are not at their default or `varied` within the study, samples.
+    """The settings that all cells share: device, those that are not at their default or `varied` within the study, samples.
 
     unit: what the figures above the caption call a sample.
     """
@@ -133,7 +133,7 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
 
 
 def _by_choice(cells: Sequence[Record], name: str) -> bool:
-    """Whether a setting has a value that neither its default nor the data set gives it."""
+    """Return whether a setting has a value that neither its default nor the data set gives it."""
     if SETTINGS[name].role == OF_DATASET:
         return False
     return any(getattr(cell, column(name)) != _default(cell, name) for cell in cells)
@@ -166,7 +166,7 @@ def _samples(cell: Record, unit: str) -> str:
 
 
 def varies(cells: Sequence[Record], name: str) -> bool:
-    """Whether the cells differ in a setting."""
+    """Return whether the cells differ in a setting."""
     return len({getattr(cell, name) for cell in cells}) > 1
 
 
@@ -181,7 +181,7 @@ def cell_title(cell: Record) -> str:
 
 
 def gpu_reading_notes(cells: Sequence[Record]) -> list[str]:
-    """Where the table's GPU figures come from: the source of power, the time that utilisation is averaged over."""
+    """The sources of the GPU figures: where power is read, the time that utilisation is averaged over."""
     return [*_power(cells), *_utilisation([cell for cell in cells if not math.isnan(cell.gpu_percent_mean)])]
 
 
@@ -222,12 +222,12 @@ def cells_by(cells: Iterable[Record], text_of: Callable[[Record], Any]) -> dict[
 
 
 def warnings_of(cells: Iterable[Record]) -> dict[str, list[str]]:
-    """What may have disturbed the runs: each text with its cells."""
+    """The warnings of the runs, each with its cells."""
     return cells_by(cells, lambda cell: cell.warnings)
 
 
 def warning_lines(cells: Sequence[Record]) -> list[str]:
-    """What may have disturbed the runs, in lines below a table."""
+    """The warnings of the runs as lines below a table."""
     lines = [f"Warning, {', '.join(names)}: {shorten(text)}" for text, names in warnings_of(cells).items()]
     left = len(lines) - MAX_WARNINGS
     more = [f"{left} more warnings: `framework-compare report` lists all."] if left > 0 else []
@@ -235,13 +235,13 @@ def warning_lines(cells: Sequence[Record]) -> list[str]:
 
 
 def without_turns(cells: Sequence[Record]) -> list[str]:
-    """Which cells did not take turns with their competitors, and why."""
+    """The cells that did not take turns with their competitors, and why."""
     why = cells_by(cells, lambda cell: cell.alone_why)
     return [f"Did not take turns with competitors: {', '.join(names)} ({one})." for one, names in why.items()]
 
 
 def imported_models(cells: Sequence[Record]) -> list[str]:
-    """Of each model of the user's where it is from, and what was left out or replaced on its way into the graph."""
+    """The origin of each model of the user's, and what was left out or replaced on its way into the graph."""
     lines = []
     for name in dict.fromkeys(cell.model for cell in cells):
         model = registry.MODELS.get(name)
@@ -256,7 +256,7 @@ def imported_models(cells: Sequence[Record]) -> list[str]:
 
 
 def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
-    """Which models of users take another time as we rebuild them than as they are written; see MOST_APART.
+    """Warn of models of users that take another time as we rebuild them than as they are written; see MOST_APART.
 
     Nothing is said where the intervals of the two overlap: no difference is shown then.
     """
@@ -283,7 +283,7 @@ def rebuild_slowdown_warnings(cells: Sequence[Record]) -> list[str]:
 
 
 def unverified_winner_note(fastest: Sequence[Record]) -> list[str]:
-    """Which of the cells marked as the fastest are not proved equal."""
+    """The cells among the marked ones that are not proved equal."""
     names = ", ".join(dict.fromkeys(title(cell.framework) for cell in fastest if unproved(cell.parity)))
     return [f"Marked as the fastest, but not proved to train the same function: {names}."] if names else []
 
@@ -293,7 +293,7 @@ def shorten(text: str) -> str:
 
 
 def unit_of(cells: Sequence[Record]) -> str:
-    """What a table calls a sample: "row" where all its cells train on rows; "image" where they differ."""
+    """The word for a sample: "row" where all its cells train on rows; "image" where they differ."""
     units = {registry.unit(cell.model) for cell in cells}
     return units.pop() if len(units) == 1 else "image"
 

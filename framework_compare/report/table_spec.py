@@ -51,7 +51,7 @@ class Column:
 
 
 def any_known(*names: str) -> Predicate:
-    """Whether any record has one of these figures."""
+    """Return whether any record has one of these figures, as a predicate."""
     return lambda records: any(not math.isnan(getattr(one, name)) for name in names for one in records)
 
 
@@ -116,7 +116,7 @@ def tabulate(
 
 @dataclasses.dataclass
 class Sheet:
-    """What one table is of: cells that share the settings it is not about, with ratios and verdicts if its kind has them."""
+    """The input of one table: cells that share the settings it is not about; ratios and verdicts if its kind has them."""
 
     cells: Sequence[Record]
     ratios: Mapping[int, Ratio] = dataclasses.field(default_factory=dict)

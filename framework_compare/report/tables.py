@@ -1,4 +1,4 @@
-"""What a table is. Its text is untrusted (reasons, class names), so each renderer escapes it."""
+"""A table. Its text is untrusted (reasons, class names), so each renderer escapes it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def clean(text: object) -> str:
 
 
 def known(value: Any) -> bool:
-    """Whether a figure is there: neither None nor NaN."""
+    """Return whether a figure is there: neither None nor NaN."""
     return value is not None and value == value
 
 

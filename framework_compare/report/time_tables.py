@@ -160,7 +160,7 @@ def _break_even(cell: Record, base: Record | None) -> tuple[str, str]:
 
 
 def epochs_until_paid(cells: Sequence[Record]) -> dict[Any, str]:
-    """When the start of a cell has paid, in words, by its Index; only of cells that have another to be weighed against."""
+    """Words for when the start of a cell has paid, by its Index; only for cells that have another to be weighed against."""
     words = {}
     for place, (steps, epochs) in _pays_after(cells).items():
         if steps != NOTHING:

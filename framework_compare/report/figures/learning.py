@@ -211,7 +211,7 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
 
 
 def _rungs(subject: Subject, gained: Any, faster: str, width: float, columns: int) -> Any:
-    """Of a ladder the gain of each rung on the one that it changes, a panel per framework; None of other studies."""
+    """The gain of each rung of a ladder on the one that it changes, a panel per framework; None for other studies."""
     names = dict(zip(subject.cells["framework"], subject.cells["framework_label"]))
     if gained.empty or not gained["gain"].notna().any():
         return None

@@ -1,4 +1,4 @@
-"""How figures look: one colour and one shape per framework, in print and in grey too."""
+"""The looks of figures: one colour and one shape per framework, in print and in grey too."""
 
 from __future__ import annotations
 

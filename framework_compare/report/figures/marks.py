@@ -1,4 +1,4 @@
-"""What charts share: axes, colours, intervals that end in arrows, marks of disturbed cells, panels."""
+"""Parts that charts share: axes, colours, intervals that end in arrows, marks of disturbed cells, panels."""
 
 from __future__ import annotations
 

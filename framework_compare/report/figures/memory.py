@@ -96,7 +96,7 @@ def _ranges(subject: Subject, cells: Any, name: str) -> Any:
 
 
 def _undominated(rows: Any) -> list[bool]:
-    """Whether no other cell of the same panel is as fast with as little memory."""
+    """Return for each row whether no other cell of its panel is as fast with as little memory."""
 
     def beaten(cell: Any) -> bool:
         others = rows[rows["condition_label"] == cell.condition_label]

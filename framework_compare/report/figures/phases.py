@@ -69,7 +69,7 @@ def _with_gaps(phases: Any) -> Any:
 
 
 def _start_ups(subject: Subject) -> Any:
-    """Of each cell its seconds before the first measured epoch as text, and after how many epochs a start has paid."""
+    """Each cell's seconds before the first measured epoch as text, and after how many epochs a start has paid."""
     cells = subject.worked
     paid = epochs_until_paid(list(cells.set_index("cell").itertuples()))
     texts = []

@@ -59,7 +59,7 @@ class Plot:
 
     @property
     def caption(self) -> str:
-        """What a paper says below the figure: how to read it, the settings of its cells, labels of its frameworks."""
+        """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
         cells = list(self._subject.cells.itertuples())
         labels = registry.labels(cell.framework for cell in cells)
         return " ".join((f"{self._figure.title}. {self._seen.caption} Settings: {caption(cells, ())}", *labels))

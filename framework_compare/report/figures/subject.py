@@ -1,4 +1,4 @@
-"""What figures are drawn from: a study's frames, narrowed and named for people."""
+"""The data of figures: a study's frames, narrowed and named for people."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Subject:
         verdicts = {(*key(one), one.faster, one.slower): one for one in judgements}
 
         def beside_leader(cell: Any) -> Verdict | None:
-            leader = leaders.get(cell.condition_label)
-            if not cell.worked or cell.framework == leader:
+            if not cell.worked or cell.framework == leaders[cell.condition_label]:
                 return None
+            leader = leaders[cell.condition_label]
             behind, before = (*key(cell), leader, cell.framework), (*key(cell), cell.framework, leader)
             return verdicts.get(behind) or (speed_verdicts.turned(verdicts[before]) if before in verdicts else None)
 

@@ -19,7 +19,7 @@ UNFINISHED = ["planned", "running"]
 LABEL = 45  # points that the label of a cell takes
 LOG_FROM = 20  # times the least figure of a panel: where the most is more, a logarithmic axis is offered
 MEAN = "geometric mean"
-TOOLTIP: tuple[tuple[str, str, dict[str, str]], ...] = (
+TOOLTIP: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("framework_label:N", "framework", {}),
     ("s:Q", "s per epoch", {"format": ".4~g"}),
     ("interval:N", "95 % interval", {}),

@@ -21,7 +21,7 @@ class Light(NamedTuple):
 
 
 def lights(cells: Any, epochs: Any) -> list[Light]:
-    """Of a study's cells and epochs: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
+    """The answers: did all cells work, are there enough runs, was the machine quiet, the function the same, the clock full?"""
     return [_worked(cells), _repeated(cells), _quiet(cells, epochs), _equal(cells), *_clocks(cells)]
 
 

@@ -122,7 +122,7 @@ def caption(cells: Sequence[Record], varied: Sequence[str], unit: str = "image")
     names = [name for name in names if name == "device" or column(name) in varied or _by_choice(cells, name)]
     if not getattr(cells[0], "image_size", 1):  # none of rows and series
         names = [name for name in names if name != "image_size"]
-    values = [_value(name, getattr(cells[0], column(name))) for name in names]
+    values = [setting_words(column(name), getattr(cells[0], column(name))) for name in names]
     turns = " in turns" if all(cell.schedule == "interleaved" for cell in cells) else ""
     runs = [] if varies(cells, "runs") else [f"{plural(cells[0].runs, 'run')} per cell{turns}"]
     datasets: dict[str, Record] = {}
@@ -150,8 +150,10 @@ def _default(cell: Record, name: str) -> Any:
     return own.get(name, getattr(DEFAULTS, name))
 
 
-def _value(name: str, value: Any) -> str:
-    form = SETTINGS[name].caption or f"{column(name).replace('_', ' ')} {{}}"
+def setting_words(name: str, value: Any) -> str:
+    """A value of a setting in words; name: its column."""
+    captions = {column(field): setting.caption for field, setting in SETTINGS.items()}
+    form = captions.get(name) or f"{name.replace('_', ' ')} {{}}"
     return plural(value, form[3:]) if form.startswith("{} ") else form.format(title(value))
 
 

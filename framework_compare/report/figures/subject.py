@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UsageError
-from framework_compare.plan import settings
 from framework_compare.report.figures import look
 from framework_compare.report.names import in_order, title
 from framework_compare.report.study import Study
+from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import ABOUT, clean
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import SHARED
@@ -168,18 +168,10 @@ def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -
 
 
 def _condition(cell: Any, varied: Sequence[str]) -> str:
-    values = [value_words(name, getattr(cell, name)) for name in varied]
-    return _short(", ".join([title(cell.model), *values]))
-
-
-def value_words(name: str, value: Any) -> str:
-    """A value of a setting, in words that need no column heading."""
-    known = {settings.column(field): setting for field, setting in settings.SETTINGS.items()}
-    if name in ("dataset", "execution", "precision"):
-        return str(value)
-    if name not in known or not known[name].caption:
-        return f"{name.replace('_', ' ')} {value}"
-    return title(value) if name == "device" else known[name].caption.format(value)
+    plain = ("dataset", "execution", "precision")  # their values need no heading
+    values = {name: getattr(cell, name) for name in varied}
+    words = (str(value) if name in plain else setting_words(name, value) for name, value in values.items())
+    return _short(", ".join([title(cell.model), *words]))
 
 
 def _short(text: str) -> str:

@@ -231,8 +231,7 @@ class Comparison:
         """
         from framework_compare.report import kinds
 
-        name = kinds.find(kind)
-        made = kinds.table(getattr(self, kinds.KINDS[name].frame), name, lambda: self.block_times, verdicts)
+        made = kinds.table(getattr(self, kinds.find(kind).frame), kind, lambda: self.block_times, verdicts)
         if style is None and width is None and bold is None:
             return made
         return made.text("terminal" if style is None else style, width=width, bold=bold)
@@ -250,7 +249,7 @@ class Comparison:
         kilowatt-hour; co2_g_per_kwh: grams of CO2 of one. Any currency. `frame` of the table has the figures
         (`results.bills.COLUMNS`). Raises UsageError for no price, or one that is no number of at least 0.
         """
-        from framework_compare.report.bill_table import bill_table
+        from framework_compare.report.resource_tables import bill_table
         from framework_compare.report.study_table import StudyTable
 
         prices = bills.Prices(per_hour, per_kwh, co2_g_per_kwh)
@@ -288,7 +287,7 @@ class Comparison:
         return report.write(self, path, self.cost(**prices).parts if prices else ())
 
     def plot(self, name: str, **only: Any) -> "Plot":
-        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F13"; only=frameworks and models to draw,
+        """A figure: "overview", "epoch-time", ... or its number, "F1" to "F12"; only=frameworks and models to draw,
         view="images per second" for another way to look at it.
 
         Jupyter shows it; `save` writes it. Raises UnknownNameError for another name, UsageError without data for it.

@@ -115,7 +115,7 @@ class Stability:
 
         limits = self.comparison.settings.get("limits") or {}
         tables = stability_tables.both(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
-        return stability_tables.render(tables, self.probes, style, width=width, bold=bold)
+        return tables.text(style, width=width, bold=bold)
 
     def __str__(self) -> str:
         return self.table()

@@ -20,7 +20,6 @@ from framework_compare.parity.training import curves
 from framework_compare.parity.verify import Where
 from framework_compare.registry import Framework
 from framework_compare.report import curves as curves_report
-from framework_compare.report import curves_picture
 from framework_compare.report.figures import look
 
 HONEST = "    name = 'honest'\n"
@@ -155,7 +154,7 @@ def test_the_report_has_a_table_numbers_and_a_picture(framework, pictures, tmp_p
 def test_the_picture_has_a_mark_for_each_loss_that_is_a_number(tmp_path):
     losses = {"torch": [1.0, 0.9, 0.8], "jax": [1.0, float("nan"), 0.8]}
     one = curves.Curves("alexnet", {}, [1.0, 0.9, 0.8], [1e-6] * 3, losses, {}, {})
-    curves_picture.draw([one, dataclasses.replace(one, model="vgg16")], tmp_path / "curves.svg")
+    curves_report.draw([one, dataclasses.replace(one, model="vgg16")], tmp_path / "curves.svg")
     text = (tmp_path / "curves.svg").read_text()
     assert all(name in text for name in ("AlexNet", "VGG-16", "PyTorch", "JAX", "yardstick"))
     colours = [look.COLOURS[look.place(name, ["torch", "jax"])] for name in ("torch", "jax")]

@@ -15,8 +15,9 @@ from framework_compare.parity.training.curves import Curves
 from framework_compare.plan.settings import SETTINGS
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, ProfileRow, Quality, Run, Sample
-from framework_compare.report import curves, kinds, parity_tables, side_by_side, stability_tables
-from framework_compare.report.parts import HANDING_OVER, HOW_TO_PROVE
+from framework_compare.report import kinds, parity_tables, side_by_side, stability_tables
+from framework_compare.report.table_notes import HANDING_OVER, HOW_TO_PROVE
+from framework_compare.report.table_spec import NO_CELLS
 from framework_compare.report.tables import Table
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.parity import LEVELS, PASSED, Level, Parity
@@ -158,8 +159,8 @@ def other_tables(comparison: Comparison) -> Dict[str, Table]:
     losses = Curves("alexnet", setting, [1.0, 0.9], [1e-6, 1e-6], {"torch": [1.0, 0.9]}, {"jax": "crashed"}, {})
     both = side_by_side.table(comparison.beside(comparison), ("A", "B"), (1, 1))
     return {
-        "parity": parity_tables.table([verdict]),
-        "curves": curves.table([losses]),
+        "parity": parity_tables.parity_table([verdict]),
+        "curves": parity_tables.curves_table([losses]),
         "side by side": both,
         "memory": stability_tables.memory_table(comparison.frame, ("framework", "model", "device", "precision")),
     }
@@ -173,7 +174,7 @@ def test_other_tables_use_the_words_of_the_glossary(comparison):
 def test_labels_and_remarks_use_the_words_of_the_glossary():
     labels = [metric.label for metric in METRICS.values()]
     settings = [setting.meaning for setting in SETTINGS.values()]
-    remarks = [HANDING_OVER, HOW_TO_PROVE, *kinds._NOTHING.values(), kinds._NO_CELLS]
+    remarks = [HANDING_OVER, HOW_TO_PROVE, *(spec.absent for spec in kinds.KINDS.values()), NO_CELLS]
     for text in (*labels, *settings, *remarks):
         assert discouraged(text) == []
 

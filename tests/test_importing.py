@@ -25,8 +25,8 @@ from framework_compare.importing.imports import resolve
 from framework_compare.importing.sources import source_of
 from framework_compare.importing.tracing import Traced
 from framework_compare.parity.network.oracle import Oracle
-from framework_compare.report import parts
-from framework_compare.report.tables import Figure
+from framework_compare.report import table_notes
+from framework_compare.report.tables import Value
 from framework_compare.study.imported_models import register_models, write_models
 
 
@@ -249,10 +249,9 @@ def test_a_model_is_compared_with_itself_as_written_when_all_runs_have_ended(
         )
         for name, took in (("torch", seconds), ("torch-as-written", 1.0))
     ]  # fmt: skip
-    assert len(parts.beside_written(pair)) == warnings
+    assert len(table_notes.rebuild_slowdown_warnings(pair)) == warnings
 
 
 def test_a_cell_that_still_runs_needs_no_reason() -> None:
     cell = SimpleNamespace(status="running", reason="", runs_ok=1, runs=3)
-    notes = parts.Notes()
-    assert notes.figure(cell) == Figure("running", 1) and notes.texts == ["1 of 3 runs ok"]
+    assert table_notes.status_value(cell) == Value("running", "1 of 3 runs ok")

@@ -11,7 +11,7 @@ from drawn_study import study
 
 from framework_compare.report import renderers
 from framework_compare.report.latex import latex
-from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.report.tables import Group, Row, Table, Value
 
 HOSTILE = r"[x] *s* \cmd{z} $m$ 50% #1 _u_ `c` <b>& ~^ ''q'' \"d\" -- a|b Größe … · 3 °C ± é"
 PACKAGES = "texlive-latex-base texlive-latex-recommended texlive-science"
@@ -43,7 +43,7 @@ def _there(name: str) -> bool:
 
 
 def column(*texts: str, **fields) -> Table:
-    rows = tuple(Row(("a",), (Figure(text, **fields),)) for text in texts)
+    rows = tuple(Row(("a",), (Value(text, **fields),)) for text in texts)
     return Table("Times.", ("name",), (Group("", ("s",)),), rows)
 
 
@@ -65,7 +65,7 @@ def test_columns_of_numbers_are_siunitxs(texts, head, figures):
 
 
 def test_the_best_is_bold_and_a_note_follows_the_number():
-    assert r"a & \bfseries 1.5(2) {\textsuperscript{(1)}} \\" in latex(column("1.5 ±0.2", best=True, note=1))
+    assert r"a & \bfseries 1.5(2) {\textsuperscript{(1)}} \\" in latex(column("1.5 ±0.2", best=True, note="why"))
 
 
 def test_a_label_and_what_to_load_stand_in_the_text(tmp_path):
@@ -90,15 +90,13 @@ def test_five_frameworks_and_four_models_fit_a_page(tmp_path):
 
 
 def test_code_in_a_note_is_code_and_the_column_has_room_for_its_number():
-    rows = (Row(("a",), (Figure("1.5 ±0.2", 12),)),)
-    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), rows))
+    rows = (Row(("a",), (Value("1.5 ±0.2", str(number)),)) for number in range(1, 13))
+    text = latex(Table("Run `env create a_b`.", ("name",), (Group("", ("s",)),), tuple(rows)))
     assert r"\caption{Run \texttt{env create a\_b}.}" in text
     assert r"S[table-format=1.1(1){\textsuperscript{(12)}}]" in text
 
 
 def test_a_real_latex_sets_any_text(tmp_path):
-    figures = (Figure(HOSTILE, 1), Figure("2.5 ±0.1", 1, True), Figure("-"))
-    table = Table(
-        HOSTILE, (HOSTILE,), (Group(HOSTILE, (HOSTILE, "b", "c")),), (Row((HOSTILE,), figures),) * 2, (HOSTILE,)
-    )
+    values = (Value(HOSTILE, HOSTILE), Value("2.5 ±0.1", HOSTILE, True), Value("-"))
+    table = Table(HOSTILE, (HOSTILE,), (Group(HOSTILE, (HOSTILE, "b", "c")),), (Row((HOSTILE,), values),) * 2)
     compiled(tmp_path, latex(table, "tab:any"), renderers.latex(table), room=1000)

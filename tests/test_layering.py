@@ -114,6 +114,17 @@ def test_the_drawing_of_the_floors_is_current() -> None:
     assert (ROOT / "docs" / "layers.svg").read_text() == drawing, "run `python docs/layers.py`"
 
 
+def test_tables_know_no_figures_and_figures_no_page() -> None:
+    floors = {"report.figures": 1, "report.curves": 2, "report.page": 3}
+
+    def floor(module: str) -> int:
+        return max((number for name, number in floors.items() if f"{module}.".startswith(f"{name}.")), default=0)
+
+    inside = {name: path for name, path in MODULES.items() if package(name) == "report"}
+    arrows = {(name, target) for name, path in inside.items() for target, _, _ in own_imports(path)}
+    assert not {(name, target) for name, target in arrows if floor(target) > floor(name)}
+
+
 def test_every_package_has_a_floor() -> None:
     assert {package(name) for name in MODULES if name} == set(FLOOR)
 

@@ -11,7 +11,7 @@ from framework_compare.launch.transcript import Transcript
 from framework_compare.protocol import ProfileRow, TrainConfig
 from framework_compare.records import Cell, Run
 from framework_compare.report import terminal
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.report.tables import NOTHING, Group, Row, Table, Value
 from framework_compare.store.study_file import Store
 from framework_compare.worker import profiling
 from framework_compare.worker.profiling import MAX_NAME, Line, Span, bound, count, self_times, write_trace
@@ -216,7 +216,7 @@ def test_a_line_of_the_host_is_parted_by_kind():
 
 
 def test_a_stack_of_columns_leaves_out_names_it_has_no_figure_for():
-    rows = (Row(("shared",), (Figure("1"), Figure("2"))), Row(("of the first",), (Figure("3"), Figure(NOTHING))))
+    rows = (Row(("shared",), (Value("1"), Value("2"))), Row(("of the first",), (Value("3"), Value(NOTHING))))
     table = Table("shares", ("operator",), (Group("net", ("a" * 20, "b" * 20)),), rows, sparse=True)
     first, second = terminal.render(table, width=40, bold=False).split("b" * 20)
     assert "of the first" in first and "of the first" not in second and "shared" in second

@@ -16,7 +16,7 @@ from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_r
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.registry import WORKLOADS
-from framework_compare.report import parts
+from framework_compare.report import table_notes
 from framework_compare.results import columns, verdicts
 from framework_compare.study.progress import described
 
@@ -117,35 +117,35 @@ def columns_name(name: str) -> str:
 
 
 def test_a_caption_names_what_is_not_at_its_default_or_varies_in_the_study():
-    assert parts.caption([record()], []) == "CPU, 1 thread, 2 runs per cell. small: 12 images."
+    assert table_notes.caption([record()], []) == "CPU, 1 thread, 2 runs per cell. small: 12 images."
     both = [record(threads=2, crop="none"), record(threads=4, crop="none")]
-    caption = parts.caption(both, ["threads", "batch_size"])
+    caption = table_notes.caption(both, ["threads", "batch_size"])
     assert caption.startswith("CPU, batch 16,") and "crop none" in caption and "thread" not in caption
-    caption = parts.caption([record(device="cuda", batch_size=4, image_size=64, loader_workers=0)], [])
+    caption = table_notes.caption([record(device="cuda", batch_size=4, image_size=64, loader_workers=0)], [])
     assert caption.startswith("GPU, batch 4, 1 thread, 0 loader workers, image size 64, 2 runs per cell.")
 
 
 def test_a_caption_says_that_cells_took_turns():
     turns = record(schedule="interleaved")
-    assert "2 runs per cell in turns" in parts.caption([turns, turns], [])
-    assert "in turns" not in parts.caption([turns, record()], [])
+    assert "2 runs per cell in turns" in table_notes.caption([turns, turns], [])
+    assert "in turns" not in table_notes.caption([turns, record()], [])
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():
     own = {**WORKLOADS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
-    caption = parts.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
+    caption = table_notes.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
     assert caption.startswith("CPU, 1 thread, 2 runs per cell.")
 
 
 @pytest.mark.parametrize("name", [name for name in of_role("quiet") if not SETTINGS[name].caption])
 def test_every_quiet_setting_is_in_the_captions_of_a_study_that_varies_it(name):
     column = columns_name(name)
-    assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in parts.caption([record()], [column])
+    assert f"{column.replace('_', ' ')} {getattr(DEFAULTS, name)}" in table_notes.caption([record()], [column])
 
 
 def test_a_caption_reads_the_setting(monkeypatch):
     monkeypatch.setitem(SETTINGS, "epochs", dataclasses.replace(SETTINGS["epochs"], caption="{} lap"))
-    assert "4 laps" in parts.caption([record(epochs=4)], [])
+    assert "4 laps" in table_notes.caption([record(epochs=4)], [])
 
 
 def test_validation_reads_the_setting(monkeypatch):

@@ -127,7 +127,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
         side_by_side.table(study.beside(study), (study.folder, study.folder), (count, count)),
         reproduction_tables.ratios(published["cpu"], frame, BlockTimes(), "caption"),
         reproduction_tables.sizes(published["batches"], frame.assign(**{name: None for name in SIZES}), "caption"),
-        parity_tables.table([parity]),
+        parity_tables.parity_table([parity]),
     )
     assert all(SENTENCE in table.remarks for table in tables)
     planned = compare("singa", "alexnet", dataset="fire-smoke-tiny", out=tmp_path / "planned", dry_run=True)

@@ -9,7 +9,7 @@ import pytest
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Phase, Run
-from framework_compare.report.startup_table import steps_until_paid
+from framework_compare.report.time_tables import steps_until_paid
 from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000

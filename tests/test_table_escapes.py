@@ -7,42 +7,15 @@ import io
 import re
 
 import pytest
+from table_study import ok, study
 
-from framework_compare.comparison import Comparison
-from framework_compare.protocol import TrainConfig
-from framework_compare.records import Cell, Epoch, Run, Sample
+from framework_compare.records import Run
 from framework_compare.report import renderers, study_table, terminal
-from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.store.study_file import Store
+from framework_compare.report.tables import Group, Row, Table, Value
 
-SECOND = 1_000_000_000
-MODELS = ("alexnet", "mobilenet_v2", "resnet50", "vgg16")
-FRAMEWORKS = ("torch", "tensorflow", "mxnet", "paddle")
 STYLES = tuple(study_table.STYLES)
 HOSTILE = "[bold]x[/bold] [link=http://e]y[/] |a| \\cmd{z} $m$ 50% #1 _u_ *s* `c` <b>&amp; ~^"
 HOSTILE += "\n\x1b[31mred\x1b[0m\x07\u202eend"
-
-
-def ok(*seconds):
-    at, epochs = 0, []
-    for number, length in enumerate(seconds, 1):
-        end = at + int(length * SECOND)
-        epochs.append(Epoch(number, at, end, 0.1 * length, 100, 10, 1.0, 0.1, 0.1, 0.1))
-        at = end
-    samples = tuple(Sample(t, 100.0 + t / SECOND, 2**30, 11) for t in range(SECOND, at, SECOND))
-    return Run("ok", epochs=tuple(epochs), samples=samples)
-
-
-def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pictures=None):
-    """`outcomes` maps (framework, model) to a Run; a run that is missing there stays planned."""
-    keys = [(f, m, d, c) for c in configs for d in datasets for m in MODELS for f in FRAMEWORKS if (f, m) in outcomes]
-    cells = [Cell(f, m, d, c.device, c) for f, m, d, c in keys]
-    settings = {"datasets": {name: pictures or {"pictures": 791, "skipped": 2} for name in datasets}}
-    with Store.create(folder, settings=settings, machine={}, cells=cells, repeats=1) as store:
-        for run_id, cell, _ in store.plan():
-            if outcomes[cell.framework, cell.model] is not None:
-                store.record(run_id, outcomes[cell.framework, cell.model])
-    return Comparison.load(folder)
 
 
 def hostile(folder, style, **terminal_fields):
@@ -88,9 +61,8 @@ def test_a_reason_as_long_as_a_log_is_cut_in_the_note_only(tmp_path):
 
 
 def table(text):
-    return Table(
-        text, (text,), (Group(text, (text, text)),), (Row((text,), (Figure(text, 1), Figure(text, 0, True))),), (text,)
-    )
+    values = (Value(text, text or "note"), Value(text, best=True))
+    return Table(text, (text,), (Group(text, (text, text)),), (Row((text,), values),))
 
 
 @pytest.mark.parametrize(

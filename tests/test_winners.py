@@ -13,8 +13,8 @@ from framework_compare.parity import in_study
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell, Epoch, Run
 from framework_compare.report.figures import files
-from framework_compare.report.figures.look import title
 from framework_compare.report.figures.subject import Subject
+from framework_compare.report.names import title
 from framework_compare.results import verdicts
 from framework_compare.results.parity import Level, Parity
 from framework_compare.store.study_file import Store
@@ -65,7 +65,7 @@ def marked_in_table(comparison):
 
 def bold_in_overview(comparison):
     (part,) = files.draw(Subject(comparison), "overview").values()
-    return [row["who"] for rows in part.spec["datasets"].values() for row in rows if row["fastest"]]
+    return [row["framework_label"] for rows in part.spec["datasets"].values() for row in rows if row["fastest"]]
 
 
 @pytest.mark.parametrize(("entries", "winner", "reason"), RACES.values(), ids=RACES)
@@ -99,4 +99,4 @@ def test_a_winner_by_paired_runs_is_the_first_of_the_figure_whatever_the_medians
     assert comparison.table().parts[0].verdicts[0].startswith("AlexNet: PyTorch is ")
     (part,) = files.draw(Subject(comparison), "overview").values()
     rows = [row for rows in part.spec["datasets"].values() for row in rows]
-    assert {row["who"]: row["text"] for row in rows} == {"PyTorch": "1.00x", "JAX": "1.99x"}
+    assert {row["framework_label"]: row["text"] for row in rows} == {"PyTorch": "1.00x", "JAX": "1.99x"}

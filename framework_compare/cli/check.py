@@ -69,25 +69,31 @@ def share(text: str) -> float:
 def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, missing: Any) -> None:
     from framework_compare import registry
     from framework_compare.report import renderers
-    from framework_compare.report.parts import row_name
-    from framework_compare.report.tables import Figure, Group, Row, Table
+    from framework_compare.report.table_notes import row_name
+    from framework_compare.report.table_spec import Column, named, tabulate
 
-    rows = []
-    for one, row in zip(judged, beside.to_dict("records")):
-        ratio = "-" if row["ratio"] != row["ratio"] else f"{row['ratio']:.3f}"
-        known = row["ratio_ci_low"] == row["ratio_ci_low"]
-        interval = f"{row['ratio_ci_low']:.3f} to {row['ratio_ci_high']:.3f}" if known else "-"
-        figures = (ratio, interval, one.outcome + (f" ({one.reason})" if one.reason else ""))
-        rows.append(Row(tuple(row_name(name, row[name]) for name in headings), tuple(map(Figure, figures))))
+    def ratio(row: Any) -> str:
+        return "-" if row.ratio != row.ratio else f"{row.ratio:.3f}"
+
+    def interval(row: Any) -> str:
+        known = row.ratio_ci_low == row.ratio_ci_low
+        return f"{row.ratio_ci_low:.3f} to {row.ratio_ci_high:.3f}" if known else "-"
+
+    def outcome(row: Any) -> str:
+        one = judged[row.Index]
+        return one.outcome + (f" ({one.reason})" if one.reason else "")
+
     failing = sum(one.fails for one in judged)
     unsure = sum(not one.proved for one in judged)
     said = [f"{failing} of {len(judged)} cells fail"]
     said += [f"{unsure} are inconclusive"] * bool(unsure)
     said += [f"{len(missing)} of the baseline are missing"] * bool(len(missing))
     caption = f"{', '.join(said)}. Epoch time over the baseline's; allowed: {1 + limit:.3g}."
-    group = Group("", ("ratio", "95 % interval", "outcome"))
     absent = [" ".join(row_name(name, row[name]) for name in headings) for row in missing.to_dict("records")]
     more = f", and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     remarks = [f"Missing: {', '.join(absent[:MAX_NAMED])}{more}."] if absent else []
     remarks += registry.labels(beside["framework"])
-    print(renderers.terminal(Table(caption, tuple(headings), (group,), tuple(rows), remarks=tuple(remarks))), end="")
+    names = [named(name, always=True) for name in headings]
+    columns = (Column("ratio", ratio), Column("95 % interval", interval), Column("outcome", outcome))
+    table = tabulate(caption, names, columns, beside.reset_index(drop=True).itertuples(), remarks=tuple(remarks))
+    print(renderers.terminal(table), end="")

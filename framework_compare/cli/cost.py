@@ -24,7 +24,7 @@ def cost(
     Prices are in any currency, the same for all.
     """
     from framework_compare.comparison import Comparison
-    from framework_compare.report import cost_tables
+    from framework_compare.report import resource_tables
     from framework_compare.results.bills import read_per_hour
     from framework_compare.study import names
 
@@ -32,7 +32,7 @@ def cost(
     result = Comparison.load(names.find(study))
     bill = result.cost(hours, per_kwh, co2_g_per_kwh, epochs)
     if hours is None and not (bill.frame["bill_wh"] > 0).any():
-        reasons = cost_tables.reasons(list(result.frame.itertuples())) or [cost_tables.NO_ENERGY]
+        reasons = resource_tables.unmeasured_energy(list(result.frame.itertuples())) or [resource_tables.NO_ENERGY]
         raise UsageError(f"the study has no energy to price; give --per-hour ({' '.join(reasons)})")
     print(bill.text(style))
     console.print_damage(result)

@@ -55,8 +55,8 @@ def fairness(
     )
     curves_report.write(trained, out)
     ladder = verify.verify(*names, num_classes=trained[0].setting["num_classes"], **common)
-    (out / "ladder.md").write_text(markdown(parity_tables.table(ladder)), encoding="utf-8")
-    print(terminal(parity_tables.table(ladder)))
-    print(terminal(curves_report.table(trained)))
+    (out / "ladder.md").write_text(markdown(parity_tables.parity_table(ladder)), encoding="utf-8")
+    print(terminal(parity_tables.parity_table(ladder)))
+    print(terminal(parity_tables.curves_table(trained)))
     if not parity.all_hold(ladder) or not all(one.hold for one in trained):
         raise typer.Exit(1)

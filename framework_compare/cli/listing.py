@@ -85,7 +85,7 @@ def _print(found: Dict[str, Any]) -> None:
 
 
 def _print_studies(folder: str, older: int, studies: List[Dict[str, Any]]) -> None:
-    from framework_compare.report.figures.look import title
+    from framework_compare.report.names import title
     from framework_compare.report.tables import clean
 
     print(f"studies in {folder}:" if studies else "studies: none yet")

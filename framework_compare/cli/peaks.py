@@ -17,7 +17,7 @@ def peaks(study: Annotated[str, STUDY] = "latest") -> None:
     the machine is quiet. Exit code 1 if one could not be measured.
     """
     from framework_compare.peaks import measure_peaks
-    from framework_compare.report.peak_table import peak_table
+    from framework_compare.report.machine_tables import peak_table
     from framework_compare.report.renderers import terminal
 
     found = measure_peaks(study, say=lambda message: print(message, file=sys.stderr, flush=True))

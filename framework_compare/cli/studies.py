@@ -67,10 +67,10 @@ def resume(
 def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **request: Any) -> None:
     """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
-    from framework_compare.report import stability_tables
+    from framework_compare.report.study_table import check_style
     from framework_compare.study.opening import new_study_folder
 
-    stability_tables.check_style(style)
+    check_style(style)
     folder, watcher = out or new_study_folder(), console.watcher(yes=yes)
     if dry_run:
         print(stability_sweep.largest_batch(out=folder, watcher=watcher, dry_run=True, **request))
@@ -105,8 +105,8 @@ def overhead(
 ) -> None:
     """Measure what the readings cost: train one cell at several rates of reading, in turns, and show the ratios."""
     from framework_compare import overhead as costs
-    from framework_compare.report import overhead_table, renderers
-    from framework_compare.report.figures.look import title
+    from framework_compare.report import machine_tables, renderers
+    from framework_compare.report.names import title
 
     if style not in renderers.RENDERERS:
         raise UnknownNameError("style", style, renderers.RENDERERS)
@@ -119,7 +119,9 @@ def overhead(
     say = console.watcher().say
     console.announce([forecast], say, yes)
     rows = costs.overhead(framework, model, say=say, **asked)
-    print(renderers.RENDERERS[style](overhead_table.table(rows, f"{title(framework)} {title(model)}", framework)))
+    print(
+        renderers.RENDERERS[style](machine_tables.overhead_table(rows, f"{title(framework)} {title(model)}", framework))
+    )
 
 
 @takes(

@@ -55,7 +55,7 @@ def verify(
 
     request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
     verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
-    print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
+    print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
@@ -85,7 +85,7 @@ def _verify_study(study: Path, index: Dict[str, str], fresh: bool, trust: bool, 
 
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
     if verdicts:
-        print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
+        print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
         _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
     for reason in reasons:

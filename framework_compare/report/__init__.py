@@ -1,1 +1,1 @@
-"""What readers see: tables and their renderers, exports, plots. It reads frames and never a store."""
+"""Output for readers: tables and their renderers, exports, plots. It reads frames and never a store."""

@@ -1,70 +1,95 @@
-"""Loss curves as files: a table in Markdown, the numbers in JSON, a plot."""
+"""Loss curves as files: a table in Markdown, the numbers in JSON, a chart with a column per model.
+
+Losses stand above, their distances from float64 below.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, List, Sequence
+from typing import Any
 
-from framework_compare import registry
+import altair as alt
+
 from framework_compare.parity.training.curves import Curves
-from framework_compare.report import curves_picture, renderers
-from framework_compare.report.figures.look import title
-from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.report import renderers
+from framework_compare.report.figures import files, look
+from framework_compare.report.names import in_order, title
+from framework_compare.report.parity_tables import curves_table
+from framework_compare.report.study import rounded
+
+SMALLEST = 1e-9  # a distance of zero has no place on a logarithmic axis
+WIDTH, HEIGHT = 210, 190  # of a panel
+LARGEST, SMALLER = 120, 18  # marks shrink from framework to framework, as the curves lie on each other
 
 
 def write(curves: Sequence[Curves], folder: Path) -> None:
     """Write curves.md, curves.json and curves.svg; the folder is made if absent."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "curves.md").write_text(renderers.markdown(table(curves)), encoding="utf-8")
+    (folder / "curves.md").write_text(renderers.markdown(curves_table(curves)), encoding="utf-8")
     documents = [dataclasses.asdict(one) for one in curves]
     (folder / "curves.json").write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
-    curves_picture.draw(curves, folder / "curves.svg")
+    draw(curves, folder / "curves.svg")
 
 
-def table(curves: Sequence[Curves]) -> Table:
-    """One row per model: largest distances from float64 and between two frameworks, in units of the yardstick."""
-    names = list(dict.fromkeys(name for one in curves for kind in _kinds(one) for name in kind))
-    notes: List[str] = []
-    rows = []
-    for one in curves:
-        apart = Figure(f"{one.ratio(one.apart()):.2f}" if one.losses else "-")
-        first, last = (Figure(f"{one.yardstick[step]:.1e}") for step in (0, -1))
-        each = (_figure(one, name, notes) for name in names)
-        rows.append(Row((title(one.model),), (first, last, *each, apart, Figure("yes" if one.hold else "no"))))
-    groups = (
-        Group("yardstick at", ("first step", "last step")),
-        Group("off float64", tuple(map(title, names))),
-        Group("", ("furthest apart", "within")),
-    )
-    remarks = (
-        "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
-        "loss, and between the two frameworks that are furthest apart.",
-    )
-    said = (*remarks, *registry.labels(names))
-    return Table(_caption(curves[0].setting), ("model",), groups, tuple(rows), tuple(notes), said)
+def draw(curves: Sequence[Curves], path: Path) -> None:
+    """Write the chart as SVG."""
+    names = in_order(list(dict.fromkeys(name for one in curves for name in one.losses)))
+    chart = alt.hconcat(*(_column(one, names) for one in curves)).resolve_scale(color="shared", shape="shared")
+    path.write_text(files.render(chart, files.FONT).svg, encoding="utf-8")
 
 
-def _kinds(one: Curves) -> List[Any]:
-    return [one.losses, one.failures, one.unsupported]
+def _column(one: Curves, names: Sequence[str]) -> Any:
+    losses = _points(_rows({name: one.losses[name] for name in names if name in one.losses}), "loss", names)
+    exact = _line(one.exact, "loss").mark_line(color="black", strokeWidth=0.9)
+    distances = {name: [max(value, SMALLEST) for value in one.off(name)] for name in names if name in one.losses}
+    apart = _points(_rows(distances), "distance", names)
+    allowed = _line(one.yardstick, "distance").mark_line(color="black", strokeWidth=1.4, strokeDash=[5, 4])
+    above = alt.layer(losses, exact).properties(title=title(one.model), width=WIDTH, height=HEIGHT)
+    below = alt.layer(apart, allowed).properties(width=WIDTH, height=HEIGHT)
+    return alt.vconcat(above, below)
 
 
-def _caption(setting: Any) -> str:
+def _rows(series: Mapping[str, Sequence[float]]) -> Any:
+    """A row for each framework and step, with the size of its mark; a value that is no number will have none."""
+    import pandas as pd
+
+    steps = [
+        (title(name), step, value, max(LARGEST - SMALLER * number, SMALLER))
+        for number, (name, values) in enumerate(series.items())
+        for step, value in enumerate(values, 1)
+    ]
+    return rounded(pd.DataFrame(steps, columns=["framework_label", "step", "value", "size"]))
+
+
+def _points(rows: Any, of: str, names: Sequence[str]) -> Any:
+    labels, places = [title(name) for name in names], [look.place(name, names) for name in names]
+    colours, shapes = ([marks[place] for place in places] for marks in (look.COLOURS, look.SHAPES))
     return (
-        f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
-        f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "
-        f"momentum {setting['momentum']:g}, no dropout."
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_point(filled=True, opacity=1)
+        .encode(
+            x=alt.X("step:Q", axis=alt.Axis(tickMinStep=1, format="d")),
+            y=_axis(of),
+            color=alt.Color(
+                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=colours), legend=alt.Legend()
+            ),
+            shape=alt.Shape(
+                "framework_label:N", title=None, scale=alt.Scale(domain=labels, range=shapes), legend=alt.Legend()
+            ),
+            size=alt.Size("size:Q", scale=None, legend=None),
+        )
     )
 
 
-def _figure(one: Curves, name: str, notes: List[str]) -> Figure:
-    if name in one.losses:
-        return Figure(f"{one.ratio(one.off(name)):.2f}")
-    reason = one.failures.get(name) or one.unsupported.get(name)
-    if reason is None:
-        return Figure("-")
-    text = f"{title(name)} {title(one.model)}: {reason}"
-    if text not in notes:
-        notes.append(text)
-    return Figure("failed" if name in one.failures else "unsupported", notes.index(text) + 1)
+def _line(values: Sequence[float], of: str) -> Any:
+    return alt.Chart(alt.InlineData(values=_rows({"": values}))).encode(x="step:Q", y=_axis(of))
+
+
+def _axis(of: str) -> alt.Y:
+    if of == "loss":
+        return alt.Y("value:Q", title="loss (line: float64)", scale=alt.Scale(zero=False))
+    name = "distance from float64 (dashed: yardstick)"
+    return alt.Y("value:Q", title=name, scale=alt.Scale(type="log"), axis=alt.Axis(format="~e", tickCount=6))

@@ -6,8 +6,9 @@ import dataclasses
 import importlib.util
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
+from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 class Export:
     """The files written, and the sentences that say which rows are damaged and left out."""
 
-    files: Tuple[Path, ...]
-    damage: Tuple[str, ...] = ()
+    files: tuple[Path, ...]
+    damage: tuple[str, ...] = ()
 
 
-def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[str]"], kind: str = "csv") -> Export:
+def export(study: str | os.PathLike[str], out: str | os.PathLike[str], kind: str = "csv") -> Export:
     """Write the tables of a study into folder `out`, made if absent: cells, runs, epochs, phases, samples, energy.
 
     kind: "csv", "json", "parquet", or "pytest-benchmark": one file in the format of pytest-benchmark.
@@ -45,13 +46,13 @@ def export(study: Union[str, "os.PathLike[str]"], out: Union[str, "os.PathLike[s
     if not (folder / FILE).is_file():
         raise StudyError(f"{folder} holds no study: there is no {FILE} in it")
     Store.open(folder, checked=True).close()
-    damage: Dict[str, Tuple[int, str]] = {}
+    damage: dict[str, tuple[int, str]] = {}
     wanted = {BENCHMARK: _benchmarks} if kind == BENCHMARK else PARTS
     parts = {name: _read(folder, reader, damage) for name, reader in wanted.items()}
     return Export(tuple(_write(target, parts, kind)), tuple(schema.damage_sentences(folder, damage)))
 
 
-def _read(folder: Path, reader: Callable[[Store], Any], damage: Dict[str, Tuple[int, str]]) -> Any:
+def _read(folder: Path, reader: Callable[[Store], Any], damage: dict[str, tuple[int, str]]) -> Any:
     with Store.open(folder) as store:
         part = reader(store)
     damage.update(store.damage)
@@ -67,20 +68,20 @@ def _runs(store: Store) -> "pd.DataFrame":
     return pd.DataFrame(texts, columns=names)
 
 
-def _facts(store: Store) -> Dict[str, Any]:
+def _facts(store: Store) -> dict[str, Any]:
     _, rows = store.select("SELECT DISTINCT framework FROM cell")  # as stored, whatever else of a cell is damaged
     labels = list(registry.labels(str(name) for (name,) in rows))
     facts = {"settings": store.settings(), "machine": store.machine(), "environments": store.environments()}
     return {**facts, "labels": labels}
 
 
-def _benchmarks(store: Store) -> Dict[str, Any]:
+def _benchmarks(store: Store) -> dict[str, Any]:
     cells, epochs = frames.cell_frame(store), frames.epoch_frame(store)
     return pytest_benchmark.document(cells, epochs, frames.run_frame(store), store.machine())
 
 
 BENCHMARK = "pytest-benchmark"
-PARTS: Dict[str, Callable[[Store], Any]] = {
+PARTS: dict[str, Callable[[Store], Any]] = {
     "cells": frames.cell_frame,
     "epochs": frames.epoch_frame,
     "slices": frames.slice_frame,
@@ -93,7 +94,7 @@ PARTS: Dict[str, Callable[[Store], Any]] = {
 }
 
 
-def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
+def _write(target: Path, parts: dict[str, Any], kind: str) -> list[Path]:
     names = {name: target / f"{name}.{'json' if isinstance(part, dict) else kind}" for name, part in parts.items()}
     there = [path.name for path in names.values() if path.exists()]
     if there:
@@ -116,10 +117,6 @@ def _write(target: Path, parts: Dict[str, Any], kind: str) -> List[Path]:
     return list(names.values())
 
 
-def _parquet(frame: "pd.DataFrame", path: Path) -> None:
-    _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False)
-
-
 def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Parquet takes no column of several kinds, which a damaged one may be: it becomes text."""
     texts = [name for name in frame.columns if frame[name].dtype.kind == "O"]
@@ -127,12 +124,8 @@ def _one_kind_a_column(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in mixed})
 
 
-def _csv(frame: "pd.DataFrame", path: Path) -> None:
-    path.write_text(renderers.csv(frame), encoding="utf-8", newline="")
-
-
-def _json(frame: "pd.DataFrame", path: Path) -> None:
-    frame.to_json(path, orient="records", indent=1)
-
-
-WRITERS: Dict[str, Callable[["pd.DataFrame", Path], None]] = {"parquet": _parquet, "csv": _csv, "json": _json}
+WRITERS: dict[str, Callable[["pd.DataFrame", Path], Any]] = {
+    "parquet": lambda frame, path: _one_kind_a_column(frame).to_parquet(path, engine="pyarrow", index=False),
+    "csv": lambda frame, path: path.write_text(renderers.csv(frame), encoding="utf-8", newline=""),
+    "json": lambda frame, path: frame.to_json(path, orient="records", indent=1),
+}

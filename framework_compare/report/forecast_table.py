@@ -1,13 +1,15 @@
-"""What a study would take, to read."""
+"""The time and disk that a study would take, as a table."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from framework_compare import registry
 from framework_compare.plan.settings import IDENTITY, SETTINGS, of_role
-from framework_compare.report.parts import plural
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.report.table_notes import plural
+from framework_compare.report.table_spec import Column, tabulate
+from framework_compare.report.tables import NOTHING, Table
 from framework_compare.results import timing_history
 from framework_compare.results.metrics import digits
 
@@ -16,49 +18,51 @@ _OTHERS = tuple(name for name in SETTINGS if name not in _SETTINGS)  # shown whe
 
 
 def table(
-    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float], note: str = ""
+    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: float | None, note: str = ""
 ) -> Table:
     """One row per cell; `cells` are `forecast.CellForecast`, `seconds` is the range of all runs."""
-    configs = [{**one.cell.config.to_dict(), "dataset": one.cell.dataset} for one in cells]
-    varied = [name for name in ("dataset", *_SETTINGS) if len({config[name] for config in configs}) > 1]
+    varied = [name for name in ("dataset", *_SETTINGS) if len({_setting(name)(one) for one in cells}) > 1]
     varied += [name for name in _OTHERS if _tells_apart(name, cells)]
-    rows = [
-        Row(
-            (one.cell.framework, one.cell.model, *(str(config[name]) for name in varied)),
-            (
-                Figure(str(one.runs)),
-                *(Figure(NOTHING if one.lack else digits(value)) for value in one.epoch_s),
-                *(Figure(NOTHING if one.lack else digits(value / 60)) for value in one.total_s),
-                Figure(one.basis),
-            ),
-        )
-        for one, config in zip(cells, configs)
-    ]
     runs = sum(one.runs for one in cells)
-    return Table(
+    return tabulate(
         f"What this study would take: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
-        ("framework", "model", *varied),
         (
-            Group("", ("runs",)),
-            Group("epoch s", ("from", "about", "to")),
-            Group("minutes of all runs", ("from", "about", "to")),
-            Group("", ("by",)),
+            Column("framework", lambda one: one.cell.framework),
+            Column("model", lambda one: one.cell.model),
+            *(Column(name, _setting(name)) for name in varied),
         ),
-        tuple(rows),
+        (
+            Column("runs", lambda one: str(one.runs)),
+            *_range("epoch s", lambda one: one.epoch_s),
+            *_range("minutes of all runs", lambda one: [value / 60 for value in one.total_s]),
+            Column("by", lambda one: one.basis),
+        ),
+        cells,
         remarks=(*_remarks(cells, seconds, disk_bytes, budget_s), *filter(None, [note])),
     )
 
 
+def _setting(name: str) -> Callable[[Any], str]:
+    return lambda one: str(one.cell.dataset if name == "dataset" else one.cell.config.to_dict()[name])
+
+
+def _range(group: str, ends: Callable[[Any], Sequence[float]]) -> list[Column]:
+    def end(place: int) -> Callable[[Any], str]:
+        return lambda one: NOTHING if one.lack else digits(ends(one)[place])
+
+    return [Column(heading, end(place), group) for place, heading in enumerate(("from", "about", "to"))]
+
+
 def _tells_apart(setting: str, cells: Sequence[Any]) -> bool:
-    """Whether a setting differs among cells of one framework, model and data set."""
-    values: Dict[Any, Set[Any]] = {}
+    """Return whether a setting differs among cells of one framework, model and data set."""
+    values: dict[Any, set[Any]] = {}
     for cell in (one.cell for one in cells):
         values.setdefault((cell.framework, cell.model, cell.dataset), set()).add(getattr(cell.config, setting))
     return any(len(found) > 1 for found in values.values())
 
 
 def _under_a_budget(least_s: float, budget_s: float) -> str:
-    """What the least runs are beside the budget."""
+    """Compare the fewest runs that a verdict needs with the budget."""
     least, budget = (digits(seconds / 60) for seconds in (least_s, budget_s))
     if least_s > budget_s:
         return (
@@ -69,22 +73,21 @@ def _under_a_budget(least_s: float, budget_s: float) -> str:
 
 
 def _remarks(
-    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: Optional[float]
-) -> List[str]:
+    cells: Sequence[Any], seconds: Any, disk_bytes: Mapping[str, float], budget_s: float | None
+) -> Iterable[str]:
     low, middle, high = (digits(value / 60) for value in seconds)
     bound = "" if budget_s is None else f", at most the budget of {budget_s / 60:.3g} minutes"
-    texts = [f"In all about {middle} minutes, {low} to {high}{bound}; environments and data sets come on top."]
+    yield f"In all about {middle} minutes, {low} to {high}{bound}; environments and data sets come on top."
     if budget_s is not None:
-        texts.append(_under_a_budget(sum(one.total_s.middle for one in cells), budget_s))
+        yield _under_a_budget(sum(one.total_s.middle for one in cells), budget_s)
     parts = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in disk_bytes.items())
-    texts.append(f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts}).")
-    texts += [f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack]
-    texts += registry.labels(one.cell.framework for one in cells)
+    yield f"Disk: about {sum(disk_bytes.values()) / 1e9:.2g} GB ({parts})."
+    yield from (f"Cannot run here: {lack}." for lack in dict.fromkeys(one.lack for one in cells) if lack)
+    yield from registry.labels(one.cell.framework for one in cells)
     if any(one.basis == timing_history.ASSUMPTION for one in cells):
         (low_cpu, _, high_cpu), (low_gpu, _, high_gpu) = timing_history.ASSUMED_CPU, timing_history.ASSUMED_GPU
         start = timing_history.ASSUMED_START_S
-        texts.append(
+        yield (
             f"By {timing_history.ASSUMPTION}: {low_cpu / 1e9:.0f} to {high_cpu / 1e9:.0f} G multiply-accumulates per second and "
             f"thread, {low_gpu / 1e12:.1f} to {high_gpu / 1e12:.0f} T on a GPU, {start[0]:.0f} to {start[2]:.0f} s to start."
         )
-    return texts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from framework_compare.report.figures.look import title
+from framework_compare.report.names import title
 from framework_compare.results import speed_verdicts
 from framework_compare.results.columns import Record
 from framework_compare.results.intervals import MIN_RUNS
@@ -18,15 +19,15 @@ MAX_LINES, MIN_LINES = 8, 2
 _ONE_RUN = f"No verdict: an interval needs {MIN_RUNS} runs per cell or more (`repeats`)."
 
 
-def by_condition(verdicts: Sequence[Verdict]) -> Dict[str, List[Verdict]]:
-    """Verdicts under each condition, for `among`: a study may have thousands of tables."""
-    sorted_out: Dict[str, List[Verdict]] = {}
+def by_condition(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """Verdicts under each condition, for `verdicts_for`: a study may have thousands of tables."""
+    groups: dict[str, list[Verdict]] = {}
     for one in verdicts:
-        sorted_out.setdefault(str(one.condition), []).append(one)
-    return sorted_out
+        groups.setdefault(str(one.condition), []).append(one)
+    return groups
 
 
-def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) -> List[Verdict]:
+def verdicts_for(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) -> list[Verdict]:
     """The verdicts on cells of one table; geometric means only where the table has all their models."""
     if not verdicts:
         return []
@@ -36,9 +37,9 @@ def among(cells: Sequence[Record], verdicts: Mapping[str, Sequence[Verdict]]) ->
     return sorted((one for one in under if models.issuperset(one.models)), key=lambda one: len(one.models) > 1)
 
 
-def titled(verdict: Verdict) -> Verdict:
+def with_display_names(verdict: Verdict) -> Verdict:
     """A verdict with the names that people write."""
-    changed: Dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
+    changed: dict[str, Any] = {field: title(getattr(verdict, field)) for field in ("model", "faster", "slower")}
     for field in ("reason", "disturbed"):
         changed[field] = getattr(verdict, field)
         for name in (verdict.faster, verdict.slower, *verdict.models):
@@ -47,18 +48,20 @@ def titled(verdict: Verdict) -> Verdict:
     return dataclasses.replace(named, sentence=speed_verdicts.sentence(named))
 
 
-def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
+def lines(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     """The answers, and what their intervals are; none where nothing competes."""
     return [*answers(cells, verdicts), *remarks(verdicts)]
 
 
-def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
+def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> list[str]:
     """One line per model and condition, then a line per geometric mean; none where nothing competes."""
     if not verdicts:
-        return [_ONE_RUN] if _compete(cells) else []
+        worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
+        return [_ONE_RUN] if len(set(worked)) < len(worked) else []  # some differ in nothing but their framework
     fastest = {one.key: one.framework for one in winners(cells, verdicts)}
-    varied = _varied([one.condition for one in verdicts])
-    groups: Dict[Tuple[Any, ...], List[Verdict]] = {}
+    conditions = [one.condition for one in verdicts]
+    varied = [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
+    groups: dict[tuple[Any, ...], list[Verdict]] = {}
     for one in verdicts:
         groups.setdefault((one.models, *key(one)), []).append(one)
     lines = {names: _line(group, varied, fastest.get(key(group[0]))) for names, group in groups.items()}
@@ -68,48 +71,37 @@ def answers(cells: Sequence[Record], verdicts: Sequence[Verdict]) -> List[str]:
     if len(of_models) > room:
         left = len(of_models) - room
         of_models[room:] = [f"{left} more: `Comparison.verdicts()` has all."]
-    return [*_nobody(verdicts), *of_models, *over_all]
+    return [*disturbance_notice(verdicts), *of_models, *over_all]
 
 
-def _nobody(verdicts: Sequence[Verdict]) -> List[str]:
-    """Where others disturbed so much that nothing can be said, that alone, and what to do."""
+def disturbance_notice(verdicts: Sequence[Verdict]) -> list[str]:
+    """The only line where others disturbed so much that no framework can be named; it tells what to do."""
     if not any(one.disturbed for one in verdicts) or not all(one.reason for one in verdicts):
         return []
     return ["No framework is named: other programs took CPU time. Run again when `doctor` finds the machine quiet."]
 
 
-def _compete(cells: Sequence[Record]) -> bool:
-    """Whether any two cells that worked differ in nothing but their framework."""
-    worked = [(cell.model, str(speed_verdicts.condition(cell))) for cell in cells if cell.status == "ok"]
-    return len(set(worked)) < len(worked)
-
-
-def _varied(conditions: Sequence[Mapping[str, Any]]) -> List[str]:
-    return [name for name in conditions[0] if len({str(one[name]) for one in conditions}) > 1]
-
-
-def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: Optional[str]) -> str:
-    """What is shown of the fastest, or of the one most often ahead, beside each other; then ranks where they say more."""
-    group = [titled(one) for one in group]
-    first = group[0]
+def _line(group: Sequence[Verdict], varied: Sequence[str], fastest: str | None) -> str:
+    """The fastest framework, or the one most often ahead, beside each other; then ranks where they add something."""
+    group = [with_display_names(one) for one in group]
     names = list(dict.fromkeys(name for one in group for name in (one.faster, one.slower)))
     leader = title(fastest) if fastest else max(names, key=lambda name: sum(one.faster == name for one in group))
     own = sorted((one for one in group if one.faster == leader), key=lambda one: one.ratio)
     differences = [one for one in own if one.shown]
     parts = [f"{leader} is {_list(differences)}"] if differences else []
-    alike: Dict[str, List[Verdict]] = {}
+    alike: dict[str, list[Verdict]] = {}
     for one in own:
         if not one.shown:
             alike.setdefault(speed_verdicts.THROUGHOUT if one.disturbed else one.reason, []).append(one)
     parts += [_undecided(leader, several) for several in alike.values()]
     if len(names) > 2 and any(one.shown for one in group):
         parts.append(f"ranks {_ranks(names, group)}")
-    where = ", ".join(str(first.condition[name]) for name in varied)
-    return f"{speed_verdicts.subject(first)}{f', {where}' if where else ''}: {'; '.join(parts)}"
+    where = ", ".join(str(group[0].condition[name]) for name in varied)
+    return f"{speed_verdicts.subject(group[0])}{f', {where}' if where else ''}: {'; '.join(parts)}"
 
 
 def _undecided(leader: str, several: Sequence[Verdict]) -> str:
-    """What is not shown of the leader, said once of all that it is not shown of for the same reason."""
+    """The frameworks that the leader is not shown to be faster than, for the same reason."""
     if len(several) == 1:
         return speed_verdicts.statement(several[0])
     if several[0].reason:
@@ -134,14 +126,14 @@ def _list(differences: Sequence[Verdict]) -> str:
 
 
 def _ranks(names: Sequence[str], group: Sequence[Verdict]) -> str:
-    by_rank: Dict[int, List[str]] = {}
+    by_rank: dict[int, list[str]] = {}
     for name, rank in speed_verdicts.ranks(names, group).items():
         by_rank.setdefault(rank, []).append(name)
     return ", ".join(f"{rank} {' = '.join(by_rank[rank])}" for rank in sorted(by_rank))
 
 
-def remarks(verdicts: Sequence[Verdict]) -> List[str]:
-    """What the intervals are of, and for how many comparisons the verdicts are corrected."""
+def remarks(verdicts: Sequence[Verdict]) -> list[str]:
+    """The kind of the intervals, and for how many comparisons the verdicts are corrected."""
     if not verdicts:
         return []
     counts = sorted({one.comparisons for one in verdicts if one.corrected})
@@ -159,8 +151,8 @@ def with_modes(text: str, modes: Mapping[str, Modes]) -> str:
     return text
 
 
-def other_modes(modes: Mapping[str, Modes]) -> List[str]:
-    """Which frameworks have a compiled mode that did not run, and how to measure it."""
+def other_modes(modes: Mapping[str, Modes]) -> list[str]:
+    """Name the frameworks that have a compiled mode that did not run, and how to measure it."""
     names = [title(framework) for framework, mode in modes.items() if "compiled" in mode.others]
     if not names:
         return []

@@ -6,15 +6,14 @@ import dataclasses
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 from framework_compare import registry
-from framework_compare.report.figures.subject import Study, plain, rounded
 from framework_compare.report.renderers import DIGITS
+from framework_compare.report.study import Study, plain, rounded
 from framework_compare.results import ratios
 from framework_compare.results.metrics import METRICS
-from framework_compare.results.speed_verdicts import Verdict
-from framework_compare.results.winners import Winner, winners
+from framework_compare.results.winners import winners
 from framework_compare.store.study_file import REQUEST
 
 SCHEMA_VERSION = 1  # rises when a field goes or changes its meaning, not when one comes
@@ -25,7 +24,7 @@ def text(study: Study) -> str:
     return json.dumps(document(study), indent=1, allow_nan=False) + "\n"
 
 
-def document(study: Study) -> Dict[str, Any]:
+def document(study: Study) -> dict[str, Any]:
     """Cells with every column of the frame in SI units, verdicts, machine and packages; what is missing is null."""
     runs = study.runs
     started = sorted(text for text in runs["started_at"] if text)
@@ -47,28 +46,19 @@ def document(study: Study) -> Dict[str, Any]:
             for name, one in METRICS.items()
         },
         "cells": [dict(row) for row in cells],
-        "verdicts": [_verdict(one) for one in verdicts],
-        "winners": [_winner(one) for one in winners(records, verdicts)],
+        "verdicts": [_values(dataclasses.asdict(one)) for one in verdicts],
+        "winners": [
+            {name: _values(getattr(one, name)) for name in ("model", "condition", "framework", "excluded")}
+            | {"reason": one.why()}
+            for one in winners(records, verdicts)
+        ],
     }
 
 
-def schema() -> Dict[str, Any]:
+def schema() -> dict[str, Any]:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.report").joinpath("study.schema.json")
     return json.loads(file.read_text(encoding="utf-8"))
-
-
-def _verdict(verdict: Verdict) -> Dict[str, Any]:
-    fields = dataclasses.asdict(verdict)
-    return {
-        name: _values(value) if isinstance(value, (dict, list, tuple)) else plain(value, DIGITS)
-        for name, value in fields.items()
-    }
-
-
-def _winner(winner: Winner) -> Dict[str, Any]:
-    named = {"model": winner.model, "condition": winner.condition, "framework": winner.framework}
-    return _values({**named, "excluded": winner.excluded, "reason": winner.why()})
 
 
 def _values(value: Any) -> Any:
@@ -76,6 +66,5 @@ def _values(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _values(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        listed: List[Any] = [_values(one) for one in value]
-        return listed
+        return list(map(_values, value))
     return value if isinstance(value, int) else plain(value, DIGITS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from framework_compare.report import terminal
-from framework_compare.report.tables import Figure, Table, clean
+from framework_compare.report.tables import Row, Table, Value, clean
+from framework_compare.report.terminal import Span, stacks
 
 PREAMBLE = (
     "% In the preamble (siunitx 3; names in other than Latin letters need LuaLaTeX):\n"
@@ -15,7 +16,7 @@ PREAMBLE = (
 _NUMBER = re.compile(r"(≈)?(-?\d{1,3}(?:,\d{3})+|-?\d+)(?:\.(\d+))?(?: ±(\d+)(?:\.(\d+))?)?")
 ABOUT = "\\approx "
 WIDTH = 68  # characters beside each other on a page of `article` in small print; wider tables are stacked
-_ESCAPES: Dict[str, str] = {
+_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -48,7 +49,7 @@ class _Number(NamedTuple):
 
     @property
     def source(self) -> str:
-        """As siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
+        """The number as siunitx reads it: 12.3(4), or \\approx 12.3(4)."""
         point = f".{self.decimals}" if self.decimals else ""
         return f"{self.about}{self.whole}{point}" + (f"({self.uncertainty})" if self.uncertainty else "")
 
@@ -72,46 +73,46 @@ def latex(table: Table, label: str = "") -> str:
             f"\\caption{{{escape_latex(table.caption)}}}",
             *([f"\\label{{{label}}}"] if label else []),
             "\\footnotesize\\setlength{\\tabcolsep}{3pt}",
-            "\n\\par\\medskip\n".join(map(_tabular, terminal.stacked(table, WIDTH))),
+            "\n\\par\\medskip\n".join(_tabular(table, *stack) for stack in stacks(table, WIDTH)),
             *notes,
             "\\end{table}\n",
         ]
     )
 
 
-def _tabular(table: Table) -> str:
+def _tabular(table: Table, spans: Sequence[Span], rows: Sequence[Row]) -> str:
     heads = [heading for group in table.groups for heading in group.headings]
-    columns = [_format([row.figures[place] for row in table.rows]) for place in range(len(heads))]
-    fields = [_row([*table.headings], [f"{{{escape_latex(head)}}}" for head in heads])]
-    fields += [_row(row.names, [_figure(*both) for both in zip(row.figures, columns)]) for row in table.rows]
+    places = [place for _, some in spans for place in some]
+    values = [[row.values[place] for place in places] for row in rows]
+    columns = [_format(table, column) for column in zip(*values)] if values else [""] * len(places)
     return "\n".join(
         [
             f"\\begin{{tabular}}{{{'l' * len(table.headings)}{''.join(column or 'r' for column in columns)}}}",
             "\\toprule",
-            *_titles(table),
-            fields[0],
+            *_titles(table, spans),
+            _row(table.headings, [f"{{{escape_latex(heads[place])}}}" for place in places]),
             "\\midrule",
-            *fields[1:],
+            *(_row(row.names, [_value(table, *both) for both in zip(own, columns)]) for row, own in zip(rows, values)),
             "\\bottomrule",
             "\\end{tabular}",
         ]
     )
 
 
-def _format(figures: Sequence[Figure]) -> str:
-    """siunitx's column for these figures, "" where none is a number."""
-    numbers = [number for number in map(_number, figures) if number]
+def _format(table: Table, values: Sequence[Value]) -> str:
+    """siunitx's column for these values, "" where none is a number."""
+    numbers = [number for number in map(_number, values) if number]
     if not numbers:
         return ""
     whole, decimals, uncertainty, about = (max(map(len, parts)) for parts in zip(*numbers))
     digits = f"{whole}.{decimals}" if decimals else str(whole)
-    note = max(figure.note for figure in figures)
+    note = max(map(table.number, values))
     room = f"{{\\textsuperscript{{({note})}}}}" if note else ""
     return f"S[table-format={ABOUT if about else ''}{digits}{f'({uncertainty})' if uncertainty else ''}{room}]"
 
 
-def _number(figure: Figure) -> Optional[_Number]:
-    match = _NUMBER.fullmatch(clean(figure.text))
+def _number(value: Value) -> _Number | None:
+    match = _NUMBER.fullmatch(clean(value.text))
     if not match:
         return None
     about, whole, decimals, arm, places = match.groups(default="")
@@ -119,15 +120,15 @@ def _number(figure: Figure) -> Optional[_Number]:
     return _Number(whole.replace(",", ""), decimals, uncertainty, ABOUT if about else "")
 
 
-def _titles(table: Table) -> List[str]:
+def _titles(table: Table, spans: Sequence[Span]) -> list[str]:
     """The line of the groups' titles, and the rules below them."""
-    if not any(group.title for group in table.groups):
+    if not any(title for title, _ in spans):
         return []
     titles, rules, first = [], [], len(table.headings) + 1
-    for group in table.groups:
-        last = first + len(group.headings) - 1
-        titles.append(f"\\multicolumn{{{len(group.headings)}}}{{c}}{{{escape_latex(group.title)}}}")
-        rules.append(f"\\cmidrule(lr){{{first}-{last}}}" if group.title else "")
+    for title, places in spans:
+        last = first + len(places) - 1
+        titles.append(f"\\multicolumn{{{len(places)}}}{{c}}{{{escape_latex(title)}}}")
+        rules.append(f"\\cmidrule(lr){{{first}-{last}}}" if title else "")
         first = last + 1
     return [_row([""] * len(table.headings), titles), "".join(rules)]
 
@@ -136,11 +137,11 @@ def _row(names: Iterable[object], fields: Iterable[str]) -> str:
     return " & ".join([*map(escape_latex, names), *fields]) + r" \\"
 
 
-def _figure(figure: Figure, column: str) -> str:
+def _value(table: Table, value: Value, column: str) -> str:
     """A number as siunitx aligns it, anything else in braces, which it leaves alone."""
-    note = f"\\textsuperscript{{({figure.note})}}" if figure.note else ""
-    weight = "\\bfseries " if figure.best else ""
-    number = _number(figure)
+    note = f"\\textsuperscript{{({table.number(value)})}}" if value.note else ""
+    weight = "\\bfseries " if value.best else ""
+    number = _number(value)
     if column and number:
         return f"{weight}{number.source}{f' {{{note}}}' if note else ''}"
-    return f"{{{weight}{escape_latex(figure.text)}{note}}}"
+    return f"{{{weight}{escape_latex(value.text)}{note}}}"

@@ -1,65 +1,112 @@
-"""Parity as a table: one row per framework, model, precision and execution; one column per level."""
+"""Parity as tables: the levels of each framework and model, and how far losses of training are apart."""
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
 from framework_compare.parity.network.ladder import TOLERANCE
-from framework_compare.report.figures.look import title
-from framework_compare.report.tables import Figure, Group, Row, Table
-from framework_compare.results.parity import LEVELS, NOT_INSTALLED, UNSUPPORTED, Level, Parity
+from framework_compare.report.names import title
+from framework_compare.report.table_notes import cell_title
+from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
+from framework_compare.report.tables import NOTHING, Table, Value
+from framework_compare.results.parity import LEVELS, NOT_INSTALLED, UNSUPPORTED, Parity
 
-HEADINGS = ("framework", "version", "model", "precision", "execution")
-
-
-def table(verdicts: Sequence[Parity]) -> Table:
-    """Errors of levels 1 to 3 in units of the yardstick, of level 4 in units of its tolerance; notes of failures."""
-    notes: List[str] = []
-    rows = [Row(_names(one), tuple(_figures(one, notes))) for one in verdicts]
-    meaning = [f"{number}: {text}" for number, text in LEVELS.items()]
-    remarks = [
-        f"Levels: {'; '.join(meaning)}.",
-        f"Levels 1 to 3: error in units of what the precision's rounding changes in the reference; up to {TOLERANCE:g} "
-        "is allowed. Level 4: error in units of what different decoders and resamplers explain.",
-    ]
-    remarks += registry.labels(one.framework for one in verdicts)
-    columns = tuple(Group("", (heading,)) for heading in ("holds", *map(str, LEVELS), "worst error"))
-    return Table("Parity with the float64 reference.", HEADINGS, columns, tuple(rows), tuple(notes), tuple(remarks))
+if TYPE_CHECKING:
+    from framework_compare.parity.training.curves import Curves
 
 
-def _names(one: Parity) -> Tuple[str, ...]:
-    return title(one.framework), one.version, title(one.model), one.precision, one.execution
+def parity_table(verdicts: Sequence[Parity]) -> Table:
+    """Errors of levels 1 to 3 in units of the yardstick, of level 4 in units of its tolerance; notes of failures.
+
+    One row per framework, model, precision and execution.
+    """
+
+    def worst(one: Parity) -> str:
+        level = one.worst
+        return NOTHING if level is None or level.error is None else f"{level.error:.1e} {level.where}"
+
+    settings = (named(name, always=True) for name in ("precision", "execution"))
+    return tabulate(
+        "Parity with the float64 reference.",
+        (FRAMEWORK, named("version", always=True), MODEL, *settings),
+        (
+            Column("holds", _holds, None),
+            *(Column(str(number), _level(number), None) for number in LEVELS),
+            Column("worst error", worst, None),
+        ),
+        verdicts,
+        remarks=(
+            f"Levels: {'; '.join(f'{number}: {text}' for number, text in LEVELS.items())}.",
+            f"Levels 1 to 3: error in units of what the precision's rounding changes in the reference; up to {TOLERANCE:g} "
+            "is allowed. Level 4: error in units of what different decoders and resamplers explain.",
+            *registry.labels(one.framework for one in verdicts),
+        ),
+    )
 
 
-def _figures(one: Parity, notes: List[str]) -> List[Figure]:
-    by_number: Dict[int, Level] = {level.number: level for level in one.levels}
-    holds = one.holds() or "-"
-    lacking = one.status in (UNSUPPORTED, NOT_INSTALLED)
-    first = Figure(one.status, _note(one.reason, notes)) if lacking else Figure(holds, _remark(one, notes))
-    worst = one.worst
-    error = "-" if worst is None or worst.error is None else f"{worst.error:.1e} {worst.where}"
-    return [first, *(_figure(by_number.get(number), one, notes) for number in LEVELS), Figure(error)]
+def _holds(one: Parity) -> Value:
+    if one.status in (UNSUPPORTED, NOT_INSTALLED):
+        return Value(one.status, one.reason)
+    return Value(one.holds() or NOTHING, f"{cell_title(one)}: {one.remark}" if one.remark else "")
 
 
-def _figure(level: "Level | None", one: Parity, notes: List[str]) -> Figure:
-    if level is None:
-        return Figure("-")
-    if not level.asked:
-        return Figure("-" if level.passed else "not asked", _note(f"{title(one.framework)}: {level.where}", notes))
-    if level.passed:
-        return Figure("ok" if level.ratio is None else f"{level.ratio:.2f}")
-    text = f"{title(one.framework)} {title(one.model)}: {level.where}"
-    if one.diverges and level.number == one.worst.number:  # type: ignore[union-attr]
-        text += f"; {one.diverges}"
-    return Figure("no" if level.ratio is None else f"{level.ratio:.1f}", _note(text, notes))
+def _level(number: int) -> Callable[[Parity], Value]:
+    def level(one: Parity) -> Value:
+        found = next((level for level in one.levels if level.number == number), None)
+        if found is None:
+            return Value(NOTHING)
+        if not found.asked:
+            return Value(NOTHING if found.passed else "not asked", f"{title(one.framework)}: {found.where}")
+        if found.passed:
+            return Value("ok" if found.ratio is None else f"{found.ratio:.2f}")
+        worst = one.diverges and number == one.worst.number  # type: ignore[union-attr]
+        text = f"{cell_title(one)}: {found.where}" + (f"; {one.diverges}" if worst else "")
+        return Value("no" if found.ratio is None else f"{found.ratio:.1f}", text)
+
+    return level
 
 
-def _remark(one: Parity, notes: List[str]) -> int:
-    return _note(f"{title(one.framework)} {title(one.model)}: {one.remark}", notes) if one.remark else 0
+def curves_table(curves: Sequence[Curves]) -> Table:
+    """One row per model: largest distances from float64 and between two frameworks, in units of the yardstick."""
+    known = (kind for one in curves for kind in (one.losses, one.failures, one.unsupported))
+    names = list(dict.fromkeys(name for kind in known for name in kind))
+    return tabulate(
+        _caption(curves[0].setting),
+        (MODEL,),
+        (
+            Column("first step", lambda one: f"{one.yardstick[0]:.1e}", "yardstick at"),
+            Column("last step", lambda one: f"{one.yardstick[-1]:.1e}", "yardstick at"),
+            *(Column(title(name), _off(name), "off float64") for name in names),
+            Column("furthest apart", lambda one: f"{one.ratio(one.apart()):.2f}" if one.losses else NOTHING),
+            Column("within", lambda one: "yes" if one.hold else "no"),
+        ),
+        curves,
+        remarks=(
+            "Each figure is the largest of all steps, in units of the yardstick of its step: the distance from the float64 "
+            "loss, and between the two frameworks that are furthest apart.",
+            *registry.labels(names),
+        ),
+    )
 
 
-def _note(text: str, notes: List[str]) -> int:
-    if text not in notes:
-        notes.append(text)
-    return notes.index(text) + 1
+def _caption(setting: Any) -> str:
+    return (
+        f"Losses of {setting['steps']} steps on {setting['dataset']}: batches of {setting['batch_size']}, "
+        f"{setting['image_size']} x {setting['image_size']} pixels, learning rate {setting['learning_rate']:g}, "
+        f"momentum {setting['momentum']:g}, no dropout."
+    )
+
+
+def _off(name: str) -> Callable[[Curves], Value]:
+    def off(one: Curves) -> Value:
+        if name in one.losses:
+            return Value(f"{one.ratio(one.off(name)):.2f}")
+        reason = one.failures.get(name) or one.unsupported.get(name)
+        if reason is None:
+            return Value(NOTHING)
+        text = f"{title(name)} {title(one.model)}: {reason}"
+        return Value("failed" if name in one.failures else "unsupported", text)
+
+    return off

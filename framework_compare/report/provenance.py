@@ -1,13 +1,14 @@
-"""Where a study was measured, with what, and when: what every figure of it needs beside it."""
+"""The machine, versions and date of a study, which every figure of it needs beside it."""
 
 from __future__ import annotations
 
 import html as markup
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from framework_compare.report import renderers, terminal
-from framework_compare.report.figures.look import title as named
-from framework_compare.report.figures.subject import Study
+from framework_compare.report.names import title as named
+from framework_compare.report.study import Study
 from framework_compare.report.tables import clean
 
 
@@ -18,10 +19,10 @@ def line(study: Study) -> str:
     return " · ".join(filter(None, words))
 
 
-def text(study: Study, style: str, width: Optional[int] = None) -> str:
+def text(study: Study, style: str, width: int | None = None) -> str:
     """The line as it stands above tables of a style; "" for csv, which has no place for it. width: of a terminal."""
     words = line(study)
-    forms: Dict[str, Callable[[], str]] = {
+    forms: dict[str, Callable[[], str]] = {
         "terminal": lambda: "\n".join(terminal.wrap(f"Measured on {words}", width or 80)),
         "markdown": lambda: renderers.escape_markdown(words),
         "github": lambda: renderers.escape_markdown(words),
@@ -31,14 +32,16 @@ def text(study: Study, style: str, width: Optional[int] = None) -> str:
     return forms[style]() + "\n" if style in forms else ""
 
 
-def facts(study: Study) -> List[Tuple[str, str]]:
-    """Where and when: machine, versions, date, data."""
+def facts(study: Study) -> list[tuple[str, str]]:
+    """Machine, versions, date and data, by name."""
     machine, runs = study.machine, study.runs
     versions = study.frame[["framework", "framework_version"]].dropna().drop_duplicates()
     started = sorted(text for text in runs["started_at"] if text)
+    container = "in a container" if machine.get("container") else ""
+    system = _text(machine, "os"), _text(machine, "kernel"), container
     parts = [
         ("Machine", _nodes(runs) + _machine(machine)),
-        ("System", ", ".join(filter(None, (_text(machine, "os"), _text(machine, "kernel"), _container(machine))))),
+        ("System", ", ".join(filter(None, system))),
         ("Frameworks", ", ".join(f"{named(row.framework)} {row.framework_version}" for row in versions.itertuples())),
         ("Measured", _period(started)),
         ("Data", "; ".join(_dataset(name, facts) for name, facts in (study.settings.get("datasets") or {}).items())),
@@ -55,21 +58,17 @@ def _period(started: Sequence[str]) -> str:
     return f"{first} UTC" if first == last else f"{first} to {last[11:] if last[:10] == first[:10] else last} UTC"
 
 
-def _text(machine: Dict[str, Any], name: str) -> str:
+def _text(machine: dict[str, Any], name: str) -> str:
     return str(machine[name]) if machine.get(name) else ""
 
 
-def _container(machine: Dict[str, Any]) -> str:
-    return "in a container" if machine.get("container") else ""
-
-
 def _nodes(runs: Any) -> str:
-    """How many nodes of this kind measured parts of the study, where some did."""
+    """The number of nodes of this kind that measured parts of the study, where some did."""
     count = runs["node_id"].nunique()
     return "" if not count else "1 node of a cluster: " if count == 1 else f"{count} nodes of a cluster, each "
 
 
-def _machine(machine: Dict[str, Any]) -> str:
+def _machine(machine: dict[str, Any]) -> str:
     memory = machine.get("memory_bytes")
     gpus = [str(gpu.get("name", gpu)) if isinstance(gpu, dict) else str(gpu) for gpu in machine.get("gpus") or ()]
     parts = [
@@ -82,5 +81,5 @@ def _machine(machine: Dict[str, Any]) -> str:
 
 
 def _dataset(name: str, facts: Any) -> str:
-    pictures = facts.get("pictures") if isinstance(facts, dict) else None
-    return f"{name} ({pictures} images)" if isinstance(pictures, int) else str(name)
+    images = facts.get("pictures") if isinstance(facts, dict) else None
+    return f"{name} ({images} images)" if isinstance(images, int) else str(name)

@@ -6,11 +6,12 @@ A cell that worked is a benchmark, and each of its runs a round: the median seco
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from framework_compare.report.figures.subject import plain
+from framework_compare.report.study import plain
 from framework_compare.results.block_times import block_seconds
 from framework_compare.results.columns import SHARED, Record
 
@@ -22,7 +23,7 @@ VERSION = "5.1.0"  # of pytest-benchmark, whose fields these are
 
 def document(
     frame: "pd.DataFrame", epochs: "pd.DataFrame", runs: "pd.DataFrame", machine: Mapping[str, Any]
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The document of a study, from its frames; cells without an epoch have no place in it."""
     seconds = block_seconds(epochs)
     cells = [cell for cell in frame.itertuples() if cell.status == "ok" and seconds.get(cell.Index)]
@@ -44,7 +45,7 @@ def document(
     }
 
 
-def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> Dict[str, Any]:
+def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> dict[str, Any]:
     settings = {name: plain(getattr(cell, name), 9) for name in ("dataset", *SHARED)}
     own = ", ".join(f"{name}={settings[name]}" for name in varied if name != "device")
     name = f"{cell.framework}-{cell.model}-{cell.device}{f'[{own}]' if own else ''}"
@@ -71,8 +72,8 @@ def _benchmark(cell: Record, rounds: Sequence[float], varied: Sequence[str]) -> 
     }
 
 
-def stats(rounds: Sequence[float]) -> Dict[str, Any]:
-    """What pytest-benchmark stores of the seconds of rounds, by its definitions; outliers beyond 1.5 times the IQR."""
+def stats(rounds: Sequence[float]) -> dict[str, Any]:
+    """Statistics of the seconds of rounds, as pytest-benchmark defines and stores them; outliers beyond 1.5 times the IQR."""
     ordered = sorted(rounds)
     q1, median, q3 = (float(value) for value in np.percentile(ordered, (25, 50, 75)))
     mean, iqr = statistics.fmean(ordered), q3 - q1
@@ -80,7 +81,7 @@ def stats(rounds: Sequence[float]) -> Dict[str, Any]:
     low, high = q1 - 1.5 * iqr, q3 + 1.5 * iqr
     inside = [value for value in ordered if low <= value <= high]
     far = sum(abs(value - mean) > stddev for value in ordered)
-    listed: List[float] = list(rounds)
+    listed: list[float] = list(rounds)
     return {
         "min": ordered[0],
         "max": ordered[-1],

@@ -3,144 +3,148 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable
+from functools import partial
 
 from framework_compare.protocol import EXECUTIONS, PRECISIONS, replicas_of
-from framework_compare.report.parts import ABOUT, Notes, Record, names_of, row_names, unit_of, with_interval
-from framework_compare.report.tables import Figure, Group, Row, Table
+from framework_compare.report.table_notes import parity_note, status_value
+from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, named
+from framework_compare.report.tables import ABOUT, NOTHING, Value, with_interval
+from framework_compare.results import ratios
+from framework_compare.results.columns import Record
 from framework_compare.results.metrics import digits
 from framework_compare.results.ratios import Ratio, epoch_seconds
 
 _SURE = "± is the longer arm of the 95 % interval; it needs 2 runs of both cells."
-Ratios = Mapping[int, Ratio]
+BATCH_SIZE = named("batch_size", always=True)
 
 
-def speedup_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
-    """One row per framework and model, columns per device: median epoch there and on the CPU, and their ratio."""
-    faster = [cell for cell in cells if cell.Index in ratios]
-    headings = row_names(faster, "threads")
-    devices = list(dict.fromkeys(cell.device for cell in faster))
-    notes, rows = Notes(), []
-    for names, by_device in _rows(faster, headings, lambda cell: cell.device).items():
-        figures = [_speedup(by_device.get(device), ratios, notes) for device in devices]
-        rows.append(Row(names, tuple(figure for three in figures for figure in three)))
-    return Table(
-        f"Median epoch in seconds on the CPU and on the device, and the speedup; {_SURE} {caption}",
-        headings,
-        tuple(Group(device, ("CPU", "device", "times faster")) for device in devices),
-        tuple(rows),
-        tuple(notes.texts),
-    )
+def _times(one: Ratio, note: str) -> Value:
+    return Value(with_interval(one.ratio, one.ratio_ci_low, one.ratio_ci_high), note)
 
 
-def _speedup(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
-    if cell is None:
-        return (Figure("-"),) * 3
-    ratio = ratios[cell.Index]
-    threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} beside the device"
-    differ = threads if ratio.base.threads != cell.threads else ""
-    medians = _median(ratio.base, notes), _median(cell, notes)
-    return (*medians, _times(ratio, notes.parity(cell, ratio.base, differ)))
-
-
-def _median(cell: Record, notes: Notes) -> Figure:
+def _median(cell: Record) -> Value:
     if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
-        return notes.figure(cell)
+        return status_value(cell)
     mark = ABOUT if math.isnan(cell.epoch_s_median) else ""
-    return Figure(mark + digits(epoch_seconds(cell)), notes.parity(cell))
+    return Value(mark + digits(epoch_seconds(cell)), parity_note(cell))
 
 
-def _times(one: Ratio, note: int = 0) -> Figure:
-    if math.isnan(one.ratio):
-        return Figure("-", note)
-    return Figure(with_interval(one.ratio, one.ratio_ci_low, one.ratio_ci_high), note)
+def _speedup_columns(sheet: Sheet) -> list[Column]:
+    def speedup(cell: Record) -> Value:
+        ratio = sheet.ratios[cell.Index]
+        threads = f"{ratio.base.threads} threads on the CPU, {cell.threads} beside the device"
+        differ = threads if ratio.base.threads != cell.threads else ""
+        return _times(ratio, parity_note(cell, ratio.base, differ))
+
+    three: tuple[tuple[str, Callable[[Record], Value]], ...] = (
+        ("CPU", lambda cell: _median(sheet.ratios[cell.Index].base)),
+        ("device", _median),
+        ("times faster", speedup),
+    )
+    devices = dict.fromkeys(cell.device for cell in _on_devices(sheet))
+    return [Column(heading, shown, device, device) for device in devices for heading, shown in three]
 
 
-def devices_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
-    """One row per cell on several devices or their baseline: images/s, speed-up, and its share of the number of devices.
+def _on_devices(sheet: Sheet) -> list[Record]:
+    return [cell for cell in sheet.cells if cell.Index in sheet.ratios]
 
-    Weak scaling: the batch of each device is the same. Strong: that of all devices together is the single one's.
-    """
-    shown = [
-        cell for cell in cells if cell.Index in ratios or any(one.base.Index == cell.Index for one in ratios.values())
-    ]
-    nodes = ("nodes",) if any(cell.nodes > 1 for cell in shown) else ()
-    headings = (*row_names(shown, "threads"), "batch_size", "device", *nodes)
-    shown = sorted(shown, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
-    notes, unit = Notes(), unit_of(shown or cells)
-    rows = [Row(names_of(cell, headings), _on_devices(cell, ratios, notes)) for cell in shown]
-    return Table(
-        f"{unit.capitalize()}s/s on several devices; times faster than on one, and per device. Weak: as many {unit}s per device "
-        f"and step; strong: as many {unit}s per step of all. {_SURE} {caption}",
-        headings,
-        (
-            Group("", (f"{unit}s/s",)),
-            Group("weak", ("times faster", "% per device")),
-            Group("strong", ("% per device",)),
-        ),
-        tuple(rows),
-        tuple(notes.texts),
+
+SPEEDUP = TableSpec(
+    f"Median epoch in seconds on the CPU and on the device, and the speedup; {_SURE}",
+    _speedup_columns,
+    ("epoch_s_median",),
+    names=(*NAMES, named("threads")),
+    rows=_on_devices,
+    spread=lambda cell: cell.device,
+    across=("device", "threads"),
+    ratios=ratios.speedups,
+    absent="No model was trained on the CPU and on another device with the same settings.",
+)
+
+
+def _with_baselines(sheet: Sheet) -> list[Record]:
+    places = {*sheet.ratios, *(one.base.Index for one in sheet.ratios.values())}
+    cells = [cell for cell in sheet.cells if cell.Index in places]
+    return sorted(cells, key=lambda cell: (cell.framework, cell.model, cell.batch_size, len(replicas_of(cell))))
+
+
+def _device_columns(sheet: Sheet) -> tuple[Column, ...]:
+    def known(cell: Record) -> bool:
+        return cell.status == "ok" and not math.isnan(cell.images_per_s)
+
+    def speed(cell: Record) -> Value:
+        return Value(digits(cell.images_per_s), parity_note(cell)) if known(cell) else status_value(cell)
+
+    def weak(cell: Record) -> str | Value:
+        one = sheet.ratios.get(cell.Index)
+        return NOTHING if one is None or math.isnan(one.ratio) else _times(one, parity_note(cell, one.base))
+
+    def share(name: str, cell: Record) -> str:
+        ratio = getattr(sheet.ratios.get(cell.Index), name, math.nan)
+        return NOTHING if math.isnan(ratio) else f"{100 * ratio / len(replicas_of(cell)):.0f}"
+
+    def of_known(shown: Callable[[Record], str | Value]) -> Callable[[Record], str | Value]:
+        return lambda cell: shown(cell) if known(cell) else NOTHING
+
+    return (
+        Column("{unit}s/s", speed),
+        Column("times faster", of_known(weak), "weak"),
+        Column("% per device", of_known(partial(share, "ratio")), "weak"),
+        Column("% per device", of_known(partial(share, "strong")), "strong"),
     )
 
 
-def _on_devices(cell: Record, ratios: Ratios, notes: Notes) -> Tuple[Figure, ...]:
-    count, one = len(replicas_of(cell)), ratios.get(cell.Index)
-    if cell.status != "ok" or math.isnan(cell.images_per_s):
-        return (notes.figure(cell), *(Figure("-"),) * 3)
-    speed = Figure(digits(cell.images_per_s), notes.parity(cell))
-    weak = (Figure("-"),) * 2
-    if one is not None and not math.isnan(one.ratio):
-        weak = (_times(one, notes.parity(cell, one.base)), Figure(f"{100 * one.ratio / count:.0f}"))
-    strong = math.nan if one is None else one.strong
-    return (speed, *weak, Figure("-" if math.isnan(strong) else f"{100 * strong / count:.0f}"))
+# Weak scaling: the batch of each device is the same. Strong: that of all devices together is the single one's.
+DEVICES = TableSpec(
+    "{Unit}s/s on several devices; times faster than on one, and per device. Weak: as many {unit}s per device and step; "
+    f"strong: as many {{unit}}s per step of all. {_SURE}",
+    _device_columns,
+    ("images_per_s",),
+    names=(
+        *NAMES,
+        named("threads"),
+        BATCH_SIZE,
+        named("device", always=True),
+        Column("nodes", lambda cell: str(cell.nodes), there=lambda cells: any(cell.nodes > 1 for cell in cells)),
+    ),
+    rows=_with_baselines,
+    across=("device", "nodes", "batch_size"),
+    ratios=ratios.devices,
+    absent="No model was trained on one device and on several of its kind; give devices=[1, 2] (--devices 1,2).",
+)
 
 
-def precision_table(cells: Sequence[Record], caption: str, ratios: Ratios) -> Table:
-    """One row per framework, model and batch size, one column per precision and execution: images/s over fp32 eager."""
-    headings = (*row_names(cells), "batch_size")
-    steps = _steps(cells)
-    notes, rows = Notes(), []
-    for names, by_step in _rows(cells, headings, lambda cell: (cell.precision, cell.execution)).items():
-        figures = [
-            _rung(by_step.get((precision, execution)), ratios, notes)
-            for precision, executions in steps.items()
-            for execution in executions
-        ]
-        rows.append(Row(names, tuple(figures)))
-    return Table(
-        f"{unit_of(cells).capitalize()}s/s relative to fp32 eager (= 1); {_SURE} {caption}",
-        headings,
-        tuple(Group(precision, executions) for precision, executions in steps.items()),
-        tuple(rows),
-        tuple(notes.texts),
-    )
+def _step(cell: Record) -> tuple[str, str]:
+    return cell.precision, cell.execution
 
 
-def _steps(cells: Sequence[Record]) -> Dict[str, Tuple[str, ...]]:
-    """The executions of each precision among the cells."""
-    there = {(cell.precision, cell.execution) for cell in cells}
-    steps = {one: tuple(execution for execution in EXECUTIONS if (one, execution) in there) for one in PRECISIONS}
-    return {precision: executions for precision, executions in steps.items() if executions}
+def _step_columns(sheet: Sheet) -> list[Column]:
+    def times(cell: Record) -> str | Value:
+        if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
+            return status_value(cell)
+        ratio = sheet.ratios.get(cell.Index)
+        if ratio is None:
+            return Value(NOTHING, "no fp32 eager baseline in this study")
+        if math.isnan(ratio.ratio):
+            return Value(NOTHING, f"its baseline, fp32 eager, is {ratio.base.status}")
+        if ratio.base.Index == cell.Index:
+            return Value("1", parity_note(cell))
+        return _times(ratio, parity_note(cell, ratio.base))
+
+    there = set(map(_step, sheet.cells))
+    steps = [(precision, execution) for precision in PRECISIONS for execution in EXECUTIONS]
+    return [Column(step[1], times, step[0], step) for step in steps if step in there]
 
 
-def _rung(cell: Optional[Record], ratios: Ratios, notes: Notes) -> Figure:
-    if cell is None:
-        return Figure("-")
-    if cell.status != "ok" or math.isnan(epoch_seconds(cell)):
-        return notes.figure(cell)
-    ratio = ratios.get(cell.Index)
-    if ratio is None:
-        return Figure("-", notes.number("no fp32 eager baseline in this study"))
-    if math.isnan(ratio.ratio):
-        return Figure("-", notes.number(f"its baseline, fp32 eager, is {ratio.base.status}"))
-    if ratio.base.Index == cell.Index:
-        return Figure("1", notes.parity(cell))
-    return _times(ratio, notes.parity(cell, ratio.base))
-
-
-def _rows(cells: Sequence[Record], headings: Sequence[str], column: Any) -> Dict[Tuple[str, ...], Dict[Any, Record]]:
-    """Cells by the names of their row, then by their column."""
-    rows: Dict[Tuple[str, ...], Dict[Any, Record]] = {}
-    for cell in cells:
-        rows.setdefault(names_of(cell, headings), {})[column(cell)] = cell
-    return rows
+PRECISION = TableSpec(
+    f"{{Unit}}s/s relative to fp32 eager (= 1); {_SURE}",
+    _step_columns,
+    ("images_per_s",),
+    names=(*NAMES, BATCH_SIZE),
+    spread=_step,
+    across=("precision", "execution", "batch_size"),
+    ratios=ratios.ladder,
+    there=lambda cells: len(set(map(_step, cells))) > 1,
+    absent="All cells of this study have the same precision and execution; run it with several.",
+)

@@ -1,4 +1,4 @@
-"""A table as text: Markdown; `terminal`, `latex` and `html` have modules of their own; a frame as CSV.
+"""A table as text: Markdown and HTML; `terminal` and `latex` have modules of their own; a frame as CSV.
 
 Each escapes what its readers would run or misread.
 """
@@ -10,12 +10,12 @@ import html as markup
 import io
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from framework_compare.report import terminal as terminal_renderer
-from framework_compare.report.html import html
 from framework_compare.report.latex import escape_latex, latex
-from framework_compare.report.tables import Figure, Table, clean
+from framework_compare.report.tables import Row, Table, clean
+from framework_compare.report.terminal import render as terminal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,14 +45,14 @@ def _pipe_table(table: Table) -> str:
     lines = [
         _pipes(list(map(escape_markdown, columns))),
         _pipes([":---"] * names + ["---:"] * (len(columns) - names)),
-        *(_pipes([*map(escape_markdown, row.names), *map(_markdown_figure, row.figures)]) for row in table.rows),
+        *(_pipes([*map(escape_markdown, row.names), *_values(table, row)]) for row in table.rows),
     ]
     return "\n".join(lines)
 
 
-def _markdown_figure(figure: Figure) -> str:
-    text = escape_markdown(figure.plain)
-    return f"**{text}**" if figure.best else text
+def _values(table: Table, row: Row) -> list[str]:
+    texts = [escape_markdown(table.text(value)) for value in row.values]
+    return [f"**{text}**" if value.best else text for text, value in zip(texts, row.values)]
 
 
 def _pipes(fields: Sequence[str]) -> str:
@@ -66,6 +66,34 @@ def github(table: Table) -> str:
     folded = f"<details><summary>Notes</summary>\n\n{notes}\n\n</details>" if notes else ""
     caption = f"**{escape_markdown(table.caption)}**" if clean(table.caption) else ""
     return "\n\n".join(filter(None, [verdicts, caption, _pipe_table(table), folded])) + "\n"
+
+
+def environment() -> Any:
+    """Return Jinja with the templates and filters of this package."""
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("framework_compare.report.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["clean"] = clean
+    made.filters["code"] = code
+    return made
+
+
+def code(text: str) -> Any:
+    """Escaped text in which what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
+
+
+def html(table: Table) -> str:
+    """A fragment without scripts: verdicts and caption above the table, notes below."""
+    return str(environment().get_template("table.html").module.whole(table))
 
 
 def csv(frame: "pd.DataFrame") -> str:
@@ -88,13 +116,8 @@ def _csv_field(value: Any) -> str:
     return "'" + text if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
-def terminal(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
-    """Columns that fit `width`, stacked where they do not fit beside each other; nothing is cut off."""
-    return terminal_renderer.render(table, width=width, bold=bold)
-
-
 __all__ = ["RENDERERS", "csv", "escape_latex", "escape_markdown", "github", "html", "latex", "markdown", "terminal"]
-RENDERERS: Dict[str, Callable[[Table], str]] = {
+RENDERERS: dict[str, Callable[[Table], str]] = {
     "terminal": terminal,
     "markdown": markdown,
     "github": github,

@@ -3,105 +3,106 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from framework_compare import registry
 from framework_compare.plan.reproductions import Part
-from framework_compare.report import headlines, shared_notes
-from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, alone, epoch_text, estimated, warned, with_interval
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
-from framework_compare.results import precision, published, speed_verdicts
+from framework_compare.report import headlines, kinds
+from framework_compare.report.names import title
+from framework_compare.report.table_notes import epoch_text, first_value
+from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
+from framework_compare.report.tables import NOTHING, Table, Value, count, number, with_interval
+from framework_compare.results import published, speed_verdicts
 from framework_compare.results.block_times import BlockTimes
-from framework_compare.results.intervals import Interval
-from framework_compare.results.metrics import digits
+from framework_compare.results.columns import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NAN = float("nan")
-
 
 def ratios(part: Part, cells: "pd.DataFrame", blocks: BlockTimes, caption: str) -> Table:
     """Milliseconds per image and the ratio to PyTorch, published and here; one row per cell."""
-    seconds, notes, rows = published.epoch_seconds(part.published), Notes(), []
-    frame = list(cells.itertuples())
+    seconds, frame = published.epoch_seconds(part.published), list(cells.itertuples())
     verdicts = speed_verdicts.verdicts(frame, blocks) if (cells["runs_ok"] > 1).any() else []
     worked = [cell for cell in frame if cell.status == "ok"]
     torch = {(cell.model, cell.dataset): cell.Index for cell in worked if cell.framework == "torch"}
-    for cell in frame:
-        theirs = published.SETS.get(cell.dataset, "")
-        key = (cell.framework, cell.model, theirs)
-        own, base = seconds.get(key), seconds.get(("torch", *key[1:]))
-        base_here = torch.get((cell.model, cell.dataset), -1)
-        here = blocks.ratio(cell.Index, base_here) if cell.status == "ok" else None  # some of its runs may be ok
-        per_image = epoch_text(cell, 1000 / cell.pictures) if cell.status == "ok" else NOTHING
-        figures = (
-            Figure(digits(1000 * own / published.IMAGES[theirs]) if own else NOTHING),
-            Figure(digits(own / base) if own and base else NOTHING),
-            notes.first(cell, per_image),
-            Figure("1.00" if cell.framework == "torch" and here is not None else _shown(here)),
-        )
-        rows.append(Row((title(cell.model), cell.dataset, title(cell.framework)), figures))
-    columns = ("ms/image", f"over {title('torch')}")
-    groups = (Group("published", columns), Group("here", columns))
-    table = Table(caption, ("model", "dataset", "framework"), groups, tuple(rows), tuple(notes.texts))
-    table = shared_notes.once(table, frame)
-    return dataclasses.replace(
-        table,
-        remarks=(
-            *table.remarks,
-            *estimated(table),
-            *precision.sentences(frame),
-            *alone(frame),
-            *registry.labels(cells["framework"]),
-        ),
-        warnings=tuple(warned(frame)),
-        verdicts=tuple(headlines.lines(frame, verdicts)),
+
+    def theirs(cell: Record, framework: str) -> float | None:
+        return seconds.get((framework, cell.model, published.SETS.get(cell.dataset, "")))
+
+    def their_ms(cell: Record) -> str:
+        own = theirs(cell, cell.framework)
+        return number(1000 * own / published.IMAGES[published.SETS[cell.dataset]] if own else None)
+
+    def their_ratio(cell: Record) -> str:
+        own, base = theirs(cell, cell.framework), theirs(cell, "torch")
+        return number(own / base if own and base else None)
+
+    def our_ms(cell: Record) -> Value:
+        return first_value(cell, epoch_text(cell, 1000 / cell.pictures) if cell.status == "ok" else NOTHING)
+
+    def our_ratio(cell: Record) -> str:
+        base = torch.get((cell.model, cell.dataset), -1)
+        here = blocks.ratio(cell.Index, base) if cell.status == "ok" else None  # some of its runs may be ok
+        if here is None:
+            return NOTHING
+        return "1.00" if cell.framework == "torch" else with_interval(here.value, here.low, here.high)
+
+    over = f"over {title('torch')}"
+    columns = (
+        Column("ms/image", their_ms, "published"),
+        Column(over, their_ratio, "published"),
+        Column("ms/image", our_ms, "here"),
+        Column(over, our_ratio, "here"),
     )
+    table = tabulate(caption, (MODEL, named("dataset", always=True), FRAMEWORK), columns, frame)
+    lines = tuple(headlines.lines(frame, verdicts))
+    return dataclasses.replace(kinds.with_remarks(table, frame, precision_too=True), verdicts=lines)
 
 
 def gains(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     """Seconds of training and how many times faster than the first rung, published and here; one row per rung."""
-    seconds, notes, rows = published.rung_seconds(part.published, part.workload, part.phase), Notes(), []
-    for cell in cells.itertuples():
-        own = seconds.get(part.places.get(cell.rung, -1))
-        worse = notes.number("its quality is worse than the base's: no gain at equal quality") if cell.worse else 0
-        figures = (
-            Figure(digits(own) if own else NOTHING),
-            Figure(digits(seconds[0] / own) if own else NOTHING),
-            notes.first(cell, digits(cell.total_s) if cell.total_s == cell.total_s else NOTHING),
-            Figure(digits(cell.gain_in_all) if cell.gain_in_all == cell.gain_in_all else NOTHING, worse),
-        )
-        rows.append(Row((title(cell.framework), cell.rung), figures))
-    columns = ("seconds", "times faster")
-    groups = (Group("published", columns), Group("here", columns))
+    seconds = published.rung_seconds(part.published, part.workload, part.phase)
+
+    def theirs(cell: Record) -> float | None:
+        return seconds.get(part.places.get(cell.rung, -1)) or None
+
+    def their_gain(cell: Record) -> str:
+        own = theirs(cell)
+        return number(seconds[0] / own if own else None)
+
+    def gain(cell: Record) -> Value:
+        worse = "its quality is worse than the base's: no gain at equal quality" if cell.worse else ""
+        return Value(number(cell.gain_in_all), worse)
+
+    columns = (
+        Column("seconds", lambda cell: number(theirs(cell)), "published"),
+        Column("times faster", their_gain, "published"),
+        Column("seconds", lambda cell: first_value(cell, number(cell.total_s)), "here"),
+        Column("times faster", gain, "here"),
+    )
     remarks = (
         "A published step changes several techniques at a time; it stands beside the rung of ours that has the last.",
         *registry.labels(cells["framework"]),
     )
-    return Table(caption, ("framework", "rung"), groups, tuple(rows), tuple(notes.texts), remarks)
+    names = (FRAMEWORK, named("rung", always=True))
+    return tabulate(caption, names, columns, cells.itertuples(), remarks=remarks)
 
 
 def sizes(part: Part, cells: "pd.DataFrame", caption: str) -> Table:
     """The largest batch that works and the one that fails, published and here; one row per framework and model."""
-    theirs, rows = published.largest_batches(part.published), []
-    for cell in cells.itertuples():
-        known = theirs.get(cell.framework, ("", ""))
-        here = (_size(cell.largest_ok), _size(cell.next_failed), str(cell.next_failed_status or NOTHING))
-        figures = tuple(Figure(text or NOTHING) for text in (*known, *here))
-        rows.append(Row((title(cell.framework), title(cell.model)), figures))
-    columns = ("works", "fails")
-    groups = (Group("published", columns), Group("here", (*columns, "how")))
-    return Table(caption, ("framework", "model"), groups, tuple(rows), remarks=registry.labels(cells["framework"]))
+    published_sizes = published.largest_batches(part.published)
 
+    def theirs(place: int) -> Callable[[Any], str]:
+        return lambda cell: published_sizes.get(cell.framework, ("", ""))[place] or NOTHING
 
-def _size(value: Any) -> str:
-    return NOTHING if value is None or value != value else str(int(value))
-
-
-def _shown(ratio: Optional[Interval]) -> str:
-    if ratio is None:
-        return NOTHING
-    ends: Tuple[float, ...] = tuple(NAN if end is None else end for end in (ratio.low, ratio.high))
-    return with_interval(ratio.value, *ends)
+    columns = (
+        Column("works", theirs(0), "published"),
+        Column("fails", theirs(1), "published"),
+        Column("works", lambda cell: count(cell.largest_ok), "here"),
+        Column("fails", lambda cell: count(cell.next_failed), "here"),
+        Column("how", lambda cell: str(cell.next_failed_status or NOTHING), "here"),
+    )
+    remarks = registry.labels(cells["framework"])
+    return tabulate(caption, (FRAMEWORK, MODEL), columns, cells.itertuples(), remarks=remarks)

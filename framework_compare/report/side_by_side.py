@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework_compare import registry
-from framework_compare.report.parts import Notes, row_name
-from framework_compare.report.tables import Figure, Group, Row, Table, clean
-from framework_compare.results.columns import NAMES, SETTINGS
+from framework_compare.report.table_notes import verdict_note
+from framework_compare.report.table_spec import FRAMEWORK, MODEL, Column, named, tabulate
+from framework_compare.report.tables import NOTHING, Table, Value, clean
+from framework_compare.results.columns import SETTINGS, Record
 from framework_compare.results.metrics import digits
 
 if TYPE_CHECKING:
@@ -24,35 +26,37 @@ COUNTED = {
 }
 
 
-def table(frame: "pd.DataFrame", folders: Tuple[Any, Any], cells: Tuple[int, int], *, changed: bool = False) -> Table:
+def table(frame: "pd.DataFrame", folders: tuple[Any, Any], cells: tuple[int, int], *, changed: bool = False) -> Table:
     """A frame of `regression_gate.side_by_side` to read; `folders` of the studies, and how many cells each has.
 
     changed: only the rows of cells that became slower or faster, or work in one study alone.
     """
     several = frame["dataset"].nunique() > 1
-    named = [*(name for name in NAMES if name != "dataset" or several), *_varying(frame)]
-    notes = Notes()
-    chosen = frame[_changed(frame)] if changed else frame
-    rows = tuple(_table_row(row, named, notes) for row in chosen.to_dict("records"))
+    varying = [name for name in SETTINGS if frame[name].nunique() > 1]
     remarks = [f"A: {folders[0]}. B: {folders[1]}. ~: no difference shown."]
     if frame["ratio"].notna().any():
         remarks += ["There is no verdict without 2 runs in both. Verdicts are not corrected for their number."]
     remarks += [f"{all_ - len(frame)} cells are in {name} only" for name, all_ in zip("AB", cells) if all_ > len(frame)]
-    remarks += registry.labels(frame["framework"])
-    return Table(
+    chosen = frame[_changed(frame)] if changed else frame
+    return tabulate(
         "Median epoch time in seconds, B over A with its 95 % interval over runs, and what is shown of B."
         + ("" if several or frame.empty else f" {clean(frame['dataset'].iloc[0])}."),
-        tuple(named),
-        (Group("", ("A", "B", "B / A", "95 % interval", "B is")),),
-        rows,
-        tuple(notes.texts),
-        tuple(remarks),
+        (FRAMEWORK, MODEL, *(named(name, always=True) for name in (["dataset"] * several + varying))),
+        (
+            Column("A", _median("a")),
+            Column("B", _median("b")),
+            Column("B / A", lambda row: NOTHING if np.isnan(row.ratio) else f"{row.ratio:.3f}"),
+            Column("95 % interval", _interval),
+            Column("B is", lambda row: VERDICTS[row.verdict]),
+        ),
+        chosen.itertuples(),
+        remarks=(*remarks, *registry.labels(frame["framework"])),
         verdicts=(summary(frame),) if len(frame) else (),
     )
 
 
 def summary(frame: "pd.DataFrame") -> str:
-    """How many cells became slower or faster, and by how much all did together."""
+    """Count the cells that became slower or faster, with the mean change of all."""
     worked = (frame["status_a"] == "ok") & (frame["status_b"] == "ok")
     verdicts = frame["verdict"][worked]
     counts = [f"{(verdicts == one).sum()} {words}" for one, words in COUNTED.items() if one or (verdicts == one).any()]
@@ -62,31 +66,23 @@ def summary(frame: "pd.DataFrame") -> str:
     return ", ".join([*counts, *failed]) + f"{mean}."
 
 
-def _varying(frame: "pd.DataFrame") -> List[str]:
-    return [name for name in SETTINGS if frame[name].nunique() > 1]
-
-
 def _changed(frame: "pd.DataFrame") -> Any:
-    """Of each row whether the cell became slower or faster, or works in one study alone."""
+    """Return for each row whether the cell became slower or faster, or works in one study alone."""
     return frame["verdict"].isin(("slower", "faster")) | ((frame["status_a"] == "ok") != (frame["status_b"] == "ok"))
 
 
-def _table_row(row: Dict[str, Any], named: List[str], notes: Notes) -> Row:
-    medians = [_median(row, side, notes) for side in "ab"]
-    ratio = "-" if np.isnan(row["ratio"]) else f"{row['ratio']:.3f}"
-    interval = "-" if np.isnan(row["ratio_ci_low"]) else f"[{row['ratio_ci_low']:.3f}, {row['ratio_ci_high']:.3f}]"
-    texts = (ratio, interval, VERDICTS[row["verdict"]])
-    return Row(tuple(row_name(name, row[name]) for name in named), (*medians, *map(Figure, texts)))
+def _interval(row: Record) -> str:
+    return NOTHING if np.isnan(row.ratio_ci_low) else f"[{row.ratio_ci_low:.3f}, {row.ratio_ci_high:.3f}]"
 
 
-def _median(row: Dict[str, Any], side: str, notes: Notes) -> Figure:
-    if row[f"status_{side}"] != "ok":
-        return Figure(str(row[f"status_{side}"]))
-    return Figure(
-        digits(row[f"epoch_s_median_{side}"]), notes.verdict(row[f"parity_{side}"], also=_disturbance(row, side))
-    )
+def _median(side: str) -> Callable[[Record], Value]:
+    def median(row: Record) -> Value:
+        status, seconds, parity, share = (
+            getattr(row, f"{name}_{side}") for name in ("status", "epoch_s_median", "parity", "disturbed_share")
+        )
+        if status != "ok":
+            return Value(str(status))
+        disturbed = f"others took {share:.0%} of a core in some of its epochs" if share > 0 else ""
+        return Value(digits(seconds), verdict_note(parity, also=disturbed))
 
-
-def _disturbance(row: Dict[str, Any], side: str) -> str:
-    share = row[f"disturbed_share_{side}"]
-    return f"others took {share:.0%} of a core in some of its epochs" if share > 0 else ""
+    return median

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import html as markup
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UnknownNameError
 from framework_compare.report import renderers
@@ -27,8 +28,8 @@ class StudyTable:
         self, kind: str, parts: Sequence[Table], absence: Sequence[str], figures: Callable[[], "pd.DataFrame"]
     ) -> None:
         self.kind = kind
-        self.parts: Tuple[Table, ...] = tuple(parts)
-        self.absence: Tuple[str, ...] = tuple(absence)
+        self.parts: tuple[Table, ...] = tuple(parts)
+        self.absence: tuple[str, ...] = tuple(absence)
         self._figures = figures
 
     @functools.cached_property
@@ -37,11 +38,11 @@ class StudyTable:
         return self._figures()
 
     @property
-    def units(self) -> Dict[str, str]:
+    def units(self) -> dict[str, str]:
         """The unit of each figure in `frame`: SI, "" for shares, ratios and counts."""
         return {name: METRICS[name].si_unit if name in METRICS else "" for name in self.frame if _is_figure(name)}
 
-    def to_text(self, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
+    def to_text(self, width: int | None = None, bold: bool | None = None) -> str:
         """For the terminal, `width` columns wide; bold: with terminal codes. Defaults: those of standard output."""
         return self._joined(functools.partial(renderers.terminal, width=width, bold=bold))
 
@@ -57,7 +58,7 @@ class StudyTable:
         """A fragment of HTML without scripts or styles."""
         return self._joined(renderers.html, lambda sentence: f"<p>{markup.escape(clean(sentence))}</p>")
 
-    def to_latex(self, label: Optional[str] = None, caption: Optional[str] = None, notes: bool = True) -> str:
+    def to_latex(self, label: str | None = None, caption: str | None = None, notes: bool = True) -> str:
         r"""Tables for booktabs and siunitx 3, to paste.
 
         label: what `\ref` names, "tab:" and the kind by default; parts after the first have a number behind it.
@@ -75,8 +76,7 @@ class StudyTable:
 
     def text(self, style: str = "terminal", **terminal: Any) -> str:
         """In a style of STYLES, for choices made by name; terminal: `width` and `bold`. UnknownNameError for another."""
-        if style not in STYLES:
-            raise UnknownNameError("style", style, STYLES)
+        check_style(style)
         return STYLES[style](self, **(terminal if style == "terminal" else {}))
 
     def _joined(self, render: Callable[[Table], str], escape: Callable[[str], str] = clean) -> str:
@@ -102,13 +102,19 @@ def _is_figure(column: str) -> bool:
     return column in METRICS or column.startswith("ratio")
 
 
-def _changed(part: Table, caption: Optional[str], notes: bool) -> Table:
+def _changed(part: Table, caption: str | None, notes: bool) -> Table:
     if caption is not None:
         part = dataclasses.replace(part, caption=caption, remarks=(part.caption, *part.remarks))
     return part if notes else part.without_notes()
 
 
-STYLES: Dict[str, Callable[..., str]] = {
+def check_style(style: str) -> None:
+    """UnknownNameError for another style."""
+    if style not in STYLES:
+        raise UnknownNameError("style", style, STYLES)
+
+
+STYLES: dict[str, Callable[..., str]] = {
     "terminal": StudyTable.to_text,
     "markdown": StudyTable.to_markdown,
     "github": StudyTable.to_github,

@@ -1,29 +1,30 @@
-"""What a table is. Its text is untrusted (reasons, class names), so each renderer escapes it."""
+"""A table. Its text is untrusted (reasons, class names), so each renderer escapes it."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import re
 import unicodedata
-from typing import List, Tuple
+from typing import Any
+
+from framework_compare.results.metrics import decimals, digits
 
 _TERMINAL_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 # Control, format (which turn text round) and private characters, halves of surrogate pairs, line breaks.
 _UNPRINTABLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 NOTHING = "-"  # where there is no figure
+ABOUT = "≈"  # in front of an estimate
 
 
 @dataclasses.dataclass(frozen=True)
-class Figure:
-    """One field: its text, the number of the note that explains it (0: none), and whether it is the column's best."""
+class Value:
+    """One field: its text, the note that explains it, and whether it is the column's best."""
 
     text: str
-    note: int = 0
+    note: str = ""
     best: bool = False
-
-    @property
-    def plain(self) -> str:
-        return clean(self.text) + (f" ({self.note})" if self.note else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,57 +32,70 @@ class Group:
     """Neighbouring columns under one title, which may be empty."""
 
     title: str
-    headings: Tuple[str, ...]
+    headings: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    names: Tuple[str, ...]
-    figures: Tuple[Figure, ...]
+    names: tuple[str, ...]
+    values: tuple[Value, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows named under `headings`, figures under `groups`; numbered notes, plain remarks and warnings stand below.
+    """Rows named under `headings`, values under `groups`; numbered notes, plain remarks and warnings stand below.
 
     The verdicts stand above all. They and the warnings are of the cells, whatever the table shows of them.
     """
 
     caption: str
-    headings: Tuple[str, ...]
-    groups: Tuple[Group, ...]
-    rows: Tuple[Row, ...]
-    notes: Tuple[str, ...] = ()
-    remarks: Tuple[str, ...] = ()
-    warnings: Tuple[str, ...] = ()
-    verdicts: Tuple[str, ...] = ()
+    headings: tuple[str, ...]
+    groups: tuple[Group, ...]
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
     sparse: bool = False  # where columns are stacked, a row is left out of a stack for which it has no figure
 
     @property
-    def columns(self) -> Tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         """The heading of each column, with the title of its group before it."""
         heads = (" / ".join(filter(None, (one.title, heading))) for one in self.groups for heading in one.headings)
         return (*self.headings, *heads)
 
-    def bare(self) -> "Table":
+    @functools.cached_property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of the values in their order; equal ones are one."""
+        return tuple(dict.fromkeys(value.note for row in self.rows for value in row.values if value.note))
+
+    def number(self, value: Value) -> int:
+        """The number of a value's note, 0 without one."""
+        return self.notes.index(value.note) + 1 if value.note else 0
+
+    def text(self, value: Value) -> str:
+        """A value, printable, with the number of its note."""
+        return clean(value.text) + (f" ({self.number(value)})" if value.note else "")
+
+    def bare(self) -> Table:
         """The same without what is of the cells: verdicts and warnings."""
         return dataclasses.replace(self, warnings=(), verdicts=())
 
-    def without_notes(self) -> "Table":
-        """The same with nothing above or below, and no number of a note at a figure."""
-        rows = (
-            dataclasses.replace(row, figures=tuple(dataclasses.replace(figure, note=0) for figure in row.figures))
-            for row in self.rows
-        )
-        return dataclasses.replace(self, rows=tuple(rows), notes=(), remarks=()).bare()
+    def without_notes(self) -> Table:
+        """The same with nothing above or below, and no number of a note at a value."""
+        return dataclasses.replace(self, rows=with_notes(self.rows, lambda note: ""), remarks=()).bare()
 
-    def below(self) -> List[str]:
-        """Notes, numbered as the figures refer to them, then remarks and warnings."""
+    def below(self) -> list[str]:
+        """Notes, numbered as the values refer to them, then remarks and warnings."""
         numbered = [f"({number}) {note}" for number, note in enumerate(self.notes, 1)]
         return [clean(line) for line in (*numbered, *self.remarks, *self.warnings)]
 
 
-ABOUT = "≈"  # in front of an estimate
+def with_notes(rows: tuple[Row, ...], change: Any) -> tuple[Row, ...]:
+    """The rows, each note as `change` makes it."""
+    return tuple(
+        Row(row.names, tuple(dataclasses.replace(value, note=change(value.note)) for value in row.values))
+        for row in rows
+    )
 
 
 def clean(text: object) -> str:
@@ -89,3 +103,34 @@ def clean(text: object) -> str:
     line = _TERMINAL_CODE.sub("", str(text))
     printable = (" " if unicodedata.category(c) in _UNPRINTABLE and c != "\u200d" else c for c in line)
     return " ".join("".join(printable).split())
+
+
+def known(value: Any) -> bool:
+    """Return whether a figure is there: neither None nor NaN."""
+    return value is not None and value == value
+
+
+def number(value: float | None, scale: float = 1) -> str:
+    """A figure times `scale`, to three significant digits."""
+    return NOTHING if value is None or not known(value) else digits(value * scale)
+
+
+def count(value: float | None, otherwise: str = NOTHING) -> str:
+    """A whole number."""
+    return otherwise if value is None or not known(value) else str(int(value))
+
+
+def with_interval(mean: float, low: float | None, high: float | None) -> str:
+    """A mean and the longer arm of its interval, to the digits that the arm leaves sure, three at least.
+
+    Where that arm is as long as the mean, both ends stand instead: a time below 0 means nothing.
+    """
+    if low is None or high is None or not (known(mean) and known(low) and known(high)):
+        return number(mean)
+    arm = max(high - mean, mean - low)
+    if arm >= mean > low > 0:
+        return f"{digits(mean)} [{digits(low)}, {digits(high)}]"
+    # Equal values leave the rounding of a logarithm.
+    first = -math.floor(math.log10(arm)) if arm > 1e-9 * mean else 0
+    places = min(max(decimals(mean), first), decimals(mean) + 2)
+    return f"{mean:.{places}f} ±{arm:.{places}f}"

@@ -3,148 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from framework_compare.batches import quality
-from framework_compare.report.figures.look import title
-from framework_compare.report.parts import Notes, Record, names_of, row_name, row_names, unit_of, with_interval
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table
+from framework_compare.report.table_spec import FRAMEWORK, Column, Sheet, TableSpec
+from framework_compare.report.tables import NOTHING, Value, known, number, with_interval
+from framework_compare.results import searches
+from framework_compare.results.columns import SHARED, Record
+from framework_compare.results.gains import COLUMNS as GAIN_COLUMNS
 from framework_compare.results.gains import TOLERANCE, one_at_a_time
-from framework_compare.results.metrics import METRICS, digits
 from framework_compare.results.validation_metrics import PREFIX
 
-INFERENCE = ("step_s_median", "step_s_p95", "images_per_s")
+
+def _number(value: Any) -> str:
+    whole = known(value) and float(value).is_integer() and abs(value) < 1e6
+    return str(int(value)) if whole else number(value)
 
 
-def quality_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per cell, one column per metric after the last epoch; a row more for what needs no model."""
-    judged = [cell for cell in cells if cell.metrics and cell.mode == "train"]
-    if not judged:
-        return Table(caption, ("framework",), (), ())
-    metrics = list(dict.fromkeys(name for cell in judged for name in ("loss", *cell.metrics)))
-    headings, notes, rows, told = row_names(judged), Notes(), [], set()
-    for cell in judged:
-        if (cell.model, cell.dataset) not in told:
-            told.add((cell.model, cell.dataset))
-            rows.append(_baseline(cell, headings, metrics))
-        values = [getattr(cell, PREFIX + name, math.nan) for name in metrics]
-        figures = [notes.first(cell, _number(cell.epochs_run)), *(Figure(_number(value)) for value in values)]
-        rows.append(Row(names_of(cell, headings), tuple(figures)))
-    return Table(
-        f"Quality on the validation split after the last epoch, mean over runs. {caption}",
-        headings,
-        (Group("", ("epochs", *(_heading(name, judged) for name in metrics))),),
-        tuple(rows),
-        tuple(notes.texts),
-    )
-
-
-def _baseline(cell: Record, headings: Sequence[str], metrics: Sequence[str]) -> Row:
-    """What needs no model, under the name of its way of answering."""
-    values = [getattr(cell, f"baseline_{name}", math.nan) for name in metrics]
-    names = [f"({cell.baseline})" if name == "framework" else row_name(name, getattr(cell, name)) for name in headings]
-    return Row(tuple(names), (Figure(NOTHING), *(Figure(_number(value)) for value in values)))
-
-
-def gains_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per framework and rung: seconds of training, epochs, quality, gain on the rung before and in all.
-
-    Where each rung changes the base alone, its gain is on the base.
-    """
-    notes, rows = Notes(), []
-    names = list(dict.fromkeys((cell.framework, cell.model) for cell in cells))
-    metric = next((cell.metric for cell in cells if cell.metric), None)
-    over, gains = (
-        ("the base", ("than base",)) if one_at_a_time(cells) else ("the rung before", ("than before", "in all"))
-    )
-    for cell in sorted(cells, key=lambda cell: names.index((cell.framework, cell.model))):
-        in_all = (Figure(_number(cell.gain_in_all)),) if len(gains) > 1 else ()
-        rows.append(Row((title(cell.framework), cell.rung), (*_gains(cell, notes), *in_all)))
-    judged = (_heading(metric, cells),) if metric else ()
-    return Table(
-        f"Training seconds (first step and epochs) by rung of the ladder; gain is {over} over this one. {caption}",
-        ("framework", "rung"),
-        (
-            Group("", ("total s", "epoch s", "samples/s", "epochs", *judged)),
-            Group("times faster", gains),
-        ),
-        tuple(rows),
-        tuple(notes.texts),
-    )
-
-
-def _gains(cell: Record, notes: Notes) -> List[Figure]:
-    worse = f"{cell.metric} is worse than the base's by more than {TOLERANCE:.0%}: no gain at equal quality"
-    mark = notes.number(worse) if cell.worse else 0
-    figures = [
-        notes.first(cell, _number(cell.total_s)),
-        Figure(_number(cell.epoch_s_median)),
-        Figure(_number(cell.images_per_s)),
-        Figure(_number(cell.epochs_run)),
-    ]
-    if cell.metric:
-        figures.append(Figure(_number(cell.value), mark))
-    gain = NOTHING if math.isnan(cell.gain) else with_interval(cell.gain, cell.gain_low, cell.gain_high)
-    return [*figures, Figure(gain, mark)]
-
-
-def search_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per grid search: seconds of the whole and what they went into, the best candidate and its quality."""
-    headings, notes, rows = row_names(cells) if cells else ("framework",), Notes(), []
-    metric = next((cell.best_metric for cell in cells if isinstance(cell.best_metric, str)), "")
-    for cell in cells:
-        steps = cell.epoch_s_median - cell.candidates_build_s - cell.candidates_validation_s
-        seconds = with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
-        parts = (cell.candidates_build_s, steps, cell.candidates_first_step_s, cell.candidates_validation_s)
-        best = cell.best if isinstance(cell.best, str) and cell.best else NOTHING
-        figures = [
-            notes.first(cell, NOTHING if math.isnan(cell.epoch_s_median) else seconds),
-            Figure(_number(cell.candidates)),
-            *(Figure(_number(part)) for part in parts),
-            Figure(best),
-            Figure(_number(cell.best_value)),
-        ]
-        rows.append(Row(names_of(cell, headings), tuple(figures)))
-    return Table(
-        "Seconds of the whole grid search, the candidates one after the other in one process; of these building, steps"
-        f" (first steps among them, which may compile) and judging. Best: the mean over folds. {caption}",
-        headings,
-        (
-            Group("", ("search s", "candidates")),
-            Group("seconds of", ("building", "steps", "first steps", "judging")),
-            Group("best", ("candidate", metric.replace("_", " ") or "metric")),
-        ),
-        tuple(rows),
-        tuple(notes.texts),
-    )
-
-
-def inference_table(cells: Sequence[Record], caption: str) -> Table:
-    """One row per framework and model, groups by batch size: latency of a step that is waited for, and throughput."""
-    answered = [cell for cell in cells if cell.mode == "inference"]
-    unit = unit_of(cells)
-    sizes = sorted({cell.batch_size for cell in answered})
-    headings, notes, rows = row_names(answered) if answered else ("framework",), Notes(), []
-    by_row: Any = {}
-    for cell in answered:
-        by_row.setdefault(names_of(cell, headings), {})[cell.batch_size] = cell
-    for names, by_size in by_row.items():
-        rows.append(Row(names, tuple(figure for size in sizes for figure in _latency(by_size.get(size), notes))))
-    return Table(
-        f"Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second where steps"
-        f" follow without waiting; outputs stay on the device. {caption}",
-        headings,
-        tuple(Group(f"batch {size}", ("median ms", "p95 ms", f"{unit}s/s")) for size in sizes),
-        tuple(rows),
-        tuple(notes.texts),
-    )
-
-
-def _latency(cell: Any, notes: Notes) -> Tuple[Figure, ...]:
-    if cell is None:
-        return (Figure(NOTHING),) * 3
-    texts = [METRICS[name].show(getattr(cell, name)) for name in INFERENCE]
-    return (notes.first(cell, texts[0]), Figure(texts[1]), Figure(texts[2]))
+def _of(name: str) -> Callable[[Record], str]:
+    return lambda cell: _number(getattr(cell, name, None))
 
 
 def _heading(metric: str, cells: Sequence[Record]) -> str:
@@ -154,7 +33,132 @@ def _heading(metric: str, cells: Sequence[Record]) -> str:
     return " ".join([*metric.split("_"), *(units if len(units) == 1 else ())]).strip()
 
 
-def _number(value: Any) -> str:
-    if value is None or math.isnan(value):
-        return NOTHING
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else digits(value)
+def _judged(sheet: Sheet) -> list[Record]:
+    return [cell for cell in sheet.cells if cell.metrics and cell.mode == "train"]
+
+
+def _metrics(cells: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for cell in cells for name in ("loss", *cell.metrics)))
+
+
+def _with_baselines(sheet: Sheet) -> Iterable[Record]:
+    """Cells on a validation split; before the first of a model and data set what needs no model, as a cell that worked."""
+    cells, done = _judged(sheet), set()
+    for cell in cells:
+        if (cell.model, cell.dataset) not in done:
+            done.add((cell.model, cell.dataset))
+            figures = {PREFIX + name: getattr(cell, f"baseline_{name}", math.nan) for name in _metrics(cells)}
+            own = {"framework": f"({cell.baseline})", "status": "ok", "parity": None, "epochs_disturbed": 0}
+            yield SimpleNamespace(**{**cell._asdict(), **own, **figures, "epochs_run": math.nan})
+        yield cell
+
+
+def _quality_columns(sheet: Sheet) -> list[Column]:
+    cells = _judged(sheet)
+    metrics = (Column(_heading(name, cells), _of(PREFIX + name)) for name in _metrics(cells))
+    return [Column("epochs", _of("epochs_run")), *metrics]
+
+
+QUALITY = TableSpec(
+    "Quality on the validation split after the last epoch, mean over runs.",
+    _quality_columns,
+    ("epochs_run", "baseline"),
+    rows=_with_baselines,
+    frame="quality",
+    absent="No model of this study was measured on a validation split.",
+)
+
+
+def _gain_columns(sheet: Sheet) -> list[Column]:
+    def worse(cell: Record) -> str:
+        why = f"{cell.metric} is worse than the base's by more than {TOLERANCE:.0%}: no gain at equal quality"
+        return why if cell.worse else ""
+
+    def gain(cell: Record) -> Value:
+        return Value(with_interval(cell.gain, cell.gain_low, cell.gain_high), worse(cell))
+
+    metric = next((cell.metric for cell in sheet.cells if cell.metric), None)
+    judged = (
+        [Column(_heading(metric, sheet.cells), lambda cell: Value(_of("value")(cell), worse(cell)))] if metric else []
+    )
+    alone = one_at_a_time(sheet.cells)
+    return [
+        Column("total s", _of("total_s")),
+        Column("epoch s", _of("epoch_s_median")),
+        Column("samples/s", _of("images_per_s")),
+        Column("epochs", _of("epochs_run")),
+        *judged,
+        Column("than base" if alone else "than before", gain, "times faster"),
+        *([] if alone else [Column("in all", _of("gain_in_all"), "times faster")]),
+    ]
+
+
+def _by_framework(sheet: Sheet) -> list[Record]:
+    names = [(cell.framework, cell.model) for cell in sheet.cells]
+    return sorted(sheet.cells, key=lambda cell: names.index((cell.framework, cell.model)))
+
+
+GAINS = TableSpec(
+    lambda sheet: (
+        "Training seconds (first step and epochs) by rung of the ladder; gain is "
+        f"{'the base' if one_at_a_time(sheet.cells) else 'the rung before'} over this one."
+    ),
+    _gain_columns,
+    (*GAIN_COLUMNS, "epoch_s_median", "images_per_s"),
+    names=(FRAMEWORK, Column("rung", lambda cell: cell.rung)),
+    rows=_by_framework,
+    across=tuple(SHARED),
+    frame="gains",
+    absent="This study is no ladder; run one with `framework-compare ladder`.",
+)
+
+
+def _search_columns(sheet: Sheet) -> tuple[Column, ...]:
+    def steps(cell: Record) -> str:
+        return _number(cell.epoch_s_median - cell.candidates_build_s - cell.candidates_validation_s)
+
+    def seconds(cell: Record) -> str:
+        return with_interval(cell.epoch_s_median, cell.epoch_s_ci_low, cell.epoch_s_ci_high)
+
+    metric = next((cell.best_metric for cell in sheet.cells if isinstance(cell.best_metric, str)), "")
+    return (
+        Column("search s", seconds),
+        Column("candidates", _of("candidates")),
+        Column("building", _of("candidates_build_s"), "seconds of"),
+        Column("steps", steps, "seconds of"),
+        Column("first steps", _of("candidates_first_step_s"), "seconds of"),
+        Column("judging", _of("candidates_validation_s"), "seconds of"),
+        Column("candidate", lambda cell: cell.best if isinstance(cell.best, str) and cell.best else NOTHING, "best"),
+        Column(metric.replace("_", " ") or "metric", _of("best_value"), "best"),
+    )
+
+
+SEARCH = TableSpec(
+    "Seconds of the whole grid search, the candidates one after the other in one process; of these building, steps"
+    " (first steps among them, which may compile) and judging. Best: the mean over folds.",
+    _search_columns,
+    (*searches.COLUMNS, "epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high"),
+    frame="searches",
+    absent="No model of this study is a grid search.",
+)
+
+
+def _answered(sheet: Sheet) -> list[Record]:
+    return [cell for cell in sheet.cells if cell.mode == "inference"]
+
+
+_LATENCY = (("median ms", "step_s_median"), ("p95 ms", "step_s_p95"), ("{unit}s/s", "images_per_s"))
+INFERENCE = TableSpec(
+    "Inference: latency of one step in milliseconds, median and 95th percentile, and {unit}s per second where steps"
+    " follow without waiting; outputs stay on the device.",
+    lambda sheet: [
+        Column(heading, name, f"batch {size}", size)
+        for size in sorted({cell.batch_size for cell in _answered(sheet)})
+        for heading, name in _LATENCY
+    ],
+    tuple(name for _, name in _LATENCY),
+    rows=_answered,
+    spread=lambda cell: cell.batch_size,
+    across=("batch_size",),
+    absent="No cell of this study is of mode inference.",
+)

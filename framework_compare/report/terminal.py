@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-from typing import List, Literal, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from framework_compare.report.tables import NOTHING, Figure, Group, Row, Table, clean
+from framework_compare.report.tables import NOTHING, Row, Table, clean
 
 # A stretch of columns under one title: the title, and the places of the columns in the table.
-Span = Tuple[str, Tuple[int, ...]]
-Side = Literal["left", "right"]
+Span = tuple[str, tuple[int, ...]]
 _CONSOLE = Console(file=io.StringIO())
 GAP = 2  # between columns
 MARK = "*"
 
 
-def render(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
+def render(table: Table, *, width: int | None = None, bold: bool | None = None) -> str:
     """The table as text of at most `width` columns, or what one column of figures needs if that is more.
 
     `bold` puts terminal codes round the best figures; width and bold are by default those of standard output.
@@ -30,52 +30,44 @@ def render(table: Table, *, width: Optional[int] = None, bold: Optional[bool] = 
         out = Console()
         width = width or out.width
         bold = out.is_terminal and not out.is_dumb_terminal if bold is None else bold
-    blocks = [_block(table, spans) for spans in _stacks(table, width)]
+    blocks = [
+        [_names(table, rows), *(_values(table, span, rows) for span in spans)] for spans, rows in stacks(table, width)
+    ]
     room = max(width, *(sum(part.width + GAP for part in block) - GAP for block in blocks))
     lines = [piece for line in table.verdicts for piece in wrap(clean(line), room)]
     lines += [*([""] if lines else []), *wrap(clean(table.caption), room)]
     for block in blocks:
-        lines += [*_beside(block, bold), ""]
+        lines += [*((" " * GAP).join(line) for line in zip(*(part.lines(bold) for part in block))), ""]
     lines += [piece for line in table.below() for piece in wrap(line, room)]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def wrap(text: str, room: int) -> List[str]:
+def wrap(text: str, room: int) -> list[str]:
     """Lines of at most `room` columns, broken between words where a word fits."""
     return [str(line).rstrip() for line in Text(text).wrap(_CONSOLE, room)]
 
 
-def _stacks(table: Table, width: int) -> List[List[Span]]:
-    """The columns in as few blocks as fit, one below the other; broken between titles where that is possible."""
-    room = width - _names(table).width
-    stacks: List[List[Span]] = [[]]
+def stacks(table: Table, width: int) -> list[tuple[list[Span], list[Row]]]:
+    """The columns in as few blocks as fit, one below the other, broken between titles where that is possible.
+
+    Each block has the rows that it shows: of a sparse table those that have a figure in it.
+    """
+    room = width - _names(table, table.rows).width
+    blocks: list[list[Span]] = [[]]
     used = 0
-    for title, places in _spans(table):
-        fits = GAP + _figures(table, (title, places)).width <= room
+    for title, places in spans_of(table):
+        fits = GAP + _values(table, (title, places), table.rows).width <= room
         for piece in [(title, places)] if fits else [(title, (place,)) for place in places]:
-            needed = GAP + _figures(table, piece).width
-            if stacks[-1] and used + needed > room:
-                stacks.append([])
+            needed = GAP + _values(table, piece, table.rows).width
+            if blocks[-1] and used + needed > room:
+                blocks.append([])
                 used = 0
-            stacks[-1].append(piece)
+            blocks[-1].append(piece)
             used += needed
-    return stacks
+    return [(spans, [row for row in table.rows if not table.sparse or _says(table, row, spans)]) for spans in blocks]
 
 
-def stacked(table: Table, width: int) -> List[Table]:
-    """The table as in a terminal so wide, a table for each block of columns, without lines that say nothing in it."""
-    tables = []
-    for spans in _stacks(table, width):
-        headings = [heading for group in table.groups for heading in group.headings]
-        places = [place for _, some in spans for place in some]
-        groups = tuple(Group(title, tuple(headings[place] for place in some)) for title, some in spans)
-        rows = [row for row in table.rows if not table.sparse or _says(row, spans)]
-        cut = tuple(Row(row.names, tuple(row.figures[place] for place in places)) for row in rows)
-        tables.append(dataclasses.replace(table, groups=groups, rows=cut))
-    return tables
-
-
-def _spans(table: Table) -> List[Span]:
+def spans_of(table: Table) -> list[Span]:
     spans, first = [], 0
     for group in table.groups:
         last = first + len(group.headings)
@@ -84,19 +76,24 @@ def _spans(table: Table) -> List[Span]:
     return spans
 
 
+def _says(table: Table, row: Row, spans: Sequence[Span]) -> bool:
+    return any(table.text(row.values[place]) != NOTHING for _, places in spans for place in places)
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Columns under one title; a title that is None has no line, an empty one keeps it free."""
+    """Columns under one title; a title that is None has no line, an empty one keeps it free. best: the bold fields."""
 
-    title: Optional[str]
-    headings: Tuple[str, ...]
-    rows: Tuple[Tuple[Figure, ...], ...]
-    side: Side
+    title: str | None
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    side: Literal["left", "right"]
+    best: Sequence[Sequence[bool]]
 
     @functools.cached_property
-    def widths(self) -> List[int]:
+    def widths(self) -> list[int]:
         """Width of each column in characters; columns are widened in turn until the title fits."""
-        widths = [max(map(cell_len, texts)) for texts in zip(self.headings, *map(_texts, self.rows))]
+        widths = [max(map(cell_len, texts)) for texts in zip(self.headings, *self.rows)]
         short = cell_len(self.title or "") - sum(widths) - GAP * (len(widths) - 1)
         for number in range(max(short, 0)):
             widths[number % len(widths)] += 1
@@ -106,23 +103,19 @@ class Part:
     def width(self) -> int:
         return sum(self.widths) + GAP * (len(self.widths) - 1)
 
-    def lines(self, bold: bool) -> List[str]:
+    def lines(self, bold: bool) -> list[str]:
         title = [] if self.title is None else [_centred(self.title, self.width)]
-        headings = self._line([(text, False) for text in self.headings])
-        rows = [self._line([(text, bold and f.best) for text, f in zip(_texts(row), row)]) for row in self.rows]
+        headings = self._line(self.headings, [False] * len(self.headings))
+        rows = [self._line(row, [bold and one for one in best]) for row, best in zip(self.rows, self.best)]
         return [*title, headings, "─" * self.width, *rows]
 
-    def _line(self, fields: Sequence[Tuple[str, bool]]) -> str:
+    def _line(self, texts: Sequence[str], bold: Sequence[bool]) -> str:
         padded = []
-        for (text, bold), width in zip(fields, self.widths):
+        for text, is_bold, width in zip(texts, bold, self.widths):
             blank = " " * (width - cell_len(text))
-            shown = f"\x1b[1m{text}\x1b[0m" if bold else text
+            shown = f"\x1b[1m{text}\x1b[0m" if is_bold else text
             padded.append(shown + blank if self.side == "left" else blank + shown)
         return (" " * GAP).join(padded)
-
-
-def _texts(row: Sequence[Figure]) -> List[str]:
-    return [f"{MARK} {figure.plain}" if figure.best else figure.plain for figure in row]
 
 
 def _centred(text: str, width: int) -> str:
@@ -130,32 +123,19 @@ def _centred(text: str, width: int) -> str:
     return " " * (blank // 2) + text + " " * (blank - blank // 2)
 
 
-def _beside(parts: Sequence[Part], bold: bool) -> List[str]:
-    return [(" " * GAP).join(line) for line in zip(*(part.lines(bold) for part in parts))]
+def _names(table: Table, rows: Sequence[Row]) -> Part:
+    names = [list(map(clean, row.names)) for row in rows]
+    return Part(_title(table, ""), [*map(clean, table.headings)], names, "left", [[False] * len(row) for row in names])
 
 
-def _block(table: Table, spans: Sequence[Span]) -> List[Part]:
-    if table.sparse:
-        table = dataclasses.replace(table, rows=tuple(row for row in table.rows if _says(row, spans)))
-    return [_names(table), *(_figures(table, span) for span in spans)]
-
-
-def _says(row: Row, spans: Sequence[Span]) -> bool:
-    return any(row.figures[place].plain != NOTHING for _, places in spans for place in places)
-
-
-def _names(table: Table) -> Part:
-    rows = tuple(tuple(Figure(name) for name in row.names) for row in table.rows)
-    return Part(" " if _titled(table) else None, tuple(map(clean, table.headings)), rows, "left")
-
-
-def _figures(table: Table, span: Span) -> Part:
+def _values(table: Table, span: Span, rows: Sequence[Row]) -> Part:
     title, places = span
     headings = [clean(heading) for group in table.groups for heading in group.headings]
-    rows = tuple(tuple(row.figures[place] for place in places) for row in table.rows)
-    shown = (clean(title) or " ") if _titled(table) else None
-    return Part(shown, tuple(headings[place] for place in places), rows, "right")
+    values = [[row.values[place] for place in places] for row in rows]
+    texts = [[f"{MARK} {table.text(one)}" if one.best else table.text(one) for one in row] for row in values]
+    best = [[one.best for one in row] for row in values]
+    return Part(_title(table, title), [headings[place] for place in places], texts, "right", best)
 
 
-def _titled(table: Table) -> bool:
-    return any(group.title for group in table.groups)
+def _title(table: Table, title: str) -> str | None:
+    return (clean(title) or " ") if any(group.title for group in table.groups) else None

@@ -21,7 +21,7 @@ from framework_compare.parity.pipeline.pictures import shared_batches
 from framework_compare.parity.training.curves import DRAWS, oracle_curve
 from framework_compare.parity.training.yardstick import yardstick
 from framework_compare.plan import planning
-from framework_compare.report import parts
+from framework_compare.report import table_notes
 from framework_compare.results.columns import Record
 from framework_compare.study.imported_models import weight_pieces
 
@@ -99,8 +99,10 @@ def test_a_file_that_has_changed_is_not_measured(tmp_path: Path, real_pictures) 
 
 
 def test_it_is_left_out_where_that_is_asked_and_said_where_it_is_far_off(study: Comparison) -> None:
-    assert not any("as it does as written" in line for line in parts.beside_written(list(of(study, 1.0))))
-    (line,) = parts.beside_written(list(of(study, 1.2)))
+    assert not any(
+        "as it does as written" in line for line in table_notes.rebuild_slowdown_warnings(list(of(study, 1.0)))
+    )
+    (line,) = table_notes.rebuild_slowdown_warnings(list(of(study, 1.2)))
     assert "takes 1.20 times as long in PyTorch as it does as written" in line
 
 

@@ -1,8 +1,9 @@
-"""How figures look: one colour and one shape per framework, in print and in grey too; names as people write them."""
+"""The looks of figures: one colour and one shape per framework, in print and in grey too."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from framework_compare import registry
 
@@ -29,35 +30,6 @@ EPOCHS = "#F0E442"  # the phase that is measured
 COMPUTING, WAITING, COPYING = "#8E7CC3", "#DFC27D", "#3F007D"
 GPU, HOST = "#5E3C99", "#DFC27D"
 
-TITLES: Dict[str, str] = {
-    "torch": "PyTorch",
-    "tensorflow": "TensorFlow",
-    "mxnet": "MXNet",
-    "paddle": "PaddlePaddle",
-    "jax": "JAX",
-    "singa": "SINGA (repaired)",
-    "torch-as-written": "PyTorch (as written)",
-    "alexnet": "AlexNet",
-    "mobilenet_v2": "MobileNetV2",
-    "resnet50": "ResNet-50",
-    "resnet50_v1_5": "ResNet-50 v1.5",
-    "vgg16": "VGG-16",
-    "cuda": "GPU",
-    "cpu": "CPU",
-}
-
-
-def title(name: object) -> str:
-    """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
-    base, _, version = str(name).partition("@")
-    return f"{TITLES[base]} {version}".strip() if base in TITLES else str(name)
-
-
-def in_order(names: Sequence[str]) -> List[str]:
-    """Frameworks in the order of the registry, others after them."""
-    known = [name for name in registry.FRAMEWORKS if name in names]
-    return [*known, *(name for name in dict.fromkeys(names) if name not in known)]
-
 
 def place(name: str, names: Sequence[str]) -> int:
     """The number of a framework's colour and shape, the same in every study for those of the registry."""
@@ -68,10 +40,10 @@ def place(name: str, names: Sequence[str]) -> int:
     return (len(known) + others.index(name)) % len(COLOURS)
 
 
-def config(font_size: float, legend_columns: int = 6) -> Dict[str, Any]:
+def config(font_size: float, legend_columns: int = 6) -> dict[str, Any]:
     """Vega-Lite's configuration, for a base size of text in points."""
     return {
-        "aria": False,  # each picture has one text of its own, instead of one for each mark
+        "aria": False,  # each image has one text of its own, instead of one for each mark
         "font": FONT,
         "view": {"stroke": "#D0D0D0"},
         "axis": {

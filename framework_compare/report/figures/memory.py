@@ -2,94 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any
 
 import altair as alt
 
 from framework_compare.registry import device_kind
-from framework_compare.report.figures.subject import Subject, rounded, speeds
-from framework_compare.report.figures.times import arrows, colour, cut, panel_width, shape, warned
+from framework_compare.report.figures import marks
+from framework_compare.report.figures.subject import LABELS, Subject, speeds
 from framework_compare.results import memory
 
-GIB = 2**30
 LABEL_WIDTH, LABEL_HEIGHT = 0.12, 0.12  # shares of a panel that the label of a batch size takes
+_DRAWN = LABELS + "batch_size gib least most images_per_s slow fast fast_cut disturbed".split()
 
 
-def throughput_memory(subject: Subject, width: float, columns: int) -> Dict[str, Any]:
+def throughput_memory(subject: Subject, width: float, columns: int) -> dict[str, Any]:
     """F3: images per second over the peak of memory; the dashed line joins what nothing beats in both, a line of a
     framework's colour its batch sizes."""
     cells = speeds(subject.worked)
     several = cells["batch_size"].nunique() > 1
     if several:
         names = dict(zip(subject.cells["cell"], subject.without("batch_size")))
-        cells = cells.assign(what=cells["cell"].map(names))
+        cells = cells.assign(condition_label=cells["cell"].map(names))
     peaks, name = memory.peaks(cells)
-    rows = cells.assign(gib=peaks / GIB).dropna(subset=["gib", "images_per_s"])
+    rows = cells.assign(gib=peaks / marks.GIB).dropna(subset=["gib", "images_per_s"])
     if rows.empty:
         return {}
     rows = rows.join(_ranges(subject, rows, name), on="cell")
-    named = [
-        "who",
-        "what",
-        "batch_size",
-        "gib",
-        "least",
-        "most",
-        "images_per_s",
-        "slow",
-        "fast",
-        "fast_cut",
-        "disturbed",
-    ]
-    rows = cut(rows, "images_per_s", "slow", "fast")
+    rows = marks.cut(rows, "images_per_s", "slow", "fast")
     roof = 1.15 * rows[["images_per_s", "fast"]].max(axis=1)  # for the mark of a disturbed cell
-    rows = rows[named].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
-    tint = colour(subject, alt.Legend())
-    base = alt.Chart(alt.InlineData(values=rounded(rows))).encode(
+    rows = rows[_DRAWN].assign(front=_undominated(rows), room=1.1 * rows["gib"], roof=roof, place=range(len(rows)))
+    tint = marks.colour(subject, alt.Legend())
+    base = marks.chart(rows).encode(
         x=alt.X("gib:Q", title=f"peak {name}, GiB", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6)),
         y=alt.Y("images_per_s:Q", title="images/s", scale=alt.Scale(zero=True)),
     )
     front = base.transform_filter("datum.front").mark_line(interpolate="step-after", color="#999999", strokeDash=[4, 3])
-    points = base.mark_point(filled=True, size=80).encode(
-        color=tint,
-        shape=shape(subject, alt.Legend()),
-        tooltip=[
-            "who:N",
-            "batch_size:Q",
-            alt.Tooltip("gib:Q", format=".3~g"),
-            alt.Tooltip("images_per_s:Q", format=".4~g"),
-        ],
+    sizes = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
+    tooltip = (
+        "framework_label:N",
+        "batch_size:Q",
+        alt.Tooltip("gib:Q", format=".3~g"),
+        alt.Tooltip("images_per_s:Q", format=".4~g"),
     )
-    upright = base.transform_filter("isValid(datum.slow)").mark_rule(strokeWidth=1.5)
-    level = base.transform_filter("isValid(datum.least)").mark_rule(strokeWidth=1.5)
     layers = [
         front,
-        upright.encode(y="slow:Q", y2="fast:Q", color=tint),
-        level.encode(x="least:Q", x2="most:Q", color=tint),
-        points,
-        arrows(base, "fast", "y"),
-        warned(base),
+        *(sizes if several else []),
+        marks.interval(base, "slow", "fast", "y", color=tint),
+        marks.interval(base, "least", "most", "x", color=tint),
+        marks.points(base, subject, 80, alt.Legend(), *tooltip),
+        marks.arrows(base, "fast", "y"),
+        marks.warned(base),
         base.mark_point(opacity=0).encode(y="roof:Q"),
     ]
     if several:
-        layers[1:1] = [base.mark_line(strokeWidth=1.3).encode(color=tint, order="batch_size:Q")]
-        sizes = base.transform_filter(alt.FieldOneOfPredicate("place", _apart(rows)))
-        layers.append(sizes.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
+        labels = base.transform_filter(alt.FieldOneOfPredicate("place", _apart(rows)))
+        layers.append(labels.mark_text(align="left", dx=7, dy=8).encode(text="batch_size:Q"))
         layers.append(base.mark_point(opacity=0).encode(x="room:Q"))
-    chart = alt.layer(*layers).properties(width=panel_width(width, columns, 40) - 40, height=130)
-    header = alt.Facet("what:N", sort=list(dict.fromkeys(rows["what"])), title=None, header=alt.Header(labelLimit=280))
-    faceted = chart.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
-    return {"": faceted.resolve_scale(x="independent", y="independent")}
+    layered = alt.layer(*layers).properties(width=marks.panel_width(width, columns, 40) - 40, height=130)
+    conditions = rows["condition_label"].drop_duplicates()
+    return {"": marks.panels_of(layered, conditions, columns, x="independent", y="independent")}
 
 
-def _apart(rows: Any) -> List[int]:
+def _apart(rows: Any) -> list[int]:
     """The places of points whose labels lie upon no earlier one of their panel."""
-    kept: List[int] = []
-    across = rows["gib"] / rows.groupby("what")["gib"].transform("max")
-    upwards = rows["images_per_s"] / rows.groupby("what")["images_per_s"].transform("max")
-    spots = list(zip(rows["what"], across, upwards))
-    for place, (what, x, y) in enumerate(spots):
-        others = (spots[one] for one in kept if spots[one][0] == what)
+    kept: list[int] = []
+    across = rows["gib"] / rows.groupby("condition_label")["gib"].transform("max")
+    upwards = rows["images_per_s"] / rows.groupby("condition_label")["images_per_s"].transform("max")
+    spots = list(zip(rows["condition_label"], across, upwards))
+    for place, (panel, x, y) in enumerate(spots):
+        others = (spots[one] for one in kept if spots[one][0] == panel)
         if all(abs(x - other[1]) > LABEL_WIDTH or abs(y - other[2]) > LABEL_HEIGHT for other in others):
             kept.append(place)
     return kept
@@ -100,31 +81,27 @@ def _ranges(subject: Subject, cells: Any, name: str) -> Any:
     import pandas as pd
 
     on_gpu = set(cells.loc[cells["device"].map(device_kind) != "cpu", "cell"])
-    processes = "pss_bytes" if name == memory.NAMES[memory.PSS] else "rss_bytes"
-    host = subject.study.phases if processes == "pss_bytes" else subject.study.samples
+    pss = name == memory.NAMES[memory.PSS]
+    host = (subject.study.phases, "pss_bytes") if pss else (subject.study.samples, "rss_bytes")
     parts = []
-    for frame, column, mine in (
+    for frame, column, own in (
         (subject.study.samples, "gpu_process_memory_bytes", on_gpu),
-        (host, processes, set(cells["cell"]) - on_gpu),
+        (*host, set(cells["cell"]) - on_gpu),
     ):
         rows = subject.of(frame)
-        of_runs = rows[rows["cell"].isin(mine)].groupby(["cell", "run_id"])[column].max().dropna() / GIB
+        of_runs = rows[rows["cell"].isin(own)].groupby(["cell", "run_id"])[column].max().dropna() / marks.GIB
         ends = of_runs.groupby("cell").agg(["min", "max", "count"])
         parts.append(ends[ends["count"] > 1].rename(columns={"min": "least", "max": "most"})[["least", "most"]])
     return pd.concat(parts)
 
 
-def _undominated(rows: Any) -> List[bool]:
-    """Whether no other cell of the same panel is as fast with as little memory."""
+def _undominated(rows: Any) -> list[bool]:
+    """Return for each row whether no other cell of its panel is as fast with as little memory."""
 
     def beaten(cell: Any) -> bool:
-        others = rows[rows["what"] == cell.what]
-        return bool(
-            (
-                (others["gib"] <= cell.gib)
-                & (others["images_per_s"] >= cell.images_per_s)
-                & ((others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s))
-            ).any()
-        )
+        others = rows[rows["condition_label"] == cell.condition_label]
+        as_good = (others["gib"] <= cell.gib) & (others["images_per_s"] >= cell.images_per_s)
+        better = (others["gib"] < cell.gib) | (others["images_per_s"] > cell.images_per_s)
+        return bool((as_good & better).any())
 
     return [not beaten(cell) for cell in rows.itertuples()]

@@ -1,14 +1,29 @@
-"""A figure as an object: shown by Jupyter, saved as a file."""
+"""A figure as an object: shown by Jupyter, saved as SVG, PDF or PNG of a given width."""
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, NoReturn
 
-from framework_compare.errors import UsageError
+from framework_compare import registry
+from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, find
-from framework_compare.report.figures.subject import Study, Subject
+from framework_compare.report.figures.files import Drawn
+from framework_compare.report.figures.subject import Subject
+from framework_compare.report.study import Study
+from framework_compare.report.table_notes import caption
+
+SUFFIXES = (".svg", ".pdf", ".png")
+UNITS = {"mm": 72 / 25.4, "cm": 720 / 25.4, "in": 72.0, "pt": 1.0, "px": 0.75}  # points
+COLUMN = "84mm"  # one column of a journal's page
+PAPER_FONT = 8.0  # points, so that no text is below 7
+LEAST_FONT = 6.9
+PNG_PPI = 300
+LEAST_WIDTH = 60.0  # points of a whole figure
 
 
 class Plot:
@@ -22,43 +37,105 @@ class Plot:
         study: Study,
         name: str,
         *,
-        frameworks: Union[None, str, Sequence[str]] = None,
-        models: Union[None, str, Sequence[str]] = None,
+        frameworks: str | Sequence[str] | None = None,
+        models: str | Sequence[str] | None = None,
         view: str = "",
     ) -> None:
         self.name, self.view = find(name), view
-        FIGURES[self.name].seen_as(view)  # raises for a view that it has not
+        self._figure = FIGURES[self.name]
+        self._seen = self._figure.seen_as(view)
         only = ([one] if isinstance(one, str) else one for one in (frameworks, models))
         self._subject = Subject(study, *only)
-        self._parts: Optional[Dict[str, files.Drawn]] = None
 
-    @property
-    def parts(self) -> Dict[str, files.Drawn]:
+    @functools.cached_property
+    def parts(self) -> dict[str, Drawn]:
         """The drawn parts by title; UsageError where the study has no data for the figure."""
-        if self._parts is None:
-            self._parts = files.draw(self._subject, self.name, view=self.view)
-        if not self._parts:
-            raise UsageError(files.absence(self._subject, self.name, self.view))
-        return self._parts
+        return files.draw(self._subject, self.name, view=self.view) or self._absent()
 
     @property
-    def specifications(self) -> List[Dict[str, Any]]:
+    def specifications(self) -> list[dict[str, Any]]:
         """The Vega-Lite specification of each part."""
         return [part.spec for part in self.parts.values()]
 
     @property
     def caption(self) -> str:
-        """How to read the figure, and the settings of its cells."""
-        return files.caption(self._subject, self.name, self.view)
+        """The text below the figure in a paper: how to read it, the settings of its cells, labels of its frameworks."""
+        cells = list(self._subject.cells.itertuples())
+        labels = registry.labels(cell.framework for cell in cells)
+        return " ".join((f"{self._figure.title}. {self._seen.caption} Settings: {caption(cells, ())}", *labels))
 
-    def save(self, path: Union[str, Path], width: str = files.COLUMN) -> Path:
-        """Write .svg, .pdf or .png, `width` wide ("84mm"), and the caption beside it as .txt; return the path."""
-        target = Path(path).absolute()
-        files.save(self._subject, self.name, target, width, self.view)
-        return target
+    def save(self, path: str | Path, width: str = COLUMN) -> Path:
+        """Write .svg, .pdf or .png, exactly `width` wide ("84mm"), and the caption beside it as .txt; return the path.
+
+        Text is 7 points or more. UsageError for another suffix, a width without unit, or a figure without data.
+        """
+        file = Path(path).absolute()
+        suffix, target = file.suffix.lower(), points(width)
+        if suffix not in SUFFIXES:
+            raise UnknownNameError("kind of file", file.suffix or file.name, SUFFIXES)
+        drawn = self.fitted(target)
+        scale = target / drawn.width
+        if PAPER_FONT * scale < LEAST_FONT:
+            least = drawn.width * LEAST_FONT / PAPER_FONT / UNITS["mm"]
+            raise UsageError(
+                f"figure {self.name} of this study would have text below {LEAST_FONT:.0f} points at {width}; give a width of "
+                f"{least:.0f}mm or more, or draw fewer frameworks or models (--frameworks, --models)"
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(_converted(drawn, suffix, scale))
+        file.with_suffix(".txt").write_text(self.caption + "\n", encoding="utf-8")
+        return file
+
+    def fitted(self, target: float) -> Drawn:
+        """The figure with panels as wide as makes it about `target` points wide in all, its parts one below the other."""
+        import altair as alt
+
+        width, legend_columns = target, max(1, int(target / 75))
+        columns = max(1, min(len(self._subject.conditions), int(target / files.LEAST_PANEL)))
+        for _ in range(3):
+            parts = self._seen.draw(self._subject, width, columns) or self._absent()
+            charts = [chart.properties(title=title) if title else chart for title, chart in parts.items()]
+            whole = charts[0] if len(charts) == 1 else alt.vconcat(*charts)
+            drawn = files.render(whole, PAPER_FONT, legend_columns)
+            if abs(drawn.width - target) < 0.02 * target:
+                break
+            width = max(40.0, width + target - drawn.width)
+        return drawn
+
+    def _absent(self) -> NoReturn:
+        """UsageError that says why the study has no such figure, or not this view of it."""
+        if self._seen.absent and len(self._subject.worked):
+            raise UsageError(f"the study has no such view of figure {self.name}: {self._seen.absent}")
+        raise UsageError(f"the study has no figure {self.name}: {self._figure.absent}")
 
     def _repr_html_(self) -> str:
         return "".join(part.svg for part in self.parts.values())
 
     def __repr__(self) -> str:
         return f"Plot({self.name!r})"
+
+
+def _converted(drawn: Drawn, suffix: str, scale: float) -> bytes:
+    import vl_convert
+
+    # In PDF a pixel becomes a point.
+    unit = "" if suffix == ".pdf" else "pt"
+    size = f'width="{drawn.width * scale:.2f}{unit}" height="{drawn.height * scale:.2f}{unit}"'
+    svg = re.sub(r'width="[\d.]+" height="[\d.]+"', size, drawn.svg, count=1)
+    if suffix == ".svg":
+        return svg.encode()
+    if suffix == ".pdf":
+        return vl_convert.svg_to_pdf(svg)
+    return vl_convert.svg_to_png(drawn.svg, scale=scale, ppi=PNG_PPI)
+
+
+def points(width: str) -> float:
+    """A length in points, from "84mm", "3.3in", "240pt"; UsageError for another text."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(mm|cm|in|pt|px)", str(width).strip())
+    if not match:
+        raise UsageError(f"the width is {width!r}; allowed: a number and a unit of {', '.join(UNITS)}, such as 84mm")
+    if float(match[1]) * UNITS[match[2]] < LEAST_WIDTH:
+        raise UsageError(
+            f"the width is {width!r}; allowed: {LEAST_WIDTH / UNITS['mm']:.0f}mm or more, such as {COLUMN}"
+        )
+    return float(match[1]) * UNITS[match[2]]

@@ -1,17 +1,18 @@
-"""What figures are drawn from: a study's frames, narrowed and named for people."""
+"""The data of figures: a study's frames, narrowed and named for people."""
 
 from __future__ import annotations
 
 import functools
-import math
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from framework_compare.errors import UsageError
-from framework_compare.plan import settings
 from framework_compare.report.figures import look
+from framework_compare.report.names import in_order, title
+from framework_compare.report.study import Study
+from framework_compare.report.table_notes import setting_words
 from framework_compare.report.tables import ABOUT, clean
 from framework_compare.results import speed_verdicts
-from framework_compare.results.block_times import BlockTimes
 from framework_compare.results.columns import SHARED
 from framework_compare.results.repeats import disturbed_throughout
 from framework_compare.results.speed_verdicts import Verdict
@@ -21,45 +22,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_NAME = 60
+LABELS = ["framework_label", "condition_label"]  # columns: a framework as people write it, and what it competes in
 # Properties that every object of JavaScript has: Vega takes such a name for its own.
 RESERVED = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf")
 )
-
-
-class Study(Protocol):
-    """What `Comparison` offers to figures and to the report."""
-
-    folder: Any
-
-    @property
-    def frame(self) -> "pd.DataFrame": ...
-    @property
-    def epochs(self) -> "pd.DataFrame": ...
-    @property
-    def gains(self) -> "pd.DataFrame": ...
-    @property
-    def runs(self) -> "pd.DataFrame": ...
-    @property
-    def samples(self) -> "pd.DataFrame": ...
-    @property
-    def phases(self) -> "pd.DataFrame": ...
-    @property
-    def energy(self) -> "pd.DataFrame": ...
-    @property
-    def slices(self) -> "pd.DataFrame": ...
-    @property
-    def block_times(self) -> BlockTimes: ...
-    @property
-    def profiled(self) -> "pd.DataFrame": ...
-    @property
-    def settings(self) -> Dict[str, Any]: ...
-    @property
-    def machine(self) -> Dict[str, Any]: ...
-    @property
-    def environments(self) -> Dict[str, Dict[str, Any]]: ...
-    def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]: ...
-    def to_toml(self) -> str: ...
 
 
 class Subject:
@@ -69,75 +36,79 @@ class Subject:
     """
 
     def __init__(
-        self, study: Study, frameworks: Optional[Sequence[str]] = None, models: Optional[Sequence[str]] = None
+        self, study: Study, frameworks: Sequence[str] | None = None, models: Sequence[str] | None = None
     ) -> None:
         self.study = study
-        self._whats: Optional[Sequence[str]] = None
+        self._conditions: Sequence[str] | None = None
         self._only = {"framework": frameworks, "model": models}
         for column, names in self._only.items():
             _check_names(column, names, study.frame[column])
 
     @functools.cached_property
     def cells(self) -> "pd.DataFrame":
-        """The study's frame with these columns more: cell, its row in the study's frame; who and what, its framework
-        and the rest of it as text; best, the epoch time over that of the fastest of the same `what`; about, the mark of
-        an estimate, which stands as the epoch time of a sampled cell."""
+        """The study's frame with these columns more: cell, its row in the study's frame; framework_label and
+        condition_label, its framework and the rest of it as text; best, the epoch time over that of the fastest under the
+        same condition; about, the mark of an estimate, which stands as the epoch time of a sampled cell."""
         frame = self.study.frame
         cells = frame.assign(cell=range(len(frame)))
         for column, names in self._only.items():
             cells = cells if names is None else cells[cells[column].isin(list(names))]
         cells = _with_estimates(cells)
-        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
+        varied = self._varied()
         cells = cells.assign(
-            who=[_short(look.title(name)) for name in cells["framework"]],
-            what=[_what(cell, varied) for cell in cells.itertuples()],
+            framework_label=[_short(title(name)) for name in cells["framework"]],
+            condition_label=[_condition(cell, varied) for cell in cells.itertuples()],
             worked=(cells["status"] == "ok") & cells["epoch_s_median"].gt(0),
             disturbed=[_disturbed(cell) for cell in cells.itertuples()],
         )
-        cells = cells if self._whats is None else cells[cells["what"].isin(list(self._whats))]
+        cells = cells if self._conditions is None else cells[cells["condition_label"].isin(list(self._conditions))]
         seconds = cells["epoch_s_median"].where(cells["worked"])
-        return cells.assign(best=seconds / seconds.groupby(cells["what"]).transform("min"))
+        return cells.assign(best=seconds / seconds.groupby(cells["condition_label"]).transform("min"))
 
     @functools.cached_property
     def judged(self) -> "pd.DataFrame":
         """`cells` with columns more. fastest: whether it is the winner. verdict: the one on the cell and the winner of its
-        `what`, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
+        condition, or else the first of it by figures, as times of the cell over times of that. Where there is one, best is
         its ratio, of paired runs."""
         import pandas as pd
 
-        won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), self.study.verdicts())}
+        judgements = self.study.verdicts()
+        won = {one.key: one.framework for one in winners(list(self.worked.itertuples()), judgements)}
         fastest = [won.get(key(cell)) == cell.framework for cell in self.cells.itertuples()]
         cells = self.cells.assign(fastest=fastest)
-        ahead = cells[cells["best"] == 1].drop_duplicates("what").set_index("what")["framework"].to_dict()
-        leaders = {**ahead, **cells[cells["fastest"]].set_index("what")["framework"].to_dict()}
-        found = [self._paired(cell, leaders) for cell in cells.itertuples()]
+        ahead = cells[cells["best"] == 1].drop_duplicates("condition_label")
+        leaders: dict[str, str] = {}
+        for some in (ahead, cells[cells["fastest"]]):
+            leaders.update(zip(some["condition_label"], some["framework"]))
+        verdicts = {(*key(one), one.faster, one.slower): one for one in judgements}
+
+        def beside_leader(cell: Any) -> Verdict | None:
+            if not cell.worked or cell.framework == leaders[cell.condition_label]:
+                return None
+            leader = leaders[cell.condition_label]
+            behind, before = (*key(cell), leader, cell.framework), (*key(cell), cell.framework, leader)
+            return verdicts.get(behind) or (speed_verdicts.inverted(verdicts[before]) if before in verdicts else None)
+
+        found = [beside_leader(cell) for cell in cells.itertuples()]
         ratios = [cell.best if one is None else one.ratio for cell, one in zip(cells.itertuples(), found)]
-        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["what"].map(leaders), 1.0)
+        best = pd.Series(ratios, cells.index).where(cells["framework"] != cells["condition_label"].map(leaders), 1.0)
         return cells.assign(best=best, verdict=found)
 
-    def _paired(self, cell: Any, leaders: Mapping[str, str]) -> Optional[Verdict]:
-        rival = cell.worked and cell.framework != leaders[cell.what]
-        return self.against(cell, leaders[cell.what]) if rival else None
-
-    def against(self, cell: Any, framework: str) -> Optional[Verdict]:
-        """The verdict on a cell and that framework's, as times of the cell over times of that; None without one."""
-        found = self.verdicts.get((*key(cell), framework, cell.framework))
-        if found is not None:
-            return found
-        other = self.verdicts.get((*key(cell), cell.framework, framework))
-        return None if other is None else speed_verdicts.inverted(other)
-
-    def narrowed(self, what: Sequence[str]) -> "Subject":
-        """The same study with only these of `what`."""
+    def narrowed(self, conditions: Sequence[str]) -> "Subject":
+        """The same study with only these conditions."""
         narrowed = Subject(self.study, self._only["framework"], self._only["model"])
-        narrowed._whats = what
+        narrowed._conditions = conditions
         return narrowed
 
-    def without(self, setting: str) -> List[str]:
-        """`what` of each cell, but for a setting that a figure shows by itself."""
+    def without(self, setting: str) -> list[str]:
+        """The condition of each cell, but for a setting that a figure shows by itself."""
+        varied = [name for name in self._varied() if name != setting]
+        return [_condition(cell, varied) for cell in self.cells.itertuples()]
+
+    def _varied(self) -> list[str]:
+        """The settings in which cells of the whole study differ."""
         frame = self.study.frame
-        varied = [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1 and name != setting]
-        return [_what(cell, varied) for cell in self.cells.itertuples()]
+        return [name for name in ("dataset", *SHARED) if frame[name].astype(str).nunique() > 1]
 
     @functools.cached_property
     def worked(self) -> "pd.DataFrame":
@@ -145,18 +116,18 @@ class Subject:
         return self.cells[self.cells["worked"]]
 
     @functools.cached_property
-    def who(self) -> List[str]:
+    def frameworks(self) -> list[str]:
         """Names of the frameworks, in their order."""
-        return [_short(look.title(name)) for name in look.in_order(list(self.cells["framework"]))]
+        return [_short(title(name)) for name in in_order(list(self.cells["framework"]))]
 
     @functools.cached_property
-    def what(self) -> List[str]:
+    def conditions(self) -> list[str]:
         """Names of what frameworks compete in, in the study's order."""
-        return list(dict.fromkeys(self.cells["what"]))
+        return list(dict.fromkeys(self.cells["condition_label"]))
 
-    def marks(self) -> Tuple[List[str], List[str], List[Tuple[int, ...]]]:
-        """Colours, shapes and dashes of `who`."""
-        names = look.in_order(list(self.cells["framework"]))
+    def marks(self) -> tuple[list[str], list[str], list[tuple[int, ...]]]:
+        """Colours, shapes and dashes of the frameworks."""
+        names = in_order(list(self.cells["framework"]))
         places = [look.place(name, names) for name in names]
         return [look.COLOURS[n] for n in places], [look.SHAPES[n] for n in places], [look.DASHES[n] for n in places]
 
@@ -165,19 +136,13 @@ class Subject:
         epochs = self.of(self.study.epochs)
         return epochs.assign(epoch_s=epochs["estimate_s"].fillna(epochs["epoch_s"]))
 
-    def of(self, frame: "pd.DataFrame", *, only_ok: bool = True) -> "pd.DataFrame":
-        """The rows of another frame that belong to these cells and to runs that count, with `who` and `what`."""
-        rows = frame[frame["counts"].astype(bool)]
-        rows = rows[rows["status"] == "ok"] if only_ok else rows
-        names = self.cells.set_index("cell")[["who", "what"]]
+    def of(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """The rows of another frame that belong to these cells and to runs that count, with LABELS."""
+        rows = frame[frame["counts"].astype(bool) & (frame["status"] == "ok")]
+        names = self.cells.set_index("cell")[LABELS]
         if "cell" not in rows:
             rows = rows.join(self.study.runs.set_index("run_id")["cell"], on="run_id")
         return rows[rows["cell"].isin(names.index)].join(names, on="cell")
-
-    @functools.cached_property
-    def verdicts(self) -> Dict[Tuple[str, str, str, str], Verdict]:
-        """Verdicts by model, condition, faster and slower framework."""
-        return {(*key(one), one.faster, one.slower): one for one in self.study.verdicts()}
 
 
 def speeds(cells: "pd.DataFrame") -> "pd.DataFrame":
@@ -193,7 +158,7 @@ def _with_estimates(cells: "pd.DataFrame") -> "pd.DataFrame":
     return cells.assign(**figures, about=sampled.map({True: ABOUT, False: ""}))
 
 
-def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series") -> None:
+def _check_names(column: str, names: Sequence[str] | None, known: "pd.Series") -> None:
     allowed = list(dict.fromkeys(map(str, known)))
     if names is not None and not names:
         raise UsageError(f"no {column} is named to draw; allowed: {', '.join(allowed)}")
@@ -202,19 +167,11 @@ def _check_names(column: str, names: Optional[Sequence[str]], known: "pd.Series"
             raise UsageError(f"the study has no {column} {name!r}; allowed: {', '.join(allowed)}")
 
 
-def _what(cell: Any, varied: Sequence[str]) -> str:
-    values = [value_words(name, getattr(cell, name)) for name in varied]
-    return _short(", ".join([look.title(cell.model), *values]))
-
-
-def value_words(name: str, value: Any) -> str:
-    """A value of a setting, in words that need no column heading."""
-    known = {settings.column(field): setting for field, setting in settings.SETTINGS.items()}
-    if name in ("dataset", "execution", "precision"):
-        return str(value)
-    if name not in known or not known[name].caption:
-        return f"{name.replace('_', ' ')} {value}"
-    return look.title(value) if name == "device" else known[name].caption.format(value)
+def _condition(cell: Any, varied: Sequence[str]) -> str:
+    plain = ("dataset", "execution", "precision")  # their values need no heading
+    values = {name: getattr(cell, name) for name in varied}
+    words = (str(value) if name in plain else setting_words(name, value) for name, value in values.items())
+    return _short(", ".join([title(cell.model), *words]))
 
 
 def _short(text: str) -> str:
@@ -228,26 +185,3 @@ def _disturbed(cell: Any) -> str:
     if not cell.epochs_disturbed > 0:
         return ""
     return "all epochs" if disturbed_throughout(cell.epochs_disturbed, cell.epochs_measured) else "some epochs"
-
-
-def known(value: Any) -> bool:
-    """Whether a figure is there."""
-    return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-def rounded(frame: "pd.DataFrame", digits: int = 5) -> List[Mapping[str, Any]]:
-    """Rows for a specification: numbers to so many significant digits, what is missing as None."""
-    return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
-
-
-def plain(value: Any, digits: int) -> Any:
-    """A value as JSON has it: a number to so many significant digits, None where there is none."""
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.{digits}g}")

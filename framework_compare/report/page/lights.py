@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
-from framework_compare.report.parts import unproved
+from framework_compare.report.table_notes import unproved
 from framework_compare.results.intervals import MIN_RUNS
 from framework_compare.results.parity import FAILED
 
@@ -20,8 +20,8 @@ class Light(NamedTuple):
     sentence: str
 
 
-def lights(cells: Any, epochs: Any) -> List[Light]:
-    """Of a study's cells and epochs: all cells worked, enough runs, a quiet machine, the same function, full clocks."""
+def lights(cells: Any, epochs: Any) -> list[Light]:
+    """The answers: did all cells work, are there enough runs, was the machine quiet, the function the same, the clock full?"""
     return [_worked(cells), _repeated(cells), _quiet(cells, epochs), _equal(cells), *_clocks(cells)]
 
 
@@ -44,26 +44,21 @@ def _repeated(cells: Any) -> Light:
 
 
 def _quiet(cells: Any, all_epochs: Any) -> Light:
-    if not cells["epochs_disturbed"].notna().any():
-        return Light(WARN, "Quiet machine", "not known: nothing was sampled")
     epochs, disturbed = cells["epochs_measured"].sum(), cells["epochs_disturbed"].sum()
-    slow, counted = _slow(all_epochs)
-    if not disturbed and slow:
-        sentence = f"no other program was seen, but {slow} of {counted} epochs took more than {SLOW:g} times their cell's median"
-        return Light(WARN, "Quiet machine", sentence)
-    if not disturbed:
-        return Light(GOOD, "Quiet machine", "no epoch was disturbed by other programs")
+    counted = all_epochs[all_epochs["disturbed"].ne(1)]
+    slow = counted["epoch_s"].gt(SLOW * counted.groupby("cell")["epoch_s"].transform("median")).sum()
     whole = (cells["epochs_disturbed"] >= cells["epochs_measured"]) & cells["epochs_measured"].gt(0)
-    return Light(
-        BAD if whole.any() else WARN, "Quiet machine", f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
-    )
-
-
-def _slow(epochs: Any) -> Tuple[int, int]:
-    """How many epochs took more than SLOW times the median of their cell, and of how many."""
-    counted = epochs[epochs["disturbed"].ne(1)]
-    median = counted.groupby("cell")["epoch_s"].transform("median")
-    return int(counted["epoch_s"].gt(SLOW * median).sum()), len(counted)
+    if not cells["epochs_disturbed"].notna().any():
+        state, sentence = WARN, "not known: nothing was sampled"
+    elif disturbed:
+        state, sentence = BAD if whole.any() else WARN, f"{disturbed:.0f} of {epochs:.0f} epochs were disturbed"
+    elif slow:
+        state = WARN
+        often = f"{slow} of {len(counted)} epochs took more than {SLOW:g} times their cell's median"
+        sentence = f"no other program was seen, but {often}"
+    else:
+        state, sentence = GOOD, "no epoch was disturbed by other programs"
+    return Light(state, "Quiet machine", sentence)
 
 
 def _equal(cells: Any) -> Light:
@@ -71,15 +66,15 @@ def _equal(cells: Any) -> Light:
     verdicts, failing = list(worked["parity"]), (worked["parity_status"] == FAILED).sum()
     unknown = sum(bool(unproved(one)) or one is None for one in verdicts)
     if failing:
-        return Light(
-            BAD, "Same function", f"{failing} cells fail the check that all frameworks train the same function"
-        )
-    if unknown or not verdicts:
-        return Light(WARN, "Same function", f"not checked for {unknown} of {len(verdicts)} cells")
-    return Light(GOOD, "Same function", "checked: all frameworks train the same function")
+        state, sentence = BAD, f"{failing} cells fail the check that all frameworks train the same function"
+    elif unknown or not verdicts:
+        state, sentence = WARN, f"not checked for {unknown} of {len(verdicts)} cells"
+    else:
+        state, sentence = GOOD, "checked: all frameworks train the same function"
+    return Light(state, "Same function", sentence)
 
 
-def _clocks(cells: Any) -> List[Light]:
+def _clocks(cells: Any) -> list[Light]:
     share = cells["gpu_throttled_share"].max()
     if not share >= 0:
         return []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from framework_compare.report import kinds
 from framework_compare.report.figures import files
-from framework_compare.report.figures.subject import Study, Subject
-from framework_compare.report.html import environment
+from framework_compare.report.figures.subject import Subject
 from framework_compare.report.page.report import uri_of
+from framework_compare.report.renderers import environment
+from framework_compare.report.study import Study
 
 
 def html(study: Study) -> str:
@@ -14,5 +15,5 @@ def html(study: Study) -> str:
     tables = kinds.build(study.frame, "time", lambda: study.block_times)
     subject = Subject(study)
     parts = files.draw(subject, "epoch-time") if len(subject.worked) else {}
-    pictures = [uri_of(part.svg) for part in parts.values()]
-    return environment().get_template("notebook.html").render(tables=tables, pictures=pictures)
+    images = [uri_of(part.svg) for part in parts.values()]
+    return environment().get_template("notebook.html").render(tables=tables, images=images)

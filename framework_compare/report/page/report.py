@@ -6,8 +6,10 @@ import dataclasses
 import datetime
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -18,12 +20,14 @@ from framework_compare.plan import settings
 from framework_compare.report import headlines, kinds, provenance, renderers
 from framework_compare.report.figures import files
 from framework_compare.report.figures.catalogue import FIGURES, Figure
-from framework_compare.report.figures.look import title as named
-from framework_compare.report.figures.subject import Study, Subject
-from framework_compare.report.html import environment
+from framework_compare.report.figures.files import Drawn
+from framework_compare.report.figures.subject import Subject
+from framework_compare.report.names import title as named
 from framework_compare.report.page.bundle import javascript, packed
 from framework_compare.report.page.lights import lights
-from framework_compare.report.parts import warnings_of
+from framework_compare.report.renderers import environment
+from framework_compare.report.study import Study
+from framework_compare.report.table_notes import warnings_of
 from framework_compare.report.tables import Table, clean
 from framework_compare.results.metrics import METRICS
 from framework_compare.store import schema
@@ -36,51 +40,27 @@ MAX_PANELS = 24  # models and settings that the figures show; tables and CSV hav
 MAX_ROWS = 1000  # of the table of cells
 MAX_CSV = 1_000_000  # characters of CSV within the page
 MAX_VERDICTS = 100
+UNFAILED = ("ok", "planned", "running")  # of runs
 CELL_METRICS = (
     *("epoch_s_median", "epoch_s_ci_low", "epoch_s_ci_high", "images_per_s", "data_wait_share", "pss_peak_bytes"),
-    *(
-        "peak_rss_bytes",
-        "cpu_percent_mean",
-        "threads_max",
-        "gpu_percent_mean",
-        "gpu_process_memory_peak_bytes",
-        "gpu_j_per_image",
-    ),
-    *("first_step_s", "loss_last", "wall_s"),
+    *("peak_rss_bytes", "cpu_percent_mean", "threads_max", "gpu_percent_mean", "gpu_process_memory_peak_bytes"),
+    *("gpu_j_per_image", "first_step_s", "loss_last", "wall_s"),
 )
-
-
 _TAG = re.compile(r"<[^<>]*>")
 
 
-class Part(NamedTuple):
-    """A drawn part of a figure: its title, the SVG as a data URI, its size in pixels, and the packed specification.
+class Section(NamedTuple):
+    """A figure and its views that the study has data for: the caption of each, and what is drawn, by the title of its part.
 
     The usual view alone has a still, which is there without scripts too.
     """
 
-    title: str
-    uri: Markup
-    width: int
-    height: int
-    spec: str
-
-
-class View(NamedTuple):
-    """One way to look at a figure; caption: how to read it."""
-
-    name: str
-    caption: str
-    parts: Sequence[Part]
-
-
-class Section(NamedTuple):
     name: str
     figure: Figure
-    views: Sequence[View]
+    views: Mapping[str, tuple[str, Mapping[str, Drawn]]]
 
 
-def write(study: Study, path: Union[str, Path], more: Sequence[Table] = ()) -> Path:
+def write(study: Study, path: str | Path, more: Sequence[Table] = ()) -> Path:
     """Write the report of a study as one HTML file, `more` tables behind its own; StudyError where it cannot be written."""
     target = Path(path).absolute()
     if target.suffix.lower() not in (".html", ".htm"):
@@ -94,10 +74,14 @@ def write(study: Study, path: Union[str, Path], more: Sequence[Table] = ()) -> P
 
 def render(study: Study, more: Sequence[Table] = ()) -> str:
     """The report as text."""
-    return environment().get_template("report.html").render(**_content(study, more))
+    page = environment()
+    page.filters.update(
+        markdown=renderers.markdown, latex=renderers.latex, uri=uri_of, packed=packed, named=named, log=_log
+    )
+    return page.get_template("report.html").render(**_content(study, more))
 
 
-def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
+def _content(study: Study, more: Sequence[Table]) -> dict[str, Any]:
     cells = study.frame
     subject = Subject(study)
     sections, absent, left = _sections(subject)
@@ -111,17 +95,20 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
         "verdicts": headlines.answers(list(cells.itertuples()), verdicts),
         "verdict_remarks": [*headlines.remarks(verdicts), *labels],
         "labels": labels,
-        "judged": [headlines.titled(one) for one in verdicts[:MAX_VERDICTS]],
+        "judged": [headlines.with_display_names(one) for one in verdicts[:MAX_VERDICTS]],
         "more_verdicts": max(0, len(verdicts) - MAX_VERDICTS),
-        "frameworks": list(zip(subject.who, subject.marks()[0])),
+        "frameworks": list(zip(subject.frameworks, subject.marks()[0])),
         "sections": sections,
         "absent": absent,
         "left": left,
         "what_shown": MAX_PANELS,
-        "tables": [*_tables(study), *(_shown("cost", one) for one in more)],
-        "cells": _cells(subject),
+        "tables": [
+            dataclasses.replace(one, warnings=()) for one in (*_tables(study), *more)
+        ],  # warnings have a section
+        "cells": list(subject.cells.head(MAX_ROWS).itertuples()),
+        "metrics": {name: METRICS[name] for name in CELL_METRICS if subject.cells[name].notna().any()},
         "more_cells": max(0, len(cells) - MAX_ROWS),
-        "failures": _failures(study),
+        "failures": list(study.runs[~study.runs["status"].isin(UNFAILED)].head(MAX_VERDICTS).itertuples()),
         "warnings": warnings_of(cells.itertuples()),
         "settings": _settings(cells),
         "environments": _packages(study),
@@ -133,10 +120,10 @@ def _content(study: Study, more: Sequence[Table]) -> Dict[str, Any]:
     }
 
 
-def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
+def _sections(subject: Subject) -> tuple[list[Section], list[Figure], int]:
     """The figures with data, those without, and how many panels are left out of all of them."""
-    shown = subject.what[:MAX_PANELS]
-    left = len(subject.what) - len(shown)
+    shown = subject.conditions[:MAX_PANELS]
+    left = len(subject.conditions) - len(shown)
     if left:
         subject = subject.narrowed(shown)
     if not len(subject.worked):
@@ -146,102 +133,43 @@ def _sections(subject: Subject) -> Tuple[List[Section], List[Figure], int]:
     return [one for one in sections if one.views], absent, left
 
 
-def _views(subject: Subject, name: str) -> List[View]:
-    """The views of a figure that the study has data for; none where it has none for the usual one."""
-    views = FIGURES[name].all_views
-    found = [View(view, one.caption, _parts(subject, name, view)) for view, one in views.items()]
-    return [one for one in found if one.parts] if found[0].parts else []
-
-
-def _parts(subject: Subject, name: str, view: str) -> List[Part]:
-    if view != FIGURES[name].view:
-        return [
-            Part(title, Markup(), 0, 0, packed(spec))
-            for title, spec in files.specifications(subject, name, view=view).items()
-        ]
-    return [
-        Part(title, uri_of(one.svg), round(one.width), round(one.height), packed(one.spec))
-        for title, one in files.draw(subject, name, view=view).items()
-    ]
+def _views(subject: Subject, name: str) -> dict[str, tuple[str, Mapping[str, Drawn]]]:
+    views: dict[str, tuple[str, Mapping[str, Drawn]]] = {}
+    for view, one in FIGURES[name].views.items():
+        parts = files.draw(subject, name, view=view, still=not views)
+        if not parts and not views:  # of no data for the usual view there is none for another
+            break
+        views.update({view: (one.caption, parts)} if parts else {})
+    return views
 
 
 def uri_of(svg: str) -> Markup:
-    """A picture within an attribute of a page: it runs nothing and shares no name with it."""
+    """An image within an attribute of a page: it runs nothing and shares no name with it."""
     single = _TAG.sub(lambda tag: tag[0] if "'" in tag[0] else tag[0].replace('"', "'"), svg)  # one letter, not three
     return Markup("data:image/svg+xml," + quote(single, safe=" =:/;,'()!*@+$[]{}|^`\n"))
-
-
-class Shown(NamedTuple):
-    """A table with the texts that a reader may copy."""
-
-    kind: str
-    table: Table
-    markdown: str
-    latex: str
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
 SHOWN = ("time", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
 
 
-def _tables(study: Study) -> List[Shown]:
+def _tables(study: Study) -> list[Table]:
     """The tables of time and resources, and the others that the study has figures for."""
     if len(study.frame) > MAX_ROWS:
         return []
-
-    def blocks() -> Any:
-        return study.block_times
-
-    shown = []
-    for kind in SHOWN:
-        for part in kinds.build(getattr(study, kinds.KINDS[kind].frame), kind, blocks)[:12]:
-            shown.append(_shown(kind, part))
-    return shown
+    blocks = partial(getattr, study, "block_times")
+    frames = {kind: getattr(study, kinds.KINDS[kind].frame) for kind in SHOWN}
+    return [table for kind, frame in frames.items() for table in kinds.build(frame, kind, blocks)[:12]]
 
 
-def _shown(kind: str, part: Table) -> Shown:
-    table = dataclasses.replace(part, warnings=())  # they have a section of their own
-    return Shown(kind, table, renderers.markdown(table), renderers.latex(table))
+def _log(text: Any) -> str:
+    """The last lines of a log, printable, with their indents."""
+    if not isinstance(text, str):
+        return ""
+    return "\n".join(" " * (len(line) - len(line.lstrip(" "))) + clean(line) for line in text.splitlines()[-30:])
 
 
-def _cells(subject: Subject) -> Dict[str, Any]:
-    """The table of cells: headings with units, and rows of names and of (shown, stored) figures."""
-    names = [name for name in CELL_METRICS if subject.cells[name].notna().any()]
-    headings = [", ".join(filter(None, (METRICS[name].label, METRICS[name].unit))) for name in names]
-    rows = []
-    for cell in subject.cells.head(MAX_ROWS).itertuples():
-        figures = [(name, METRICS[name].show(getattr(cell, name)), getattr(cell, name)) for name in names]
-        rows.append({"cell": cell.cell, "who": cell.who, "what": cell.what, "status": cell.status, "figures": figures})
-    return {"headings": headings, "rows": rows}
-
-
-def _failures(study: Study) -> List[Dict[str, Any]]:
-    """Runs that did not end well, each with its reason and the last lines of its log."""
-    runs = study.runs
-    bad = runs[~runs["status"].isin(("ok", "planned", "running"))].head(MAX_VERDICTS)
-    return [
-        {
-            "name": f"{named(run.framework)}, {named(run.model)}, run {run.repeat}",
-            "status": run.status,
-            "reason": clean(run.reason or "no reason given"),
-            "died_in": run.died_in if isinstance(run.died_in, str) else "",
-            "log": _lines(run.log_tail),
-        }
-        for run in bad.itertuples()
-    ]
-
-
-def _lines(text: Any) -> str:
-    return "\n".join(clean_line(line) for line in text.splitlines()[-30:]) if isinstance(text, str) else ""
-
-
-def clean_line(line: str) -> str:
-    """A line of a log, printable, with its indent."""
-    indent = len(line) - len(line.lstrip(" "))
-    return " " * indent + clean(line)
-
-
-def _settings(cells: "pd.DataFrame") -> List[Tuple[str, str, str]]:
+def _settings(cells: "pd.DataFrame") -> list[tuple[str, str, str]]:
     """(name, values, meaning) of every setting of a cell."""
     rows = []
     for name, setting in settings.SETTINGS.items():
@@ -252,14 +180,14 @@ def _settings(cells: "pd.DataFrame") -> List[Tuple[str, str, str]]:
     return rows
 
 
-def _packages(study: Study) -> List[Tuple[str, List[str]]]:
+def _packages(study: Study) -> list[tuple[str, list[str]]]:
     found = []
     for framework, facts in study.environments.items():
         packages = facts.get("packages") if isinstance(facts, dict) else None
         if isinstance(packages, dict):
-            found.append((named(framework), [clean(f"{name} {version}") for name, version in packages.items()]))
-        elif isinstance(packages, list):
-            found.append((named(framework), [clean(one) for one in packages]))
+            packages = [f"{name} {version}" for name, version in packages.items()]
+        if isinstance(packages, list):
+            found.append((named(framework), list(map(clean, packages))))
     return found
 
 
@@ -278,11 +206,11 @@ def command(study: Study) -> str:
         words += ["--dataset", name]
     for name, setting in settings.SETTINGS.items():
         words += _option(cells, name, setting)
-    repeats = _most(study.runs)
+    repeats = int(study.runs["repeat"].max()) if len(study.runs) else 1
     return shlex.join([*words, *(["--repeats", str(repeats)] if repeats > 1 else [])])
 
 
-def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List[str]:
+def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> list[str]:
     column = settings.column(name)
     if column not in cells or setting.role == settings.OF_DATASET:
         return []
@@ -293,14 +221,9 @@ def _option(cells: "pd.DataFrame", name: str, setting: settings.Setting) -> List
     return [f"--{column.replace('_', '-')}", ",".join(values)]
 
 
-def _values(column: "pd.Series") -> List[str]:
+def _values(column: "pd.Series") -> list[str]:
     return list(dict.fromkeys(clean(_number(value)) for value in column.dropna()))
 
 
 def _number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _most(runs: "pd.DataFrame") -> int:
-    first = runs["repeat"] if len(runs) else None
-    return int(first.max()) if first is not None else 1

@@ -19,7 +19,7 @@
   // Rows of frameworks that are not shown are left out of the data; colours and names of the others stay.
   const hidden = new Set();
   function shown(part) {
-    if (Array.isArray(part)) return part.filter((one) => !(one && hidden.has(one.who))).map(shown);
+    if (Array.isArray(part)) return part.filter((one) => !(one && hidden.has(one.framework_label))).map(shown);
     if (part === null || typeof part !== "object") return part;
     return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, shown(value)]));
   }
@@ -35,7 +35,7 @@
       const whole = JSON.parse(await unpacked(plot.dataset.spec));
       if (drawings.get(plot) !== mine) return;
       const spec = hidden.size ? shown(whole) : whole;
-      plot.hidden = hidden.size > 0 && !JSON.stringify(spec).includes('"who":'); // no row is left to draw
+      plot.hidden = hidden.size > 0 && !JSON.stringify(spec).includes('"framework_label":'); // no row is left to draw
       if (plot.hidden) { plot.dataset.live = "yes"; return; }
       await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });
       if (drawings.get(plot) !== mine) return;

@@ -1,0 +1,119 @@
+"""Parts that charts share: axes, colours, intervals that end in arrows, marks of disturbed cells, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import altair as alt
+
+from framework_compare.report.figures import look
+from framework_compare.report.figures.subject import Subject
+from framework_compare.report.study import rounded
+
+CLIP = 1.5  # an interval longer than this times the largest figure of its panel ends in an arrow
+LETTER = 6.0  # points of width that a letter of a label takes at most
+GIB = 2**30
+ENDS = "#444444"
+
+
+def chart(rows: Any) -> Any:
+    """A chart of the rows of a frame, or of dictionaries whose numbers are rounded already."""
+    return alt.Chart(alt.InlineData(values=rows if isinstance(rows, list) else rounded(rows)))
+
+
+def framework_axis(subject: Subject) -> alt.Y:
+    return alt.Y("framework_label:N", sort=subject.frameworks, title=None)
+
+
+def colour(subject: Subject, legend: Any = None) -> alt.Color:
+    return alt.Color(
+        "framework_label:N",
+        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[0]),
+        legend=legend,
+        title=None,
+    )
+
+
+def shape(subject: Subject, legend: Any = None) -> alt.Shape:
+    return alt.Shape(
+        "framework_label:N",
+        scale=alt.Scale(domain=subject.frameworks, range=subject.marks()[1]),
+        legend=legend,
+        title=None,
+    )
+
+
+def stacked_bars(base: Any) -> Any:
+    return base.mark_bar(stroke="white", strokeWidth=0.5)
+
+
+def parts_colour(parts: Iterable[str], colours: Iterable[str], **options: Any) -> alt.Color:
+    """The colours of the parts of a bar, by name."""
+    scale = alt.Scale(domain=list(parts), range=list(colours))
+    return alt.Color(**{"shorthand": "part:N", "scale": scale, "title": None, **options})
+
+
+def points(base: Any, subject: Subject, size: int, legend: Any, *tooltip: Any, **places: Any) -> Any:
+    """A filled mark per row in the colour and shape of its framework."""
+    tint, form = colour(subject, legend), shape(subject, legend)
+    return base.mark_point(filled=True, size=size).encode(color=tint, shape=form, tooltip=list(tooltip), **places)
+
+
+def interval(base: Any, low: str, high: str, axis: str, width: float = 1.5, **encodings: Any) -> Any:
+    """A line along an axis ("x" or "y") from `low` to `high`, of rows that have an interval."""
+    line = base.transform_filter(f"isValid(datum.{low})").mark_rule(strokeWidth=width)
+    return line.encode(**{axis: f"{low}:Q", f"{axis}2": f"{high}:Q"}, **encodings)
+
+
+def whole_interval(base: Any) -> Any:
+    """The interval of all parts of a bar together."""
+    ends = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=2, color="black")
+    return ends.encode(x="min(low):Q", x2="max(high):Q")
+
+
+def warned(base: Any, **place: Any) -> Any:
+    """A red triangle over each cell that others disturbed; `base` has its rows, with `disturbed`, and `place` its axes."""
+    marks = base.transform_filter("isValid(datum.disturbed) && datum.disturbed != ''")
+    return marks.mark_text(text="▲", dy=-10, color=look.WARNING, fontSize=9).encode(**place)
+
+
+def cut(rows: Any, value: str, low: str, high: str, panel: str = "condition_label") -> Any:
+    """Rows whose intervals from `low` to `high` end where they would set the axis of all of a panel's `value`; the column
+    high_cut (of its name) says which do."""
+    if rows.empty:
+        return rows.assign(**{f"{high}_cut": False})
+    most = CLIP * rows.groupby(panel)[value].transform("max")
+    ends = {name: rows[name].astype(float) for name in (low, high)}
+    kept = {name: end.where(~end.gt(most), most) for name, end in ends.items()}
+    return rows.assign(**kept, **{f"{high}_cut": ends[high].gt(most)})
+
+
+def arrows(base: Any, high: str, axis: str) -> Any:
+    """An arrow at the end of each interval that `cut` has cut; axis: "x" or "y"."""
+    towards = "triangle-right" if axis == "x" else "triangle-up"
+    marks = base.transform_filter(f"datum.{high}_cut").mark_point(shape=towards, filled=True, size=45, color=ENDS)
+    return marks.encode(**{axis: f"{high}:Q"})
+
+
+def panel_width(width: float, columns: int, left: float) -> float:
+    return max(70.0, (width - left - 16 * (columns - 1)) / columns)
+
+
+def bar_panels(layers: Iterable[Any], subject: Subject, width: float, columns: int) -> Any:
+    """Horizontal bars, one per framework, in panels with x axes of their own."""
+    sized = alt.layer(*layers).properties(
+        width=panel_width(width, columns, 90), height=20 * len(subject.frameworks) + 6
+    )
+    return panels(sized, subject, columns, x="independent")
+
+
+def panels(layered: Any, subject: Subject, columns: int, **independent: Any) -> Any:
+    """One panel for each condition, in the study's order."""
+    return panels_of(layered, subject.conditions, columns, **independent)
+
+
+def panels_of(layered: Any, conditions: Iterable[str], columns: int, **independent: Any) -> Any:
+    header = alt.Facet("condition_label:N", sort=list(conditions), title=None, header=alt.Header(labelLimit=280))
+    faceted = layered.facet(facet=header, columns=columns, spacing={"row": 16, "column": 16})
+    return faceted.resolve_scale(**independent) if independent else faceted

@@ -1,0 +1,111 @@
+"""Tables that stand beside the machine: cells beside its peaks, the peaks themselves, the cost of readings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from framework_compare import registry
+from framework_compare.plan.searches import is_search
+from framework_compare.report.table_spec import Column, Sheet, TableSpec, named, tabulate
+from framework_compare.report.tables import Table, Value, number, with_interval
+from framework_compare.results import roofline
+from framework_compare.results.columns import Record
+
+BUSY = 0.1  # of a core
+
+
+def _scaled(name: str, scale: float) -> Callable[[Record], str]:
+    return lambda cell: number(getattr(cell, name), scale)
+
+
+def _percent(part: str, whole: str) -> Callable[[Record], str]:
+    def percent(cell: Record) -> str:
+        of = getattr(cell, whole)
+        return number(getattr(cell, part) / of if of > 0 else None, 100)
+
+    return percent
+
+
+def _roofline_remarks(sheet: Sheet) -> Iterable[str]:
+    cells = sheet.cells
+    yield (
+        "Reached and moved are what the layers of the model need, each by itself, over the time of the epochs; a framework "
+        "that fuses layers moves less. Roofline: the least time that the peaks allow, layer by layer, over the time taken."
+    )
+    if any(cell.flop_per_s > 0 and math.isnan(cell.peak_flop_per_s) for cell in cells):
+        yield "No peak is known here: `framework-compare peaks STUDY` measures it, on the machine that ran the study."
+    busy = max((cell.peak_disturbed_share for cell in cells if cell.peak_disturbed_share > BUSY), default=0.0)
+    if busy:
+        yield (
+            f"Peaks may be too low: others took {busy:.0%} of a core while they were measured. `framework-compare peaks "
+            "STUDY` measures them again."
+        )
+    if any(cell.roofline_share > 1 for cell in cells):
+        yield (
+            "More than 100 %: the peak is too low, or the framework fuses layers or has faster kernels than what measured it."
+        )
+
+
+ROOFLINE = TableSpec(
+    "Arithmetic and memory traffic of the measured epochs, beside the peaks of this machine.",
+    (
+        Column("reached", _scaled("flop_per_s", 1e-9), "GFLOP/s"),
+        Column("peak", _scaled("peak_flop_per_s", 1e-9), "GFLOP/s"),
+        Column("%", _percent("flop_per_s", "peak_flop_per_s"), "GFLOP/s"),
+        Column("moved", _scaled("bytes_per_s", 1e-9), "GB/s"),
+        Column("peak", _scaled("peak_bytes_per_s", 1e-9), "GB/s"),
+        Column("%", _percent("bytes_per_s", "peak_bytes_per_s"), "GB/s"),
+        Column("roofline %", _scaled("roofline_share", 100)),
+        Column("wait %", "data_wait_share"),
+    ),
+    (*roofline.COLUMNS, "images_per_s", "data_wait_share"),
+    remarks=_roofline_remarks,
+    frame="roofline",
+    there=lambda cells: any(cell.status == "ok" and not is_search(cell.model) for cell in cells),
+    slow=True,
+)
+
+
+def peak_table(measured: Sequence[Any]) -> Table:
+    """One row per `peaks.MeasuredPeak`: GFLOP/s, GB/s, and what others took of a core meanwhile."""
+
+    def of_peak(name: str, scale: float) -> Callable[[Any], str]:
+        return lambda one: number(getattr(one.peak, name, None), scale)
+
+    return tabulate(
+        "What this machine can do: a matrix product and a copy of memory, the best of some repetitions.",
+        [named(name, always=True) for name in ("device", "precision", "threads")],
+        (
+            Column("GFLOP/s", lambda one: Value(of_peak("flop_per_s", 1e-9)(one), one.reason), "peak"),
+            Column("GB/s", of_peak("bytes_per_s", 1e-9), "peak"),
+            Column("% of a core", of_peak("others", 100), "others"),
+        ),
+        measured,
+    )
+
+
+def overhead_table(rates: Sequence[Any], cell: str, framework: str = "") -> Table:
+    """One row per rate; `rates` are `overhead.Overhead` records of one cell of a framework."""
+
+    def interval(name: str) -> Callable[[Any], str]:
+        return lambda one: with_interval(*(getattr(getattr(one, name), end) for end in ("value", "low", "high")))
+
+    return tabulate(
+        f"What reading CPU, memory and threads costs: {cell}, {rates[0].ratio.runs} runs at each rate, in randomised "
+        "blocks; medians ± longer arm of the 95 % interval over runs.",
+        [Column("readings/s", lambda one: f"{one.sampling_hz:g}")],
+        (
+            Column("epoch s", interval("epoch_s")),
+            Column("over none", lambda one: interval("ratio")(one) if one.sampling_hz else "1"),
+            Column("CPU % of a core", lambda one: f"{one.parent_cpu_percent:.2f}", "comparing process"),
+            Column("peak RSS MB", lambda one: f"{one.parent_peak_rss_bytes / 1e6:.0f}", "comparing process"),
+        ),
+        rates,
+        remarks=(
+            "No epoch is left out as disturbed, as nobody would know of it without readings.",
+            "CPU of the comparing process over whole runs; its memory since it began, so for all rates together.",
+            *registry.labels([framework]),
+        ),
+    )

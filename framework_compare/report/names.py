@@ -1,0 +1,36 @@
+"""Names of frameworks, models and devices as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from framework_compare import registry
+
+TITLES = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "mxnet": "MXNet",
+    "paddle": "PaddlePaddle",
+    "jax": "JAX",
+    "singa": "SINGA (repaired)",
+    "torch-as-written": "PyTorch (as written)",
+    "alexnet": "AlexNet",
+    "mobilenet_v2": "MobileNetV2",
+    "resnet50": "ResNet-50",
+    "resnet50_v1_5": "ResNet-50 v1.5",
+    "vgg16": "VGG-16",
+    "cuda": "GPU",
+    "cpu": "CPU",
+}
+
+
+def title(name: object) -> str:
+    """A name as people write it, "PyTorch 2.12.0" for "torch@2.12.0"; one that is not known stays."""
+    base, _, version = str(name).partition("@")
+    return f"{TITLES[base]} {version}".strip() if base in TITLES else str(name)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Frameworks in the order of the registry, others after them."""
+    known = [name for name in registry.FRAMEWORKS if name in names]
+    return [*known, *(name for name in dict.fromkeys(names) if name not in known)]

@@ -1,0 +1,238 @@
+"""Tables of what training takes: CPU, memory, GPU, energy, money; memory and speed by batch size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from framework_compare.plan.settings import SETTINGS, column
+from framework_compare.registry import device_kind
+from framework_compare.report.names import title
+from framework_compare.report.table_notes import (
+    HANDING_OVER,
+    caption,
+    gpu_reading_notes,
+    plural,
+    texts_of,
+    unit_of,
+    warning_lines,
+)
+from framework_compare.report.table_spec import NAMES, Column, Sheet, TableSpec, any_known, named, tabulate, where_known
+from framework_compare.report.tables import Table, number, with_interval
+from framework_compare.results import memory
+from framework_compare.results.bills import Prices
+from framework_compare.results.columns import SHARED, Record, batch_sizes
+from framework_compare.results.metrics import METRICS
+
+NO_ENERGY = "Energy not measured: this machine exposes no counter, or the measured epochs were too short."
+
+
+def _resource_remarks(sheet: Sheet) -> Iterable[str]:
+    cells = sheet.cells
+    if device_kind(cells[0].device) != "cpu":
+        yield HANDING_OVER.format(device=cells[0].device)
+        yield from gpu_reading_notes(cells)
+    if any(cell.pss_peak_bytes > 0 for cell in cells):
+        yield memory.APART
+    parent = [cell for cell in cells if cell.parent_cpu_percent > 0 and cell.parent_peak_rss_bytes > 0]
+    if parent:
+        percent = max(cell.parent_cpu_percent for cell in parent)
+        peak = max(cell.parent_peak_rss_bytes for cell in parent)
+        yield f"The comparing process took {percent:.1f} % of a core and {peak / 2**20:.0f} MiB at most."
+
+
+_RESOURCES = (
+    Column("{unit}s/s", "images_per_s"),
+    Column("wait %", "data_wait_share"),
+    Column("mean", "cpu_percent_mean", "CPU %"),
+    Column("p95", "cpu_percent_p95", "CPU %"),
+    Column("PSS", memory.PSS, "peak GiB"),
+    Column("RSS", memory.RSS, "peak GiB"),
+    Column("min-max", ("threads_min", "threads_max"), "threads"),
+    where_known("mean %", "gpu_percent_mean", "GPU"),
+    where_known("peak GiB", memory.WHOLE, "GPU"),
+    where_known("own GiB", memory.OWN, "GPU"),
+    where_known("W", "gpu_power_w_mean", "GPU"),
+    where_known("max °C", "gpu_temperature_c_max", "GPU"),
+    where_known("SM MHz", "gpu_sm_clock_mhz_mean", "GPU"),
+    where_known("throttled %", "gpu_throttled_share", "GPU"),
+    where_known("copying %", "copy_share", "GPU"),
+    where_known("computing %", "compute_share", "GPU"),
+)
+RESOURCES = TableSpec(
+    "Resources during the measured epochs. CPU: 100 % is one core. Wait: share of the time spent waiting for data.",
+    _RESOURCES,
+    tuple(name for column in _RESOURCES for name in column.metrics),
+    remarks=_resource_remarks,
+)
+
+
+def _on_gpu(sheet: Sheet) -> bool:
+    return device_kind(sheet.cells[0].device) != "cpu"
+
+
+def _peaks(sheet: Sheet) -> tuple[Column, ...]:
+    if not _on_gpu(sheet):
+        return Column("peak PSS, GiB", memory.PSS), Column("peak RSS, GiB", memory.RSS)
+
+    def peak(cell: Record) -> str:
+        name = memory.WHOLE if math.isnan(getattr(cell, memory.OWN)) else memory.OWN
+        return METRICS[name].show(getattr(cell, name))
+
+    return (Column("peak GPU memory, GiB", peak),)
+
+
+def _sweeps(sheet: Sheet) -> dict[tuple[str, ...], list[Record]]:
+    """The cells by framework, model and data set; sizes rise within a sweep."""
+    sweeps: dict[tuple[str, ...], list[Record]] = {}
+    for cell in sheet.cells:
+        sweeps.setdefault((cell.framework, cell.model, cell.dataset), []).append(cell)
+    return {key: sorted(sweep, key=lambda cell: cell.batch_size) for key, sweep in sweeps.items()}
+
+
+def _step_size(cell: Record) -> int:
+    """Samples of the largest step: a batch is never larger than the data set."""
+    return cell.batch_size if math.isnan(cell.pictures) else max(batch_sizes(cell))
+
+
+def _size(cell: Record) -> str:
+    """The requested batch size, with that of the steps where it differs."""
+    size = _step_size(cell)
+    if size > cell.batch_size:
+        return f"{cell.batch_size} to {size}"
+    return str(size) if size == cell.batch_size else f"{cell.batch_size}, steps of {size}"
+
+
+def _largest(sheet: Sheet) -> Iterable[str]:
+    """For each sweep with a failed cell, the largest batch that worked."""
+    for (framework, model, _), sweep in _sweeps(sheet).items():
+        worked = [_step_size(cell) for cell in sweep if cell.status == "ok"]
+        failed = [cell for cell in sweep if cell.status not in ("ok", "planned", "running", "interrupted")]
+        if failed:
+            first = next((cell for cell in failed if not worked or cell.batch_size > max(worked)), failed[0])
+            most = f"the largest batch that worked is {max(worked)}" if worked else "no batch size worked"
+            tried = _size(first) + "," * (_step_size(first) != first.batch_size)
+            yield f"{title(framework)} {title(model)}: {most}; {tried} ended {first.status}."
+    if not _on_gpu(sheet):
+        yield memory.APART
+
+
+SCALING = TableSpec(
+    lambda sheet: f"{{Unit}}s/s and peak {'GPU memory' if _on_gpu(sheet) else 'PSS and RSS'} at each batch size.",
+    lambda sheet: (Column("{unit}s/s", "images_per_s"), *_peaks(sheet)),
+    ("pictures", "images_per_s", "epoch_s_median", memory.OWN, memory.WHOLE, memory.PSS, memory.RSS),
+    names=(*NAMES, Column("batch_size", _size)),
+    rows=lambda sheet: [cell for sweep in _sweeps(sheet).values() for cell in sweep],
+    remarks=_largest,
+    across=("batch_size",),
+    there=lambda cells: len({cell.batch_size for cell in cells}) > 1,
+    absent="All cells of this study have the same batch size; run it with several.",
+)
+
+
+def _energy_remarks(sheet: Sheet) -> Iterable[str]:
+    """The sources of the joules, or why there are none."""
+    on_gpu = [cell for cell in sheet.cells if cell.gpu_j_per_image > 0]
+    on_host = any(cell.host_j_per_image > 0 for cell in sheet.cells)
+    if on_gpu:
+        sources = " or ".join(texts_of(on_gpu, "gpu_energy_source"))
+        yield f"GPU energy of the whole device, other users included, by {sources}."
+    if on_host:
+        yield "Host energy of all processor packages, other programs included, by their counters."
+    if not on_gpu and not on_host:
+        yield NO_ENERGY
+    yield from unmeasured_energy(sheet.cells)
+    yield from gpu_reading_notes(sheet.cells)
+
+
+def unmeasured_energy(cells: Sequence[Record]) -> list[str]:
+    """The reasons why the energy of the GPU or of the host is not known."""
+    lines = [f"GPU energy not measured: {reason}." for reason in texts_of(cells, "gpu_reason")]
+    return lines + [f"Host energy not measured: {reason}." for reason in texts_of(cells, "host_energy_reason")]
+
+
+_METERS = (
+    where_known("J/{unit}", "gpu_j_per_image", "GPU"),
+    where_known("mean W", "gpu_power_w_mean", "GPU"),
+    where_known("mean %", "gpu_percent_mean", "GPU"),
+    where_known("throttled %", "gpu_throttled_share", "GPU"),
+    where_known("clocks held by", "gpu_throttle_reasons", "GPU"),
+    where_known("J/{unit}", "host_j_per_image", "host"),
+)
+ENERGY = TableSpec(
+    "Energy per {unit} during the measured epochs.",
+    (Column("{unit}s/s", "images_per_s"), *_METERS),
+    (
+        "gpu_j_per_image",
+        "gpu_energy_source",
+        "gpu_power_w_mean",
+        "gpu_power_source",
+        "gpu_percent_mean",
+        "gpu_utilization_period_s",
+        "gpu_throttled_share",
+        "gpu_throttle_reasons",
+        "host_j_per_image",
+        "host_energy_reason",
+        "images_per_s",
+    ),
+    names=(*NAMES, *map(named, ("device", "batch_size", "precision", "execution"))),
+    remarks=_energy_remarks,
+    across=("device", "batch_size", "precision", "execution"),
+    there=any_known(*(name for column in _METERS for name in column.metrics)),
+    absent=NO_ENERGY,
+    reasons=unmeasured_energy,
+)
+
+
+def bill_table(cells: Sequence[Record], prices: Prices, epochs: int) -> Table:
+    """One row per cell of a `bill_frame`; the settings in which cells differ name the rows."""
+    varied = [column(name) for name in SETTINGS if column(name) in SHARED]
+    settings = caption(cells, (), unit_of(cells))
+    return tabulate(
+        f"Cost of {plural(epochs, 'epoch')}, in the currency of the prices given{_given(prices)}. {settings}",
+        (*NAMES, *map(named, varied)),
+        _bill_columns(prices),
+        cells,
+        noted=True,
+        remarks=tuple(_bill_remarks(cells)),
+        warnings=tuple(warning_lines(cells)),
+    )
+
+
+def _bill_columns(prices: Prices) -> list[Column]:
+    def of(name: str) -> Callable[[Record], str]:
+        return lambda cell: number(getattr(cell, name))
+
+    def price(cell: Record) -> str:
+        return with_interval(cell.bill_time, cell.bill_time_low, cell.bill_time_high)
+
+    columns = (
+        (Column("s", of("bill_s"), "time"), True),
+        (Column("price", price, "time"), prices.per_hour is not None),
+        (Column("Wh", of("bill_wh"), "energy"), True),
+        (Column("price", of("bill_energy"), "energy"), prices.per_kwh is not None),
+        (Column("g CO2", of("bill_co2_g"), "energy"), prices.co2_g_per_kwh is not None),
+    )
+    return [one for one, given in columns if given]
+
+
+def _given(prices: Prices) -> str:
+    parts = []
+    if isinstance(prices.per_hour, dict):
+        parts += [f"{value:g} an hour on {title(name)}" for name, value in prices.per_hour.items()]
+    elif prices.per_hour is not None:
+        parts.append(f"{prices.per_hour:g} an hour")
+    parts += [f"{prices.per_kwh:g} a kWh"] if prices.per_kwh is not None else []
+    parts += [f"{prices.co2_g_per_kwh:g} g CO2 a kWh"] if prices.co2_g_per_kwh is not None else []
+    return f" ({', '.join(parts)})"
+
+
+def _bill_remarks(cells: Sequence[Record]) -> Iterable[str]:
+    yield "Of measured epochs alone: start-up, validation and idle time of the machine come on top."
+    if any(cell.bill_wh > 0 for cell in cells):
+        yield (
+            "Energy is that of the GPU and of the processor packages, where they have counters; memory, fans, power supply and "
+            "cooling come on top."
+        )
+    elif any(cell.status == "ok" for cell in cells):
+        yield from unmeasured_energy(cells) or [NO_ENERGY]

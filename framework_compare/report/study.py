@@ -1,0 +1,66 @@
+"""A study as the report reads it, and its values as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from framework_compare.results.block_times import BlockTimes
+from framework_compare.results.speed_verdicts import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Study(Protocol):
+    """The part of `Comparison` that figures and the report use."""
+
+    folder: Any
+
+    @property
+    def frame(self) -> "pd.DataFrame": ...
+    @property
+    def epochs(self) -> "pd.DataFrame": ...
+    @property
+    def gains(self) -> "pd.DataFrame": ...
+    @property
+    def runs(self) -> "pd.DataFrame": ...
+    @property
+    def samples(self) -> "pd.DataFrame": ...
+    @property
+    def phases(self) -> "pd.DataFrame": ...
+    @property
+    def energy(self) -> "pd.DataFrame": ...
+    @property
+    def slices(self) -> "pd.DataFrame": ...
+    @property
+    def block_times(self) -> BlockTimes: ...
+    @property
+    def profiled(self) -> "pd.DataFrame": ...
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def machine(self) -> dict[str, Any]: ...
+    @property
+    def environments(self) -> dict[str, dict[str, Any]]: ...
+    def verdicts(self, of: str = "framework", *, correct: bool = True) -> list[Verdict]: ...
+    def to_toml(self) -> str: ...
+
+
+def rounded(frame: "pd.DataFrame", digits: int = 5) -> list[Mapping[str, Any]]:
+    """Rows for a specification: numbers to so many significant digits, what is missing as None."""
+    return [{name: plain(value, digits) for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def plain(value: Any, digits: int) -> Any:
+    """A value as JSON has it: a number to so many significant digits, None where there is none."""
+    if isinstance(value, (bool, str)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.{digits}g}")

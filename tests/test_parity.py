@@ -198,7 +198,7 @@ def pipeline_held(monkeypatch):
 @pytest.fixture
 def training_held(monkeypatch):
     """The small network's training holds unasked: what it sees is tested in test_parity_training.py."""
-    monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [])
+    monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])
 
 
 @pytest.mark.parametrize("mutation", [name for name, (_, level, _) in MUTATIONS.items() if level != 4])

@@ -142,7 +142,7 @@ def _made(make: Callable[[Any], Made], document: Any) -> Made | None:
 
 def _is_sound(found: Any) -> bool:
     if isinstance(found, list):
-        return all(map(_is_sound, found))
+        return bool(found) and all(map(_is_sound, found))
     if isinstance(found, Parity):
         words = (found.framework, found.version, found.model, found.execution, found.reason, found.diverges)
         known = found.status in (PASSED, FAILED) and all(isinstance(word, str) for word in words)

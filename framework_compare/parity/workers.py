@@ -17,6 +17,7 @@ from framework_compare.records import Run
 from framework_compare.worker.parity_answers import ANSWERS
 
 WORKER_TIMEOUT_S = 900.0
+SAMPLE_TIMEOUT_S = 5.0  # more for each sample of the cell's batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,8 @@ class RunTasks:
         shutil.rmtree(folder, ignore_errors=True)
         config = dataclasses.replace(self.config, **{"epochs": 0, **changed})
         job = Job(config, kind=self.kind, tasks=tuple(tasks))
-        run = run_job(entry, self.environment, job, folder, limits=Limits(timeout_s=WORKER_TIMEOUT_S))
+        limits = Limits(timeout_s=WORKER_TIMEOUT_S + SAMPLE_TIMEOUT_S * config.batch_size)
+        run = run_job(entry, self.environment, job, folder, limits=limits)
         said = _read(folder / ANSWERS)
         ranks = {path.parent.name: _read(path) for path in sorted(folder.glob(f"rank-*/{ANSWERS}"))}
         return run, {name: _together(answer, name, ranks) for name, answer in said.items()}, folder

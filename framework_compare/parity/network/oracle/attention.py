@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple
+from typing import Tuple
 
 import numpy as np
 
@@ -51,29 +51,6 @@ def _heads(x: Array, heads: int) -> Array:
 def _merged(x: Array) -> Array:
     x = x.swapaxes(-2, -3)
     return x.reshape(*x.shape[:-2], -1)
-
-
-def windows(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    size = node.attrs["window"]
-    return _windows(inputs[0], size), lambda dy: ((_from_windows(dy, size),), {})
-
-
-def from_windows(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    size = node.attrs["window"]
-    return _from_windows(inputs[0], size), lambda dy: ((_windows(dy, size),), {})
-
-
-def _windows(x: Array, size: Sequence[int]) -> Array:
-    """(N, C, H, W) to (N, rows, across, places, C)."""
-    (count, channels, height, width), (down, across) = x.shape, size
-    cut = x.reshape(count, channels, height // down, down, width // across, across).transpose(0, 2, 4, 3, 5, 1)
-    return cut.reshape(*cut.shape[:3], down * across, channels)
-
-
-def _from_windows(x: Array, size: Sequence[int]) -> Array:
-    (count, rows, columns, _, channels), (down, across) = x.shape, size
-    cut = x.reshape(count, rows, columns, down, across, channels).transpose(0, 5, 1, 3, 2, 4)
-    return cut.reshape(count, channels, rows * down, columns * across)
 
 
 def relative_bias(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

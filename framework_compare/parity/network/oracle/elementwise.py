@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Tuple
+from typing import Callable, Dict, Tuple
 
 import numpy as np
 
@@ -13,51 +13,16 @@ from framework_compare.parity.network.oracle.op import Array, Gradients, Mode, R
 ERF = np.frompyfunc(math.erf, 1, 1)
 
 
-def relu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-    return np.maximum(x, 0), lambda dy: ((dy * (x > 0),), {})
-
-
-def relu6(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-    return np.clip(x, 0, 6), lambda dy: ((dy * ((x > 0) & (x < 6)),), {})
-
-
-def tanh(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    y = np.tanh(inputs[0])
-    return y, lambda dy: ((dy * (1 - y * y),), {})
-
-
-def sigmoid(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    y = logistic(inputs[0])
-    return y, lambda dy: ((dy * y * (1 - y),), {})
+def activation(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    (x,), (value, slope) = inputs, ACTIVATIONS[node.op]
+    y = value(x)
+    return y, lambda dy: ((dy * np.asarray(slope(x, y), x.dtype),), {})
 
 
 def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)), which does not overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, small) / (1 + small)
-
-
-def silu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,), share = inputs, logistic(inputs[0])
-    return x * share, lambda dy: ((dy * share * (1 + x * (1 - share)),), {})
-
-
-def hardsigmoid(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-    return np.clip(x + 3, 0, 6) / 6, lambda dy: ((dy * ((x > -3) & (x < 3)) / 6,), {})
-
-
-def hardswish(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """Howard et al. 2019."""
-    (x,) = inputs
-
-    def backward(dy: Array) -> Gradients:
-        slope = np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)).astype(x.dtype)
-        return (dy * slope,), {}
-
-    return x * np.clip(x + 3, 0, 6) / 6, backward
 
 
 def gelu(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
@@ -88,18 +53,26 @@ def mul(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> 
 
 
 def dropout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
+    """Of a StochasticDepth the mask has one number a sample."""
     (x,), keep = inputs, 1 - node.attrs["p"]
     if not mode.training or mode.dropout is None:
         return x, lambda dy: ((dy,), {})
-    mask = (mode.dropout.random(x.shape) < keep).astype(x.dtype) / x.dtype.type(keep)
+    shape = x.shape if node.op == "Dropout" else (len(x), *[1] * (x.ndim - 1))
+    mask = (mode.dropout.random(shape) < keep).astype(x.dtype) / x.dtype.type(keep)
     return x * mask, lambda dy: ((dy * mask,), {})
 
 
-def stochastic_depth(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """A mask of one number a sample."""
-    (x,), keep = inputs, 1 - node.attrs["p"]
-    if not mode.training or mode.dropout is None:
-        return x, lambda dy: ((dy,), {})
-    drawn = mode.dropout.random((len(x), *[1] * (x.ndim - 1)))
-    mask = (drawn < keep).astype(x.dtype) / x.dtype.type(keep)
-    return x * mask, lambda dy: ((dy * mask,), {})
+# By op, y of x, and its slope by x and y.
+ACTIVATIONS: Dict[str, Tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]] = {
+    "ReLU": (lambda x: np.maximum(x, 0), lambda x, y: x > 0),
+    "ReLU6": (lambda x: np.clip(x, 0, 6), lambda x, y: (x > 0) & (x < 6)),
+    "Tanh": (np.tanh, lambda x, y: 1 - y * y),
+    "Sigmoid": (logistic, lambda x, y: y * (1 - y)),
+    "SiLU": (lambda x: x * logistic(x), lambda x, y: y + logistic(x) * (1 - y)),
+    "HardSigmoid": (lambda x: np.clip(x + 3, 0, 6) / 6, lambda x, y: ((x > -3) & (x < 3)) / 6),
+    # Howard et al. 2019
+    "HardSwish": (
+        lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        lambda x, y: np.where(x < -3, 0, np.where(x > 3, 1, (2 * x + 3) / 6)),
+    ),
+}

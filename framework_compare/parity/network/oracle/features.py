@@ -69,11 +69,6 @@ def maxout(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
     return groups.max(axis=-1), backward
 
 
-def flatten(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-    return x.reshape(len(x), -1), lambda dy: ((dy.reshape(x.shape),), {})
-
-
 def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
     """Of the features, or along the axis that it names; an array without a batch is repeated."""
     axis, count = 1 + concat_axis(node, inputs[0].shape[1:]), max(map(len, inputs))
@@ -85,24 +80,6 @@ def concat(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
         return tuple(summed_to(one, x.shape) for one, x in zip(parts, inputs)), {}
 
     return y, backward
-
-
-def part(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """A Slice, or one part of a Split."""
-    (x,), a = inputs, node.attrs
-    if node.op == "Split":
-        start = sum(a["sizes"][: a["index"]])
-        along = slice(start, start + a["sizes"][a["index"]])
-    else:
-        along = slice(a["start"], a["end"], a.get("step", 1))
-    place = (slice(None),) * (a["axis"] + 1) + (along,)
-
-    def backward(dy: Array) -> Gradients:
-        dx = np.zeros_like(x)
-        dx[place] = dy
-        return (dx,), {}
-
-    return x[place], backward
 
 
 def parameter(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:

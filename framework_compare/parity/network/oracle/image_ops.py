@@ -150,29 +150,3 @@ def global_avgpool(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode
     axes = (2, 3) if x.ndim == 4 else (1,)
     count = math.prod(x.shape[axis] for axis in axes)
     return x.mean(axis=axes), lambda dy: ((np.broadcast_to(np.expand_dims(dy / count, axes), x.shape),), {})
-
-
-def tokens(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,) = inputs
-    return x.reshape(*x.shape[:2], -1).swapaxes(1, 2), lambda dy: ((dy.swapaxes(1, 2).reshape(x.shape),), {})
-
-
-def channel_shuffle(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,), groups = inputs, node.attrs["groups"]
-
-    def turned(array: Array, rows: int) -> Array:
-        return array.reshape(len(array), rows, -1, *array.shape[2:]).swapaxes(1, 2).reshape(array.shape)
-
-    return turned(x, groups), lambda dy: ((turned(dy, x.shape[1] // groups),), {})
-
-
-def pad(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    (x,), (top, bottom, left, right) = inputs, node.attrs["padding"]
-    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
-    inner = (..., slice(top, top + x.shape[2]), slice(left, left + x.shape[3]))
-    return np.pad(x, pads, constant_values=node.attrs.get("value", 0)), lambda dy: ((dy[inner],), {})
-
-
-def roll(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    down, right = node.attrs["shifts"]
-    return np.roll(inputs[0], (down, right), (2, 3)), lambda dy: ((np.roll(dy, (-down, -right), (2, 3)),), {})

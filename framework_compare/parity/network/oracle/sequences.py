@@ -126,19 +126,3 @@ def conv1d(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) 
         return (dx[:, pad : pad + x.shape[1]],), gradients
 
     return y, backward
-
-
-def reverse(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    return inputs[0][:, ::-1], lambda dy: ((dy[:, ::-1],), {})
-
-
-def select(node: Node, weights: Weights, inputs: Tuple[Array, ...], mode: Mode) -> Result:
-    """One step of a sequence; that of a Last is the last one."""
-    (x,), index = inputs, node.attrs.get("index", -1)
-
-    def backward(dy: Array) -> Gradients:
-        dx = np.zeros_like(x)
-        dx[:, index] = dy
-        return (dx,), {}
-
-    return x[:, index], backward

@@ -8,6 +8,7 @@ import json
 
 import pytest
 from stored_study import parity_row
+from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -62,11 +63,6 @@ def pair(folder, *parities, on=ON_DEVICES):
     each = parities if len(parities) == 3 else 3 * parities
     settings = [{"execution": "eager", **one} for one in on]
     return study(folder, [("torch", one, ok(1, 1.1, 1.2), found) for one, found in zip(settings, each)])
-
-
-def rows(text):
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:] if ":---" not in line]
 
 
 @pytest.mark.parametrize("parity", [FAILED, UNKNOWN])

@@ -7,6 +7,7 @@ import dataclasses
 import io
 
 import pytest
+from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -56,12 +57,6 @@ def study(folder, outcomes, pictures=None, repeats=1):
             if run:
                 store.record(run_id, run)
     return Comparison.load(folder)
-
-
-def rows(text):
-    """The body of a Markdown table, blanks taken off."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:]]
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from table_study import rows
 
 from framework_compare.comparison import Comparison
 from framework_compare.protocol import TrainConfig
@@ -36,11 +37,6 @@ def study(folder, runs):
         for (run_id, _, _), run in zip(store.plan(), runs.values()):
             store.record(run_id, run)
     return Comparison.load(folder)
-
-
-def rows(text):
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_an_execution_pays_after_the_steps_that_make_up_for_its_start(tmp_path):

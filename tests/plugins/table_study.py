@@ -1,4 +1,4 @@
-"""Studies of which tables are made: epochs of known seconds, failures, cells that did not run yet."""
+"""Studies of which tables are made: epochs of known seconds, failures, cells that did not run yet; rows of tables."""
 
 from __future__ import annotations
 
@@ -34,3 +34,9 @@ def study(folder, outcomes, *, datasets=("small",), configs=(TrainConfig(),), pi
             if outcome is not None:
                 store.record(run_id, outcome[repeat - 1] if isinstance(outcome, list) else outcome)
     return Comparison.load(folder)
+
+
+def rows(text):
+    """The bodies of Markdown tables, blanks taken off."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[field.strip() for field in line.strip("|").split("|")] for line in lines[2:] if ":---" not in line]

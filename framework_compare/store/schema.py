@@ -16,7 +16,12 @@ from framework_compare.errors import StudyError
 from framework_compare.samplers.samplers import COLUMNS
 
 VERSION = 1  # in SQLite's user_version; 0 in files from before the first release
-_SAMPLE = ", ".join(f"{name} {'INTEGER' if column.whole else 'REAL'}" for name, column in COLUMNS.items())
+
+
+def _declared(reading: str) -> str:
+    return f"{reading} {'INTEGER' if COLUMNS[reading].whole else 'REAL'}"
+
+
 # What readers would have to compute from all samples again each time; whoever changes a run drops its cell's.
 _FIGURES = "figures (cell_id INTEGER PRIMARY KEY REFERENCES cell, version TEXT NOT NULL, document TEXT NOT NULL)"
 # run.retry_of: the run that this one repeats, as others took too much of the CPU then. run.part_id, run.node_id: of runs
@@ -126,7 +131,7 @@ CREATE TABLE quality (
     value REAL,
     PRIMARY KEY (run_id, epoch, split, name)
 );
-CREATE TABLE sample (run_id INTEGER NOT NULL REFERENCES run, t_ns INTEGER NOT NULL, {_SAMPLE});
+CREATE TABLE sample (run_id INTEGER NOT NULL REFERENCES run, t_ns INTEGER NOT NULL, {", ".join(map(_declared, COLUMNS))});
 CREATE TABLE {_FIGURES};
 CREATE TABLE energy (
     run_id INTEGER NOT NULL REFERENCES run,
@@ -213,7 +218,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     quick_check(connection)
     connection.execute(f"CREATE TABLE IF NOT EXISTS {_FIGURES}")  # one that is lost is filled again
     for name in lacking_columns(connection):
-        connection.execute(f"ALTER TABLE sample ADD COLUMN {name} {'INTEGER' if COLUMNS[name].whole else 'REAL'}")
+        connection.execute(f"ALTER TABLE sample ADD COLUMN {_declared(name)}")
     connection.execute("PRAGMA journal_mode = WAL")
 
 

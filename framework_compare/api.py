@@ -86,7 +86,6 @@ def compare(
     on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
-    installer: str = "pip",
     timeout_s: Optional[float] = None,
     phase_timeout_s: PhaseTimeout = None,
     silence_timeout_s: Optional[float] = None,
@@ -125,7 +124,7 @@ def compare(
         workload the file with the real data (such as diabetes.csv); without one they are generated, and it says so.
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
         resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
-        with the limits, interpreters, index and installer of this call.
+        with the limits, interpreters and index of this call.
     repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
         verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
@@ -175,7 +174,7 @@ def compare(
     sample_s = check_sample(sample, budget, rungs)
     steps = [] if rungs is None else read_rungs(rungs)
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    options = run_options(python, index, installer, limits, sampling_hz)
+    options = run_options(python, index, limits, sampling_hz)
     quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
     if executor is not None:
         if not check_flag("dry_run", dry_run):
@@ -190,7 +189,7 @@ def compare(
         **quiet,
     )
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
-    tracer = Tracer(options.python, options.index, options.installer, watcher.say)
+    tracer = Tracer(options.python, options.index, watcher.say)
     names, imported = resolve(models, settings.get("image_size"), weights, tracer)
     plan = planning.plan(
         frameworks,

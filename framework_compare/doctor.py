@@ -131,7 +131,7 @@ def _check(spec: registry.Framework, python: str | Path | None, device: str) -> 
     state = "broken" if plan.folder.exists() else "not made yet"
     done = "repaired at its next use" if state == "broken" else "made at first use"
     remedy = f"it is {done}, or now by `framework-compare env create {spec.name}{_options(plan)}`"
-    interpreter, python_path = plan.interpreter.version_text, plan.interpreter.path
+    interpreter, python_path = plan.interpreter.version, plan.interpreter.path
     return FrameworkCheck(
         spec.name, False, state, interpreter=interpreter, python=python_path, why=why, remedy=remedy
     )  # fmt: skip

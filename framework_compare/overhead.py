@@ -66,7 +66,7 @@ def overhead(
     if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
         raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
     for rate in rates_hz:
-        run_options(None, None, "pip", Limits(), rate)  # refuses a rate before others have run
+        run_options(None, None, Limits(), rate)  # refuses a rate before others have run
     several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
     if several:
         raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")

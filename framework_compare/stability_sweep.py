@@ -164,7 +164,6 @@ def largest_batch(
     on_bad_image: str = "fail",
     python: Optional[Mapping[str, str]] = None,
     index: Optional[Mapping[str, str]] = None,
-    installer: str = "pip",
     timeout_s: Optional[float] = None,
     phase_timeout_s: PhaseTimeout = None,
     silence_timeout_s: Optional[float] = None,
@@ -192,7 +191,7 @@ def largest_batch(
         )
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
     limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    options = run_options(python, index, installer, limits, sampling_hz)
+    options = run_options(python, index, limits, sampling_hz)
     plan = planning.plan(
         frameworks,
         models,

@@ -7,7 +7,6 @@ import fcntl
 import importlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +18,6 @@ from PIL import Image
 
 from framework_compare import registry
 from framework_compare.datasets import fire_smoke
-from framework_compare.environments import installers
 from framework_compare.launch import supervised_worker
 from framework_compare.parity import verify as ladder
 from framework_compare.parity.network import reference, rounding
@@ -294,26 +292,6 @@ def short_level_4(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [part for part in pipelines.PARTS if part.name in ("upside down", "not flipped")]
     assert len(parts) == 2
     monkeypatch.setattr(pipelines, "PARTS", tuple(parts))
-
-
-@pytest.fixture(scope="session")
-def empty_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with pip and nothing else."""
-    folder = tmp_path_factory.mktemp("empty") / "venv"
-    subprocess.run([sys.executable, "-I", "-m", "venv", str(folder)], check=True)
-    return folder
-
-
-@pytest.fixture
-def copied_venvs(empty_venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environments that this process has pip fill are copies of an empty one, which takes seconds to make."""
-    commands = installers._pip_commands
-
-    def copy(order: installers.Order) -> List[List[str]]:
-        _, *others = commands(order)
-        return [["cp", "-a", f"{empty_venv}/.", str(order.folder)], *others]
-
-    monkeypatch.setattr(installers, "_pip_commands", copy)
 
 
 @pytest.fixture

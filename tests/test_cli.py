@@ -170,6 +170,7 @@ def test_doctor_exits_with_1_where_no_framework_can_run_and_where_strict_finds_l
 def test_env_remove_needs_a_known_name(own_cache):
     assert "unknown framework 'caffe'" in run("env", "remove", "caffe", check=2).stderr
     assert "there is no environment" in run("env", "remove", "torch").stdout
+    assert "onnx: there is no environment" in run("env", "remove", "onnx").stdout
 
 
 def test_list_says_of_each_study_what_it_holds(own_cache):

@@ -108,7 +108,6 @@ def test_the_first_loss_is_that_of_the_initial_weights(tiny, pictures, own_cache
         (dict(limit=0), "limit is 0"),
         (dict(classes=["fire", "flood"]), "flood"),
         (dict(timeout_s=0), "timeout_s is 0"),
-        (dict(installer="conda"), "conda"),
         (dict(python={"caffe": "/usr/bin/python3"}), "unknown framework 'caffe'"),
         (dict(python={"tiny": "/no/python"}), "python of tiny is '/no/python', which does not exist"),
         (dict(repeats=0), "repeats is 0; allowed: a whole number of at least 1"),
@@ -216,7 +215,6 @@ def test_a_run_says_how_its_readings_were_had(result):
         dict(device=None),
         dict(models=None),
         dict(frameworks=5),
-        dict(installer=[]),
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from framework_compare import compare, registry, resume
+from framework_compare import registry, resume
 from framework_compare.cli.root import app
 
 ROOT = Path(__file__).parent.parent
@@ -155,5 +155,3 @@ def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", *LIMITS}
-    more = set(re.findall(r"`(\w+)`", re.search(r"does the same, and may change (.*?), too\.", text)[1]))
-    assert more <= set(inspect.signature(compare).parameters) - set(inspect.signature(resume).parameters)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from framework_compare import doctor, registry
 from framework_compare.cli import doctor as doctor_command
 from framework_compare.cli.root import app
-from framework_compare.environments import gpu_builds, installers, managed, venvs
+from framework_compare.environments import gpu_builds, installer, managed, venvs
 from framework_compare.registry import Framework
 from framework_compare.samplers import busy, host
 
@@ -39,10 +39,10 @@ class T:
 """
 
 
-def install_by_hand(order: installers.Order) -> None:
-    """Instead of pip: an environment with tinyfw 1.0, and others whose import fails, aborts or never ends."""
-    venv.create(order.folder, with_pip=False, symlinks=True)
-    site = venvs.site_packages(order.folder)
+def install_by_hand(plan: venvs.Plan, **options: object) -> None:
+    """Instead of uv: an environment with tinyfw 1.0, and others whose import fails, aborts or never ends."""
+    venv.create(plan.folder, with_pip=False, symlinks=True)
+    site = venvs.site_packages(plan.folder)
     (site / "numpy.pth").write_text(str(Path(numpy.__file__).parents[1]))  # every worker needs it
     (site / "tinyfw.py").write_text("")
     (site / "brokenfw.py").write_text("raise RuntimeError('no such kernel')\n")
@@ -54,7 +54,7 @@ def install_by_hand(order: installers.Order) -> None:
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path) -> Path:
-    monkeypatch.setattr(installers, "install", install_by_hand)
+    monkeypatch.setattr(installer, "install", install_by_hand)
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

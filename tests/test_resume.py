@@ -162,7 +162,7 @@ def test_an_older_study_that_says_less_of_its_request_is_gone_on_with(version, s
     now = study("fine").folder
     with Store.open(now) as store:
         cells, machine, settings = [cell for _, cell in store.cells()], store.machine(), store.settings()
-    older = {name: settings[name] for name in ("datasets", "python", "installer", "sampling_hz")}
+    older = {name: settings[name] for name in ("datasets", "python", "sampling_hz")}
     for how, folder in (("resume", tmp_path / "older"), ("compare", tmp_path / "other")):
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])

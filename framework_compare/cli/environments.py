@@ -20,27 +20,26 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environm
 
 
 @app.command(epilog=examples.below("env create"))
-@takes("device", "index", "installer")
+@takes("device", "index")
 def create(
     device: Any,
     index: Dict[str, str],
-    installer: str,
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = FRAMEWORKS,
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)
-    wanted = find_all("framework", registry.FRAMEWORKS, split(frameworks))
-    failed = [name for name in wanted if not _create(name, index, installer, device)]
+    wanted = _named(frameworks)
+    failed = [name for name in wanted if not _create(name, index, device)]
     if failed:
         raise typer.Exit(1)
 
 
-def _create(name: str, indexes: Dict[str, str], installer: str, device: str) -> bool:
+def _create(name: str, indexes: Dict[str, str], device: str) -> bool:
     lack = gpu_builds.lack(name, device)
     if lack:  # a cache may be filled for another machine
         _say(f"{name}: this machine cannot run it ({lack.why}); its environment is made anyway")
     try:
-        made = managed.ensure(name, device=device, installer=installer, index=indexes.get(name), report=_say)
+        made = managed.ensure(name, device=device, index=indexes.get(name), report=_say)
     except EnvironmentUnavailable as error:
         _say(str(error))
         return False
@@ -68,12 +67,17 @@ def remove(
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")],
 ) -> None:
     """Delete the environments of frameworks; the next use makes them again."""
-    for name in find_all("framework", registry.FRAMEWORKS, split(frameworks)):
+    for name in _named(frameworks):
         folders: List[Path] = managed.remove(name)
         for folder in folders:
             print(f"removed {folder}")
         if not folders:
             print(f"{name}: there is no environment")
+
+
+def _named(frameworks: str) -> List[str]:
+    """Names of what has an environment of its own."""
+    return find_all("framework", {**registry.FRAMEWORKS, **registry.READERS}, split(frameworks))
 
 
 def titled(framework: str, device: str) -> str:

@@ -29,7 +29,6 @@ def fairness(
     learning_rate: float,
     python: Dict[str, str],
     index: Dict[str, str],
-    installer: str,
     out: Annotated[Path, typer.Option(help="Folder for ladder.md, curves.md, curves.json, curves.svg.")] = Path(
         "fairness"
     ),
@@ -48,7 +47,7 @@ def fairness(
     from framework_compare.report.renderers import markdown, terminal
     from framework_compare.results import parity
 
-    common["where"] = verify.Where(python, index, installer)
+    common["where"] = verify.Where(python, index)
     common["say"] = lambda message: print(message, file=sys.stderr, flush=True)
     names = frameworks, models
     trained = curves.train_curves(

@@ -11,11 +11,10 @@ from framework_compare.cli.options import takes
 from framework_compare.plan.settings import DEFAULTS
 
 
-@takes("python", "index", "installer")
+@takes("python", "index")
 def inspect(
     python: Dict[str, str],
     index: Dict[str, str],
-    installer: str,
     model: Annotated[
         str,
         typer.Argument(
@@ -35,7 +34,7 @@ def inspect(
     planning.check_setting("image_size", image_size)
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
-    names, imported = resolve(model, image_size, tracer=Tracer(python, index, installer, _say))
+    names, imported = resolve(model, image_size, tracer=Tracer(python, index, _say))
     (name,) = planning.find_models(names)
     if name in registry.WORKLOADS:
         graph = planning.build_graph(name, DEFAULTS)

@@ -161,7 +161,6 @@ OPTIONS: Dict[str, Option] = {
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
     "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
     "index": Option(List[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),
-    "installer": Option(str, "pip (with your pip configuration) or uv.", "pip"),
     "trust": Option(bool, _TRUST, False, flag="--trust"),
     "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
     "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
@@ -197,7 +196,7 @@ OPTIONS: Dict[str, Option] = {
     "on": Option(str, _ON, "here"),
     "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
-ENVIRONMENTS = ("python", "index", "installer")
+ENVIRONMENTS = ("python", "index")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: Dict[str, Tuple[str, ...]] = {

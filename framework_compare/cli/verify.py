@@ -25,7 +25,6 @@ STYLES = ("terminal", "markdown", "latex")
 def verify(
     python: Dict[str, str],
     index: Dict[str, str],
-    installer: str,
     trust: bool,
     fresh: Annotated[bool, typer.Option(help="Check again and ignore cached verdicts.")] = False,
     style: Annotated[str, typer.Option(help=f"Style of the table: {', '.join(STYLES)}.")] = "terminal",
@@ -45,7 +44,7 @@ def verify(
     if study is not None:
         from framework_compare.study import names
 
-        _check_unasked({"python": python, "installer": installer, "keep": keep, **request})
+        _check_unasked({"python": python, "keep": keep, **request})
         _verify_study(names.find(study), index, fresh, trust, style)
         return
     from framework_compare.importing.imports import resolve
@@ -54,12 +53,8 @@ def verify(
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
 
-    request["models"], _ = resolve(
-        request["models"], request["image_size"], tracer=Tracer(python, index, installer, _say)
-    )
-    verdicts = ladder.verify(
-        fresh=fresh, folder=keep, where=ladder.Where(python, index, installer), say=_say, **request
-    )
+    request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
+    verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
     print(renderers.RENDERERS[style](parity_tables.table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
         print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)

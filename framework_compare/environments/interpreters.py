@@ -1,15 +1,14 @@
-"""Pythons on this machine that a virtual environment can be made from."""
+"""Pythons on this machine that a virtual environment can be made from; uv's own search misses those of pyenv."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from framework_compare.errors import EnvironmentUnavailable
@@ -18,18 +17,11 @@ Minor = tuple[int, int]
 
 PYTHONS_VARIABLE = "FRAMEWORK_COMPARE_PYTHON"
 _PROBE_TIMEOUT_S = 60  # a start takes 50 ms, and half a minute where a dozen programs share two cores
+# The pinned wheels are for CPython with its GIL; any other prints nothing.
 _PROBE = """
-import json, platform, sys, sysconfig
-faults = []
-if platform.python_implementation() != "CPython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-    faults.append("the pinned wheels are for CPython with its GIL")
-for module in ("ensurepip", "venv"):
-    try:
-        __import__(module)
-    except ImportError:
-        faults.append("its module %s is missing (Debian, Ubuntu: apt install python%d.%d-venv)"
-                      % ((module,) + tuple(sys.version_info[:2])))
-print(json.dumps({"version": list(sys.version_info[:3]), "fault": "; ".join(faults)}))
+import platform, sys, sysconfig
+if platform.python_implementation() == "CPython" and not sysconfig.get_config_var("Py_GIL_DISABLED"):
+    print("%d.%d.%d" % sys.version_info[:3])
 """
 
 
@@ -44,19 +36,15 @@ class Unavailable(EnvironmentUnavailable):
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-    """A Python that answered; `fault` says why no environment can be made from it, empty when one can."""
+    """A Python that answered, and its version as text."""
 
     path: Path
-    version: tuple[int, int, int]
-    fault: str = ""
+    version: str
 
     @property
     def minor(self) -> Minor:
-        return self.version[:2]
-
-    @property
-    def version_text(self) -> str:
-        return ".".join(map(str, self.version))
+        major, minor, _ = self.version.split(".")
+        return int(major), int(minor)
 
 
 def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interpreter:
@@ -65,78 +53,56 @@ def choose(allowed: tuple[Minor, Minor], *, framework: str = "it") -> Interprete
     `allowed` is the first and the last version, both included: ((3, 11), (3, 13)).
     Raises Unavailable, naming the range and what was found.
     """
+    first, last = allowed
     running = probe(Path(sys.executable))
-    explicit = _listed(PYTHONS_VARIABLE)
-    if running and not running.fault and not explicit and _within(running.minor, allowed):
+    if running and not os.environ.get(PYTHONS_VARIABLE) and first <= running.minor <= last:
         return running  # the common case, without asking a dozen other Pythons
-    fitting = [one for one in _answering(allowed) if _within(one.minor, allowed) and not one.fault]
-    if not fitting:
-        raise _none_fits(allowed, framework)
-    return max(fitting, key=lambda one: (one.minor == sys.version_info[:2], one.minor))
-
-
-def discover() -> list[Interpreter]:
-    """Every Python that an environment can be made from, best first; each is started once per process."""
-    return [one for one in _answering(None) if not one.fault]
-
-
-@functools.cache
-def probe(path: Path) -> Interpreter | None:
-    """What a Python says of itself, or None if it does not run; remembered for the life of this process."""
-    try:
-        answer = subprocess.run(
-            [str(path), "-I", "-S", "-c", _PROBE],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True,
-        )  # fmt: skip
-        facts = json.loads(answer.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None
-    major, minor, micro = facts["version"]
-    return Interpreter(path, (major, minor, micro), facts["fault"])
-
-
-def range_text(allowed: tuple[Minor, Minor]) -> str:
-    """((3, 10), (3, 11)) as "3.10 to 3.11"."""
-    first, last = (f"{major}.{minor}" for major, minor in allowed)
-    return first if first == last else f"{first} to {last}"
-
-
-def _within(minor: Minor, allowed: tuple[Minor, Minor]) -> bool:
-    return allowed[0] <= minor <= allowed[1]
-
-
-def _none_fits(allowed: tuple[Minor, Minor], framework: str) -> Unavailable:
-    versions = ", ".join(
-        f"{one.version_text} ({one.path}{': ' + one.fault if one.fault else ''})" for one in _answering(None)
-    )
-    newest = ".".join(map(str, allowed[1]))
-    return Unavailable(
-        f"{framework} needs Python {range_text(allowed)}, and this machine has {versions or 'none that runs'}",
+    fitting = [one for one in _answering(allowed) if first <= one.minor <= last]
+    if fitting:
+        return max(fitting, key=lambda one: (one.minor == sys.version_info[:2], one.minor))
+    versions = ", ".join(f"{one.version} ({one.path})" for one in _answering(None))
+    newest = "{}.{}".format(*last)
+    raise Unavailable(
+        f"{framework} needs Python {range_text(allowed)} (CPython with its GIL), and this machine has"
+        f" {versions or 'none that runs'}",
         f"install one (`uv python install {newest}`, `pyenv install {newest}`, or your system's packages), "
         f"list it in ${PYTHONS_VARIABLE}, or name an interpreter that has the framework: "
         f"--python {framework}=/path/to/python",
     )
 
 
+@functools.cache
+def probe(path: Path) -> Interpreter | None:
+    """What a Python says of itself, or None if it does not run or cannot be used; remembered in this process."""
+    try:
+        answer = subprocess.run(
+            [str(path), "-I", "-S", "-c", _PROBE],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True,
+        )  # fmt: skip
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    version = answer.stdout.strip()
+    return Interpreter(path, version) if re.fullmatch(r"\d+\.\d+\.\d+", version) else None
+
+
+def range_text(allowed: tuple[Minor, Minor]) -> str:
+    """((3, 10), (3, 11)) as "3.10 to 3.11"."""
+    first, last = ("{}.{}".format(*minor) for minor in allowed)
+    return first if first == last else f"{first} to {last}"
+
+
 def _answering(allowed: tuple[Minor, Minor] | None) -> Iterator[Interpreter]:
     """Candidates that run, each real file once; with `allowed`, those named after another version are not started."""
     real_paths = set()
     for path in _candidates():
-        named = _version_in_name(path)
-        if allowed and named and not _within(named, allowed):
-            continue
+        named = re.fullmatch(r"python(\d+)\.(\d+)", path.name)
         real = os.path.realpath(path)
-        if real in real_paths or not os.access(path, os.X_OK):
+        other = allowed and named and not allowed[0] <= (int(named[1]), int(named[2])) <= allowed[1]
+        if other or real in real_paths or not os.access(path, os.X_OK):
             continue
         real_paths.add(real)
-        answer = probe(path)
-        if answer:
+        if answer := probe(path):
             yield answer
-
-
-def _version_in_name(path: Path) -> Minor | None:
-    match = re.fullmatch(r"python(\d+)\.(\d+)", path.name)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def _candidates() -> Iterator[Path]:
@@ -144,32 +110,23 @@ def _candidates() -> Iterator[Path]:
     home = Path.home()
     pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or home / ".local/share/uv/python")
+    conda = [home / name for name in ("miniforge3", "miniconda3", "anaconda3", "mambaforge")]
+    if os.environ.get("CONDA_EXE"):
+        conda.insert(0, Path(os.environ["CONDA_EXE"]).parents[1])
     yield from _listed(PYTHONS_VARIABLE)
     yield Path(sys.executable)
-    for folder in _listed("PATH"):
-        # pyenv's shims are slow scripts that fail for versions not switched on; the versions themselves come below
-        if folder != pyenv / "shims":
-            yield from _pythons_in(folder)
-    for root in (pyenv / "versions", uv):
-        for version in _newest_first(root.glob("*")):
-            yield from _pythons_in(version / "bin")
-    for usual in ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"):
-        yield from _pythons_in(Path(usual))
-    yield from _conda_bases(home)
+    folders = [
+        # pyenv's shims are slow scripts that fail for versions not switched on
+        *(folder for folder in _listed("PATH") if folder != pyenv / "shims"),
+        *(version / "bin" for root in (pyenv / "versions", uv) for version in _newest_first(root.glob("*"))),
+        *map(Path, ("/usr/bin", "/usr/local/bin")),
+        *(base / "bin" for base in conda),
+    ]
+    for folder in folders:
+        yield from (path for path in _newest_first(folder.glob("python3.*")) if path.name[8:].isdecimal())
 
 
-def _conda_bases(home: Path) -> Iterator[Path]:
-    if os.environ.get("CONDA_EXE"):
-        yield Path(os.environ["CONDA_EXE"]).parents[1] / "bin/python"
-    for name in ("miniforge3", "miniconda3", "anaconda3", "mambaforge"):
-        yield home / name / "bin/python"
-
-
-def _pythons_in(folder: Path) -> list[Path]:
-    return [path for path in _newest_first(folder.glob("python3.*")) if _version_in_name(path)]
-
-
-def _newest_first(paths: Iterator[Path]) -> list[Path]:
+def _newest_first(paths: Iterable[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: [int(digits) for digits in re.findall(r"\d+", path.name)], reverse=True)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import filelock
 
 from framework_compare import registry
-from framework_compare.environments import externals, installers, venvs
+from framework_compare.environments import externals, installer, venvs
 from framework_compare.environments.interpreters import Unavailable
 from framework_compare.paths import CACHE_VARIABLE, cache_dir
 
@@ -49,30 +49,47 @@ def ensure(
     *,
     device: str = "cpu",
     python: str | Path | None = None,
-    installer: str = "pip",
     index: str | None = None,
     report: Report | None = None,
 ) -> Environment:
     """The environment of a framework for a device, made or repaired first if need be (minutes and gigabytes, once).
 
     `python` names an interpreter of the user's own (or its environment's folder), which is checked and used as
-    it is. `index` is the URL of the framework's own package index; an environment made without it is made again. The default is
-    `Framework.cpu_index` on a CPU, "none" leaves that out. `report` gets a sentence about everything slow.
-    Raises EnvironmentUnavailable; UsageError for a framework or installer that does not exist.
+    it is. `index` is the URL of the framework's own package index; an environment made without it is made again. Without
+    one, `Framework.cpu_index` serves a CPU where no other index does; "none" leaves that out, too. `report` gets a
+    sentence about everything slow. Raises EnvironmentUnavailable; UsageError for a framework that does not exist.
     """
     spec, say = registry.framework(framework), report or (lambda message: None)
-    installers.check_name(installer)
     if is_given(spec, python):
         return _given(spec, python)
     plan = plan_for(spec.name, device)
-    if venvs.fault(plan, index=index):
-        with _locked(
-            plan.folder, waiting=lambda: say(f"{spec.name}: another process is making its environment; waiting")
-        ):
-            why = venvs.fault(plan, index=index)  # the process waited for may have mended it
+    wanted = None if index == installer.NO_INDEX else installer.public_url(index)
+    if venvs.fault(plan, index=wanted):
+        waiting = f"{spec.name}: another process is making its environment; waiting"
+        with _locked(plan.folder, waiting=lambda: say(waiting)):
+            why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
-                venvs.make(plan, why, installer=installer, index=index, say=say)
+                _make(plan, why, index, say)
     return read(plan.folder)
+
+
+def _make(plan: venvs.Plan, why: str, index: str | None, say: Report) -> None:
+    """Make an environment, or repair a broken one (`why`); a failure leaves only the log behind."""
+    name = plan.framework if plan.device == "cpu" else f"{plan.framework} for {plan.device}"
+    doing = f"repairing its environment ({why})" if plan.folder.exists() else "making its environment"
+    say(f"{name}: {doing} with Python {plan.interpreter.version}; output goes to {plan.log}")
+    try:
+        venvs.delete(plan.folder)
+        used = installer.install(plan, index=index, say=say)
+        venvs.write_marker(plan, installer.public_url(used))
+    except BaseException as error:
+        venvs.delete(plan.folder)
+        if isinstance(error, OSError):
+            raise Unavailable(
+                f"{name}: its environment cannot be written ({error})", "fix that and run again"
+            ) from None
+        raise
+    say(f"{name}: its environment is ready")
 
 
 def find(framework: str, *, device: str = "cpu", python: str | Path | None = None) -> Environment | None:

@@ -27,7 +27,6 @@ def ready(
     *,
     python: Optional[str] = None,
     index: Optional[str] = None,
-    installer: str = "pip",
     make: bool = True,
     say: Callable[[str], None] = lambda message: None,
 ) -> Union[Environment, Run]:
@@ -45,6 +44,6 @@ def ready(
         there = managed.find(framework, device=device)
         return there or Run("not-installed", f"the environment of {framework} is not there or damaged; {remedy}")
     try:
-        return managed.ensure(framework, device=device, python=python, installer=installer, index=index, report=say)
+        return managed.ensure(framework, device=device, python=python, index=index, report=say)
     except EnvironmentUnavailable as error:
         return Run("not-installed", str(error))

@@ -1,4 +1,4 @@
-"""A managed environment on disk: what it is made from, whether it is whole, how it is made and deleted."""
+"""A managed environment on disk: what it is made from, whether it is whole, how it is deleted."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from framework_compare import registry
-from framework_compare.environments import gpu_builds, installers, interpreters
+from framework_compare.environments import gpu_builds, interpreters
 from framework_compare.environments.interpreters import Interpreter, Unavailable
 from framework_compare.errors import UsageError
 from framework_compare.registry import ForeignWheels, Framework, device_kind
@@ -37,13 +37,22 @@ class Plan:
     requirements: Path
     pins: tuple[str, ...]
     interpreter: Interpreter
-    checksum: str  # of pins, Python's minor version and platform, whoever installs them
+    checksum: str  # of pins, Python's minor version and platform
     folder: Path
     device: str = "cpu"  # the kind of device its pins are for
-    default_index: str = ""  # the package index that it is to be made from beside those of the installer's settings
+    default_index: str = ""  # the package index of the framework's own packages, where no other has them
     foreign: ForeignWheels | None = None  # its requirements as an absolute path
     own: frozenset[str] = frozenset()  # normalised names of the packages that its own index has
     larger: Path | None = None  # requirements of the build for GPUs, for a CPU where no index has one for that
+    elsewhere: str = ""  # the index that has what PyPI has not, for the user to name
+
+    @property
+    def python(self) -> Path:
+        return python_in(self.folder)
+
+    @property
+    def log(self) -> Path:
+        return log_of(self.folder)
 
 
 def remedy_without_build(spec: Framework) -> str:
@@ -61,8 +70,7 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     kind = device_kind(device)
     if not spec.requirements_on(kind):
         raise Unavailable(
-            f"{spec.name}: its adapter has no requirements for device {kind!r}",
-            remedy_without_build(spec),
+            f"{spec.name}: its adapter has no requirements for device {kind!r}", remedy_without_build(spec)
         )
     path = requirements_path(spec, kind)
     try:
@@ -74,11 +82,15 @@ def plan(spec: Framework, root: Path, device: str = "cpu") -> Plan:
     interpreter = interpreters.choose(spec.python, framework=spec.name)
     parts = (*pins, "python {}.{}".format(*interpreter.minor), platform.system(), platform.machine())
     checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    folder = root / f"{spec.name}-{checksum[:12]}"
     default = spec.cpu_index if kind == "cpu" else ""
-    own = frozenset(map(normal_name, (_name(pins[0]), *spec.companions)))
-    larger = requirements_path(spec, "cuda") if default and spec.cuda_requirements else None
-    return Plan(spec.name, path, pins, interpreter, checksum, folder, kind, default, _foreign(spec), own, larger)
+    build = None if kind == "cpu" else gpu_builds.BUILDS.get(spec.name)
+    return Plan(
+        spec.name, path, pins, interpreter, checksum, root / f"{spec.name}-{checksum[:12]}", kind, default,
+        foreign=_foreign(spec),
+        own=frozenset(map(normal_name, (_name(pins[0]), *spec.companions))),  # the first is the framework itself
+        larger=requirements_path(spec, "cuda") if default and spec.cuda_requirements else None,
+        elsewhere=build.index if build else "",
+    )  # fmt: skip
 
 
 def _foreign(spec: Framework) -> ForeignWheels | None:
@@ -111,20 +123,25 @@ def _beside_adapter(spec: Framework, name: str) -> Path:
 
 def read_pins(path: Path) -> tuple[str, ...]:
     """The requirements of a file, one a line, in its order, without comments and checksums."""
-    return tuple(re.sub(r"\s+--hash=\S+", "", line) for line in _read_lines(path))
+    return tuple(re.sub(r"\s+--hash=\S+", "", line) for line in requirement_lines(path))
 
 
-def _read_lines(path: Path) -> list[str]:
-    """The same with checksums."""
+def requirement_lines(path: Path, names: Collection[str] = ()) -> list[str]:
+    """The same with checksums; of the packages of these normalised names alone, where some are given."""
     whole = path.read_text(encoding="utf-8").replace("\\\n", " ")
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in whole.splitlines())
-    return [line for line in lines if line]
+    return [line for line in lines if line and (not names or normal_name(_name(line)) in names)]
+
+
+def _name(pin: str) -> str:
+    return pin.partition("=")[0]
 
 
 def fault(planned: Plan, *, index: str | None = None) -> str:
     """Why the environment of a plan cannot be used as it is, empty if it can; the framework is not imported.
 
-    Every file of its packages is looked at and none is read: about 0.02 ms a file.
+    `index` is the URL that the framework's own packages must be from, None for any. Every file of its packages is looked
+    at and none is read: about 0.02 ms a file.
     """
     if not planned.folder.exists():
         return "it does not exist yet"
@@ -133,62 +150,13 @@ def fault(planned: Plan, *, index: str | None = None) -> str:
         return "its installation has not finished"
     if stored["checksum"] != planned.checksum:
         return "it was made from other requirements"
-    if index not in (None, installers.NO_INDEX) and stored["index"] != installers.public_url(index):
-        return f"it was made without the package index {installers.public_url(index)}"
-    if not _starts(python_in(planned.folder)):
+    if index is not None and stored["index"] != index:
+        return f"it was made without the package index {index}"
+    if not _starts(planned.python):
         return "its Python no longer runs"
     if survey(site_packages(planned.folder)) != (stored["site_files"], stored["site_bytes"]):
         return "files of its packages are missing or changed"
     return ""
-
-
-def make(
-    planned: Plan, why: str, *, installer: str = "pip", index: str | None = None, say: Callable[[str], None]
-) -> None:
-    """Make an environment, or repair a broken one (`why`); a failure leaves only the log behind.
-
-    Raises Unavailable. The caller holds the lock.
-    """
-    name, python, log = planned.framework, planned.interpreter, log_of(planned.folder)
-    doing = f"repairing its environment ({why})" if planned.folder.exists() else "making its environment"
-    say(f"{name}: {doing}{_for(planned)} with {installer} and Python {python.version_text}; output goes to {log}")
-    build = None if planned.device == "cpu" else gpu_builds.BUILDS.get(name)
-    order = installers.Order(
-        name,
-        planned.folder,
-        python.path,
-        planned.requirements,
-        log,
-        installer,
-        index,
-        own_index=build.index if build else "",
-        default_index=planned.default_index,
-        package=_name(planned.pins[0]),  # by convention the framework itself
-        own=tuple(line for line in _read_lines(planned.requirements) if normal_name(_name(line)) in planned.own),
-        larger=planned.larger,
-        say=say,
-        foreign=planned.foreign,
-        site_packages=planned.folder / "lib/python{}.{}/site-packages".format(*planned.interpreter.minor),
-    )
-    try:
-        delete(planned.folder)
-        used = installers.install(order)
-        _write_marker(planned, installers.public_url(used))
-    except OSError as error:
-        delete(planned.folder)
-        raise Unavailable(f"{name}: its environment cannot be written ({error})", "fix that and run again") from None
-    except BaseException:
-        delete(planned.folder)
-        raise
-    say(f"{name}: its environment{_for(planned)} is ready")
-
-
-def _name(pin: str) -> str:
-    return pin.partition("=")[0]
-
-
-def _for(planned: Plan) -> str:
-    return "" if planned.device == "cpu" else f" for {planned.device}"
 
 
 def delete(folder: Path) -> None:
@@ -206,6 +174,26 @@ def marker(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return fields if isinstance(fields, dict) and fields.keys() >= _FIELDS else None
+
+
+def write_marker(planned: Plan, index: str | None) -> None:
+    """Say that an environment is finished; `index` is the URL that the framework's own packages are from, if from one."""
+    site_files, site_bytes = survey(site_packages(planned.folder))
+    fields = {
+        "framework": planned.framework,
+        "device": planned.device,
+        "checksum": planned.checksum,
+        "pins": planned.pins,
+        "interpreter": planned.interpreter.version,
+        "index": index,
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "size_bytes": survey(planned.folder, bytecode=True)[1],
+        "site_files": site_files,
+        "site_bytes": site_bytes,
+    }
+    unfinished = planned.folder / (MARKER + ".part")
+    unfinished.write_text(json.dumps(fields, indent=1), encoding="utf-8")
+    os.replace(unfinished, planned.folder / MARKER)
 
 
 def survey(folder: Path, *, bytecode: bool = False) -> tuple[int, int]:
@@ -252,28 +240,7 @@ def log_of(folder: Path) -> Path:
 def _starts(python: Path) -> bool:
     command = [str(python), "-I", "-S", "-c", "pass"]
     try:
-        answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_START_TIMEOUT_S, check=False
-        )
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_START_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return False
-    return answer.returncode == 0
-
-
-def _write_marker(planned: Plan, index: str | None) -> None:
-    site_files, site_bytes = survey(site_packages(planned.folder))
-    fields = {
-        "framework": planned.framework,
-        "device": planned.device,
-        "checksum": planned.checksum,
-        "pins": planned.pins,
-        "interpreter": planned.interpreter.version_text,
-        "index": index,
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "size_bytes": survey(planned.folder, bytecode=True)[1],
-        "site_files": site_files,
-        "site_bytes": site_bytes,
-    }
-    unfinished = planned.folder / (MARKER + ".part")
-    unfinished.write_text(json.dumps(fields, indent=1), encoding="utf-8")
-    os.replace(unfinished, planned.folder / MARKER)
+    return True

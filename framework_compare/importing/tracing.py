@@ -42,11 +42,10 @@ class Traced:
 
 @dataclasses.dataclass(frozen=True)
 class Tracer:
-    """Starts workers that trace: with the interpreters, the index and the installer of a call."""
+    """Starts workers that trace: with the interpreters and the index of a call."""
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    installer: str = "pip"
     say: Callable[[str], None] = lambda message: None
     timeout_s: float = TIMEOUT_S
 
@@ -76,7 +75,6 @@ class Tracer:
             "cpu",
             python=self.python.get(name),
             index=self.index.get(name),
-            installer=self.installer,
             say=self.say,
         )
         if isinstance(environment, Run):

@@ -41,13 +41,10 @@ class Where:
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    installer: str = "pip"
 
     def environment(self, name: str, say: Say, device: str = "cpu") -> Union[Environment, Run]:
         """A framework's environment on a device, or how a cell ends without one: unsupported or not-installed."""
-        return support.ready(
-            name, device, python=self.python.get(name), index=self.index.get(name), installer=self.installer, say=say
-        )
+        return support.ready(name, device, python=self.python.get(name), index=self.index.get(name), say=say)
 
 
 def verify(

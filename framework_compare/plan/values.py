@@ -8,7 +8,7 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from framework_compare import registry
-from framework_compare.environments.installers import NO_INDEX
+from framework_compare.environments.installer import NO_INDEX
 from framework_compare.errors import UsageError
 
 

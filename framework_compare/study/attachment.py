@@ -68,9 +68,7 @@ def _ready(
 def _same(store: Store, framework: str, device: str, options: RunOptions, say: Say) -> Environment:
     python = options.python.get(framework)
     label = managed.label(framework, device, python)
-    environment = support.ready(
-        framework, device, python=python, installer=options.installer, index=options.index.get(framework), say=say
-    )
+    environment = support.ready(framework, device, python=python, index=options.index.get(framework), say=say)
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
     check_same_environment(store, framework, describe(environment), label=label)

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from framework_compare.environments.installers import check_name as check_installer
 from framework_compare.errors import UsageError
 from framework_compare.launch import disturbances
 from framework_compare.launch.disturbances import THRESHOLD
@@ -28,7 +27,6 @@ class RunOptions:
 
     python: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> interpreter of the user's own
     index: Mapping[str, str] = dataclasses.field(default_factory=dict)  # framework -> index of its own packages
-    installer: str = "pip"
     limits: Limits = Limits()
     hz: float = 10.0
     verify: str = "warn"  # require, warn or off: what is asked of a cell's parity before it is run
@@ -43,12 +41,10 @@ class RunOptions:
 def run_options(
     python: Optional[Mapping[str, str]],
     index: Optional[Mapping[str, str]],
-    installer: str,
     limits: Limits,
     hz: float,
 ) -> RunOptions:
     """RunOptions from a user's arguments; UsageError says what is allowed."""
-    check_installer(installer)
     if not isinstance(hz, (int, float)) or isinstance(hz, bool) or not 0 <= hz <= 100:
         raise UsageError(f"sampling_hz is {hz!r}; allowed: 0 (off) to 100")
     interpreters = _by_framework("python", python, "an interpreter")
@@ -57,7 +53,7 @@ def run_options(
             raise UsageError(
                 f"python of {name} is {path!r}, which does not exist; allowed: an interpreter or its folder"
             )
-    return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), installer, limits, hz)
+    return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), limits, hz)
 
 
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
@@ -142,9 +138,9 @@ def as_planned(
     """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:
         limits = Limits(**{**(settings.get("limits") or {}), **given.to_dict()})
-        hz, installer = settings.get("sampling_hz", 10.0), settings.get("installer", "pip")
+        hz = settings.get("sampling_hz", 10.0)
         interpreters = {**(settings.get("python") or {}), **_by_framework("python", python, "an interpreter")}
-        options = run_options(interpreters, index, installer, limits, hz)
+        options = run_options(interpreters, index, limits, hz)
         mode = check_mode(settings.get("verify", "warn"))
         schedule = schedules.check(settings.get("schedule", schedules.SEQUENTIAL))
         # Studies of an earlier version were planned without repeats.

@@ -90,7 +90,7 @@ def _make_environments(cells: Iterable[Cell], options: RunOptions, watcher: Watc
             continue
         try:
             index = options.index.get(framework)
-            managed.ensure(framework, device=device, installer=options.installer, index=index, report=watcher.say)
+            managed.ensure(framework, device=device, index=index, report=watcher.say)
         except EnvironmentUnavailable as error:
             watcher.say(str(error))
 

@@ -219,7 +219,6 @@ def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
         "retries_when_disturbed": options.retries_when_disturbed,
         "limits": options.limits.to_dict(),
         "python": dict(options.python),
-        "installer": options.installer,
     }
 
 

@@ -56,7 +56,6 @@ class Readiness:
             framework,
             device,
             python=options.python.get(framework),
-            installer=options.installer,
             index=options.index.get(framework),
             make=options.makes_environments,
             say=self._say,

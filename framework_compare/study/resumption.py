@@ -15,7 +15,7 @@ from framework_compare.study import strategies
 SAME_MACHINE = ("cpu", "architecture", "logical_cores", "available_cores", "quota_cores", "memory_limit_bytes")
 # Kernels keep a little of it for themselves, not always the same.
 SAME_MEMORY = 0.02
-# Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and installers
+# Of a request, beside its cells and images: what makes runs of one study unlike. Limits, interpreters and indexes
 # may be others from one resume to the next.
 REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn", "schedule": "sequential"}
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)

@@ -1,7 +1,4 @@
-"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code.
-
-    python -m sphinx -W --keep-going docs build/docs
-"""
+"""Sphinx: the pages of this folder; those of the command line and of the API are made from the code."""
 
 import importlib.metadata
 import re

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import runpy
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
@@ -104,6 +105,11 @@ def test_imports_go_down(module: str) -> None:
         elif package(target) != package(module) and FLOOR[package(target)] >= FLOOR[package(module)]:
             wrong.append(f"line {line}: {package(module)} imports {target}, which is not on a lower floor")
     assert not wrong, f"{module}: " + "; ".join(wrong)
+
+
+def test_the_drawing_of_the_floors_is_current() -> None:
+    drawing = runpy.run_path(str(ROOT / "docs" / "layers.py"))["drawing"]()
+    assert (ROOT / "docs" / "layers.svg").read_text() == drawing, "run `python docs/layers.py`"
 
 
 def test_every_package_has_a_floor() -> None:

@@ -30,6 +30,11 @@ def test_requirements_travel_with_the_adapters():
     assert len(list((ROOT / "adapters").glob("*/*.txt"))) == len(list((ROOT / "adapters").rglob("*.txt")))
 
 
+def test_type_checkers_are_told_that_the_package_has_types():
+    assert "py.typed" in configured()["options.package_data"]["framework_compare"]
+    assert (ROOT / "framework_compare/py.typed").exists()
+
+
 def test_the_command_answers_a_stop_from_its_first_moment():
     """What the console script names must not import the command line before signals are taken."""
     scripts = configured()["options.entry_points"]["console_scripts"]

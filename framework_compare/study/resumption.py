@@ -20,6 +20,7 @@ SAME_MEMORY = 0.02
 REQUEST = {"sampling_hz": None, "profile": False, "verify": "warn", "schedule": "sequential"}
 FINISHED = tuple(status for status in STATUSES if status not in TO_RUN)
 MAX_SHOWN = 5
+_TOOLS = ("pip", "setuptools")  # those that come with an environment, whatever its requirements
 
 
 def check_retry(statuses: Union[str, Sequence[str]]) -> Sequence[str]:
@@ -204,7 +205,7 @@ def check_same_environment(store: Store, framework: str, now: Mapping[str, Any],
 
 
 def _named(document: Mapping[str, Any], framework: str) -> Dict[str, Any]:
-    packages = dict(document.get("packages") or {})
+    packages = {name: version for name, version in (document.get("packages") or {}).items() if name not in _TOOLS}
     return {**packages, framework: document.get("version"), "interpreter": document.get("interpreter")}
 
 

@@ -243,7 +243,9 @@ def test_another_version_of_a_framework_is_refused_where_it_has_finished_runs(st
         document = store.environments()["faulty"]
         packages = {**document["packages"], "pip": "0", "numpy": "1.0"}
         store.environment("faulty", {**document, "packages": packages})
-    with pytest.raises(StudyError, match="resumed: numpy: 1.0 in the study, [^;]* now; restore the environment of faulty"):
+    with pytest.raises(
+        StudyError, match="resumed: numpy: 1.0 in the study, [^;]* now; restore the environment of faulty"
+    ):
         resume(folder)
 
 

@@ -147,16 +147,7 @@ def is_given(spec: registry.Framework, python: str | Path | None) -> bool:
 def _given(spec: registry.Framework, python: str | Path | None) -> Environment:
     if python is None:
         return _parents_own(spec)
-    external = externals.examine(spec, python)
-    return Environment(
-        spec.name,
-        external.python,
-        external.version,
-        False,
-        external.interpreter,
-        external.packages,
-        notes=external.notes,
-    )
+    return Environment(spec.name, managed=False, **vars(externals.examine(spec, python)))
 
 
 def _parents_own(spec: registry.Framework) -> Environment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environm
 @takes("device", "index")
 def create(
     device: Any,
-    index: Dict[str, str],
+    index: dict[str, str],
     frameworks: Annotated[str, typer.Argument(help="Comma-separated.")] = FRAMEWORKS,
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
@@ -34,7 +34,7 @@ def create(
         raise typer.Exit(1)
 
 
-def _create(name: str, indexes: Dict[str, str], device: str) -> bool:
+def _create(name: str, indexes: dict[str, str], device: str) -> bool:
     lack = gpu_builds.lack(name, device)
     if lack:  # a cache may be filled for another machine
         _say(f"{name}: this machine cannot run it ({lack.why}); its environment is made anyway")
@@ -68,14 +68,14 @@ def remove(
 ) -> None:
     """Delete the environments of frameworks; the next use makes them again."""
     for name in _named(frameworks):
-        folders: List[Path] = managed.remove(name)
+        folders: list[Path] = managed.remove(name)
         for folder in folders:
             print(f"removed {folder}")
         if not folders:
             print(f"{name}: there is no environment")
 
 
-def _named(frameworks: str) -> List[str]:
+def _named(frameworks: str) -> list[str]:
     """Names of what has an environment of its own."""
     return find_all("framework", {**registry.FRAMEWORKS, **registry.READERS}, split(frameworks))
 
@@ -85,7 +85,7 @@ def titled(framework: str, device: str) -> str:
     return framework if device == "cpu" else f"{framework} ({device})"
 
 
-def gigabytes(size: Optional[int]) -> str:
+def gigabytes(size: int | None) -> str:
     """ "1.5 GB", or "-" where the size is not known."""
     return "-" if size is None else f"{size / 1e9:.1f} GB"
 

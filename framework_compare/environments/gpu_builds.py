@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import pynvml
 
 from framework_compare.samplers.nvml import find_handle, gpu_index, gpu_indices
 
-Capability = Tuple[int, int]
+Capability = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Build:
     name: str  # as in the requirements: "torch 2.13.0"
     cuda: str
     driver: str  # the oldest that runs programs of that CUDA version
-    kernels: Tuple[Capability, ...] = ()
-    ptx: Optional[Capability] = None
+    kernels: tuple[Capability, ...] = ()
+    ptx: Capability | None = None
     index: str = ""  # the package index that has it, where pip's own has not
 
 
@@ -39,7 +39,7 @@ class Lack(NamedTuple):
 # Oldest drivers: CUDA 11.x from 11.1 on 450.80.02, 12.x 525.60.13, 13.x 580.65.06
 # (docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and the toolkit's release notes).
 # Kernels and PTX: read from the headers in the sections .nv_fatbin of each wheel's libraries (x86-64, Linux).
-BUILDS: Dict[str, Build] = {
+BUILDS: dict[str, Build] = {
     # of libtorch_cuda.so, which holds no PTX, although a list of PyTorch's builds names 12.0+PTX
     # (github.com/pytorch/test-infra/pull/7046)
     "torch": Build("torch 2.13.0", "13.0", "580.65.06", ((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))),
@@ -66,9 +66,9 @@ BUILDS: Dict[str, Build] = {
 class Gpu:
     """A GPU as NVML describes it; what it does not say is None."""
 
-    name: Optional[str]
-    capability: Optional[Capability]
-    driver: Optional[str]
+    name: str | None
+    capability: Capability | None
+    driver: str | None
 
 
 class NoGpu(Exception):
@@ -79,12 +79,12 @@ class NoGpu(Exception):
         self.lack = Lack(why, remedy)
 
 
-def lack(framework: str, device: str, *, nvml: Any = pynvml) -> Optional[Lack]:
+def lack(framework: str, device: str, *, nvml: Any = pynvml) -> Lack | None:
     """Why a framework's pinned build cannot run on a device, or why no build can; None where nothing is against it."""
     return next(filter(None, (_lack_of(framework, device, index, nvml) for index in gpu_indices(device))), None)
 
 
-def _lack_of(framework: str, device: str, index: int, nvml: Any) -> Optional[Lack]:
+def _lack_of(framework: str, device: str, index: int, nvml: Any) -> Lack | None:
     try:
         shortfall = unfit(BUILDS.get(framework), look(f"cuda:{index}", nvml=nvml), framework)
     except NoGpu as error:
@@ -115,12 +115,12 @@ def look(device: str, *, nvml: Any = pynvml) -> Gpu:
         _ask(nvml, "nvmlShutdown")
 
 
-def _capability(nvml: Any, handle: Any) -> Optional[Capability]:
+def _capability(nvml: Any, handle: Any) -> Capability | None:
     pair = _ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
     return None if pair is None else (pair[0], pair[1])
 
 
-def unfit(build: Optional[Build], gpu: Gpu, framework: str = "") -> Optional[Lack]:
+def unfit(build: Build | None, gpu: Gpu, framework: str = "") -> Lack | None:
     """Why a build does not run on a GPU, or None; a build or a reading that is not known speaks against nothing."""
     if build is None:
         return None
@@ -146,7 +146,7 @@ def _no_ptx(build: Build) -> str:
     return "" if build.ptx else ", and none that the driver could compile for newer ones"
 
 
-def _listed(kernels: Tuple[Capability, ...]) -> str:
+def _listed(kernels: tuple[Capability, ...]) -> str:
     return ", ".join(map(_text, kernels))
 
 
@@ -154,7 +154,7 @@ def _text(capability: Capability) -> str:
     return "{}.{}".format(*capability)
 
 
-def _numbers(version: str) -> Tuple[int, ...]:
+def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from framework_compare import registry
 from framework_compare.environments import managed
@@ -26,7 +27,7 @@ class Request(NamedTuple):
     threads: int
 
 
-def known(request: Request) -> Optional[Peak]:
+def known(request: Request) -> Peak | None:
     """The peak that was measured on this machine; None where none was, or for another machine's study."""
     try:
         return peaks.read(_source(request)[0])
@@ -34,7 +35,7 @@ def known(request: Request) -> Optional[Peak]:
         return None
 
 
-def measure(request: Request) -> Optional[Peak]:
+def measure(request: Request) -> Peak | None:
     """The peak as it is now, which is kept in the cache; None where measuring fails or takes too long.
 
     UsageError where it cannot be measured here: for another machine's study, or a device or precision without a way to.
@@ -43,7 +44,7 @@ def measure(request: Request) -> Optional[Peak]:
     return peaks.measure(path, command, request.threads)
 
 
-def _source(request: Request) -> Tuple[Path, Tuple[str, ...]]:
+def _source(request: Request) -> tuple[Path, tuple[str, ...]]:
     """The file that keeps a peak, and the command that measures it: numpy's for float32 on a CPU, else PyTorch's."""
     here, kind = host.describe(), registry.device_kind(request.device)
     same = SAME_MACHINE if kind == "cpu" else (*SAME_MACHINE, "gpus")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Union
+from collections.abc import Callable
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds, managed, venvs
@@ -12,7 +12,7 @@ from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.records import Run
 
 
-def lack(framework: str, device: str) -> Optional[Lack]:
+def lack(framework: str, device: str) -> Lack | None:
     """Why a framework's managed environment cannot serve a device here, or None; nothing is made to find out."""
     spec = registry.framework(framework)
     if spec.requirements_on(device):
@@ -25,11 +25,11 @@ def ready(
     framework: str,
     device: str,
     *,
-    python: Optional[str] = None,
-    index: Optional[str] = None,
+    python: str | None = None,
+    index: str | None = None,
     make: bool = True,
     say: Callable[[str], None] = lambda message: None,
-) -> Union[Environment, Run]:
+) -> Environment | Run:
     """A framework's environment on a device, made if need be, or how a cell ends without one.
 
     make: False takes one that is there already, and downloads nothing.

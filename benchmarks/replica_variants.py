@@ -71,7 +71,7 @@ def config(options, device):
 def made(trainer, options, count):
     """Build and load a trainer; its batch of `count` images."""
     size = trainer.config.image_size
-    graph = registry.load(registry.MODELS[options.model])(num_classes=3, image_size=size)
+    graph = registry.load(registry.MODELS[options.model].build)(num_classes=3, image_size=size)
     flat = np.empty(weights_size(graph), np.float32)
     initial_weights(graph, 0, flat)
     trainer.build(graph)

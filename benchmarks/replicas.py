@@ -51,7 +51,7 @@ def our_cell(framework, python, model, gpus, execution, options, folder):
         batch_size=options.batch_size, epochs=EPOCHS, device=device(gpus), precision=options.precision,
         execution=execution, pipeline="memory", threads=4, loader_workers=1, warmup_steps=5,
     )  # fmt: skip
-    graph = registry.load(registry.MODELS[model])(num_classes=3, image_size=224)
+    graph = registry.load(registry.MODELS[model].build)(num_classes=3, image_size=224)
     weights = np.empty(weights_size(graph), np.float32)
     initial_weights(graph, 0, weights)
     np.save(folder / "weights.npy", weights)

@@ -109,7 +109,7 @@ def run(options, folder: Path):
     names = [slowed(folder, share, bool(options.python)) for share in shares]
     if not options.python:
         sys.path.insert(0, str(PLUGINS))
-        registry.MODELS["linear"] = "linear:build"
+        registry.MODELS["linear"] = registry.Model("linear:build")
     model = options.model or ("mobilenet_v2" if options.python else "linear")
     with neighbour(options.neighbour):
         return names, compare(

@@ -76,7 +76,7 @@ def compare(
     device: Names = "cpu",
     *,
     devices: Union[None, int, Sequence[int]] = None,
-    dataset: DataSets = planning.OWN,
+    dataset: Optional[DataSets] = None,
     weights: Optional[str] = None,
     as_written: bool = True,
     out: Union[str, "os.PathLike[str]", None] = None,
@@ -112,7 +112,7 @@ def compare(
 ) -> Union[Comparison, Forecast]:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`); or networks of
+    models: networks for images, or workloads that have data sets of their own; or networks of
         yours: "my_net.py:build", "my_net.onnx", "my_net.keras", "torchvision:resnet18", "timm:NAME", an nn.Module, or a
         keras.Model.
     weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
@@ -203,7 +203,7 @@ def compare(
         on_bad_image=on_bad_image,
         progress=watcher.count,
         make=False,
-        devices_each=devices,
+        devices=devices,
     )
     plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
     stored = None

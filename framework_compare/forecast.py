@@ -8,7 +8,6 @@ import functools
 from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from framework_compare import registry
-from framework_compare.datasets import fire_smoke
 from framework_compare.environments import gpu_builds, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
@@ -89,12 +88,9 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
     here: whether this machine runs it, whose devices it needs then.
     """
     data = _Data(
-        {
-            **{name: len(index.pictures) for name, index in plan.datasets.items()},
-            **{name: len(one.train) for name, one in plan.arrays.items()},
-        },
-        {name: one.task for name, one in plan.arrays.items()},
-        [name for name in plan.datasets if fire_smoke.unmade(name)],
+        {name: len(data) for name, data in plan.datasets.items()},
+        {name: data.task for name, data in plan.datasets.items() if data.task is not None},
+        {f"data set {name}": float(data.bytes_to_make) for name, data in plan.datasets.items() if data.bytes_to_make},
     )
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
     return _forecast(dict.fromkeys(plan.cells, runs), data, options, strategy, here)
@@ -112,16 +108,15 @@ def left(
 
 
 class _Data(NamedTuple):
-    """Of data sets by name: samples of an epoch, tasks of those that are arrays, and which are to be rendered."""
+    """Of data sets by name: samples of an epoch, tasks of those that are arrays; bytes of those to be rendered."""
 
     samples: Mapping[str, int]
     tasks: Mapping[str, Task]
-    unmade: Sequence[str] = ()
+    to_make: Mapping[str, float] = {}
 
 
 def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strategy: Strategy, here: bool) -> Forecast:
-    models = {**registry.MODELS, **registry.WORKLOADS}
-    known = [one for one in earlier.measured(names.in_cache(), host.describe()) if one.cell.model in models]
+    known = [one for one in earlier.measured(names.in_cache(), host.describe()) if one.cell.model in registry.MODELS]
     cells = tuple(
         CellForecast(cell, 0, NO_TIME, NO_TIME, LACKING, lack)
         if (lack := _lack(cell, options) if here else "")
@@ -168,7 +163,7 @@ def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Opt
 def _disk(data: _Data, options: RunOptions, result: Forecast) -> Dict[str, float]:
     readings = options.hz * result.seconds.middle * BYTES_PER_SAMPLE
     return {
-        **{f"data set {name}": float(fire_smoke.size_bytes(name)) for name in data.unmade},
+        **data.to_make,
         **_environments([one.cell for one in result.cells if not one.lack], options),
         "study": readings + BYTES_PER_RUN * result.runs,
     }

@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from framework_compare.errors import UnknownNameError, UsageError
 
@@ -126,45 +126,54 @@ AS_WRITTEN: Dict[str, Framework] = {
     ),
 }
 
-_M = "framework_compare.models."
-MODELS: Dict[str, Union[str, Callable[..., Any]]] = {
-    "alexnet": _M + "alexnet:build",
-    "mobilenet_v2": _M + "mobilenet_v2:build",
-    "resnet50": _M + "resnet50:build",
-    "resnet50_v1_5": _M + "resnet50:build_v1_5",
-    "vgg16": _M + "vgg16:build",
-}
-
 _D = "framework_compare.datasets."
-DATASETS: Dict[str, str] = {
-    "fire-smoke-small": _D + "fire_smoke:small",
-    "fire-smoke-big": _D + "fire_smoke:big",
-    "fire-smoke-tiny": _D + "fire_smoke:tiny",
-}
 
-# Arrays: a function of (path or None, **options) that returns an ArrayData; None generates a stand-in.
-ARRAY_DATASETS: Dict[str, str] = {
-    "cifar10": _D + "image_arrays:cifar10",
-    "diabetes": _D + "diabetes:diabetes",
-    "diabetes-folds": _D + "diabetes:diabetes_folds",
-    "google-prices": _D + "prices:google",
-    "guava": _D + "image_arrays:guava",
-    "ibm-prices": _D + "prices:ibm",
-    "mnist": _D + "mnist:mnist",
-    "prices": _D + "prices:prices",
-    "tiny-imagenet": _D + "image_arrays:tiny_imagenet",
-    "tweet-ner": _D + "conll:conll",
-    "tweet-span": _D + "tweets:tweet_span",
-    "tweet-words": _D + "next_words:next_words",
+
+@dataclasses.dataclass(frozen=True)
+class DataSource:
+    """A data set: "module:function" that makes it.
+
+    A folder of images: the function takes a progress callback or None and returns the folder. arrays: it takes a path
+    or None, for which it generates a stand-in, and **options, and returns an ArrayData.
+    """
+
+    make: str
+    arrays: bool = False
+
+
+def _array(target: str) -> DataSource:
+    return DataSource(_D + target, arrays=True)
+
+
+DATASETS: Dict[str, DataSource] = {
+    "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
+    "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
+    "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
+    "cifar10": _array("image_arrays:cifar10"),
+    "diabetes": _array("diabetes:diabetes"),
+    "diabetes-folds": _array("diabetes:diabetes_folds"),
+    "google-prices": _array("prices:google"),
+    "guava": _array("image_arrays:guava"),
+    "ibm-prices": _array("prices:ibm"),
+    "mnist": _array("mnist:mnist"),
+    "prices": _array("prices:prices"),
+    "tiny-imagenet": _array("image_arrays:tiny_imagenet"),
+    "tweet-ner": _array("conll:conll"),
+    "tweet-span": _array("tweets:tweet_span"),
+    "tweet-words": _array("next_words:next_words"),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload:
-    """A model with the data set that it is for, and the settings it is trained with unless others are asked for."""
+class Model:
+    """A network with the data set that it is for, and the settings it is trained with unless others are asked for.
 
-    model: str  # "module:function" that takes a graph.Task, and `size`, and returns a Graph
-    dataset: str  # of ARRAY_DATASETS
+    build: "module:function", or an imported model. It returns a Graph from num_classes and image_size; or, of a workload,
+    whose data set is arrays, from a graph.Task and `size`.
+    """
+
+    build: Union[str, Callable[..., Any]]
+    dataset: str = "fire-smoke-small"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
@@ -172,37 +181,47 @@ class Workload:
     search: Mapping[str, Tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
 
+    @property
+    def of_arrays(self) -> bool:
+        return DATASETS[self.dataset].arrays
 
-# By the names that the documents give them; where they leave a setting open it is a choice of ours.
+
+_M = "framework_compare.models."
+# Those for arrays by the names that the documents give them; where they leave a setting open it is a choice of ours.
 _ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 32}
 _TWEETS = {**_ADAM, "epochs": 3}
 # Settings first, as candidates of other settings have a trainer of their own.
 _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 64), "dropout": (0.0, 0.2)}
 _DEMO = {"train": 50, "validation": 30}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
-WORKLOADS: Dict[str, Workload] = {
-    "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
-    "diabetes_search": Workload(
+MODELS: Dict[str, Model] = {
+    "alexnet": Model(_M + "alexnet:build"),
+    "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
+    "resnet50": Model(_M + "resnet50:build"),
+    "resnet50_v1_5": Model(_M + "resnet50:build_v1_5"),
+    "vgg16": Model(_M + "vgg16:build"),
+    "diabetes_ann": Model(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
+    "diabetes_search": Model(
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", search=_GRID
     ),
-    "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
-    "gru_ibm": Workload(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
-    "lstm_google": Workload(
+    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "lstm_google": Model(
         _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence"
     ),
-    "tweet_span": Workload(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_span_conv": Workload(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_ner": Workload(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
-    "text_rnn": Workload(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
-    "mnist_cnn": Workload(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
-    "cifar_cnn": Workload(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
-    "cifar_resnet50": Workload(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
-    "tiny_cnn": Workload(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
-    "guava_cnn": Workload(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
-    "vgg16_frozen": Workload(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
-    "quanv_fixed": Workload(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
-    "quanv_trained": Workload(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
-    "quanv_classical": Workload(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
+    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
+    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
+    "mnist_cnn": Model(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
+    "cifar_cnn": Model(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
+    "cifar_resnet50": Model(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
+    "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
+    "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
+    "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
+    "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
+    "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
+    "quanv_classical": Model(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
 }
 
 ALIASES: Dict[str, str] = {
@@ -232,7 +251,41 @@ def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
 
 def unit(model: str) -> str:
     """What a sample of a model is called: "image", "row"."""
-    return WORKLOADS[model].unit if model in WORKLOADS else "image"
+    return MODELS[model].unit if model in MODELS else "image"
+
+
+def of_arrays(model: str) -> bool:
+    """Whether a model is a workload: one for a data set of arrays, not for folders of images."""
+    return model in MODELS and MODELS[model].of_arrays
+
+
+def image_models() -> Dict[str, Model]:
+    """The models for folders of images."""
+    return {name: model for name, model in MODELS.items() if not model.of_arrays}
+
+
+def workloads() -> Dict[str, Model]:
+    """The models for arrays."""
+    return {name: model for name, model in MODELS.items() if model.of_arrays}
+
+
+def image_datasets() -> List[str]:
+    """The names of the data sets that are folders of images."""
+    return [name for name, source in DATASETS.items() if not source.arrays]
+
+
+def builder(model: str) -> Union[None, str, Callable[..., Any]]:
+    """What builds the graph of a model; None of one that is not registered."""
+    return MODELS[model].build if model in MODELS else None
+
+
+def data_source(name: object) -> Optional[DataSource]:
+    """The data set under a name; None for what may be a path."""
+    try:
+        source: DataSource = find("data set", DATASETS, name)
+    except UnknownNameError:
+        return None
+    return source
 
 
 def framework(name: str) -> Framework:
@@ -287,7 +340,7 @@ def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
 
 def by_name(model: str) -> bool:
     """Whether a model may be chosen in any process, not only in the one that imported it."""
-    return isinstance(MODELS[model], str)
+    return isinstance(MODELS[model].build, str)
 
 
 @functools.lru_cache(maxsize=1)
@@ -302,16 +355,16 @@ def register_framework(entry: Framework) -> None:
     FRAMEWORKS[entry.name] = entry
 
 
-def register_model(name: str, target: str) -> None:
-    """Add a model: "module:function" that takes num_classes and image_size and returns a Graph."""
-    MODELS[name] = target
+def register_model(name: str, target: str, **more: Any) -> None:
+    """Add a model: "module:function" that takes num_classes and image_size and returns a Graph; `more`: fields of Model."""
+    MODELS[name] = Model(target, **more)
 
 
 def register_dataset(name: str, target: str) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
-    DATASETS[name] = target
+    DATASETS[name] = DataSource(target)
 
 
 def register_array_dataset(name: str, target: str) -> None:
     """Add a data set of arrays: "module:function" that takes a path or None, then options, and returns an ArrayData."""
-    ARRAY_DATASETS[name] = target
+    DATASETS[name] = DataSource(target, arrays=True)

@@ -155,7 +155,7 @@ def largest_batch(
     models: Names,
     device: Names = "cpu",
     *,
-    dataset: DataSets = "fire-smoke-small",
+    dataset: Optional[DataSets] = None,
     batch_sizes: Sequence[int] = PUBLISHED,
     search: str = "steps",
     out: Union[str, "os.PathLike[str]", None] = None,
@@ -205,7 +205,7 @@ def largest_batch(
         progress=watcher.count,
         make=False,
     )
-    _check_enough_pictures(plan, sizes[-1])
+    _check_enough(plan, sizes[-1])
     tell_of_datasets(plan, watcher)
     tell_of_cores(plan, watcher)
     strategy = Growth(plan.cells, tuple(sizes), search)
@@ -257,11 +257,11 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
     return sizes
 
 
-def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
+def _check_enough(plan: planning.Plan, largest: int) -> None:
     """No batch is larger than the data set, so a larger size would be reported for steps on a smaller one."""
-    for name, index in plan.datasets.items():
-        if largest > len(index.pictures):
+    for name, data in plan.datasets.items():
+        if largest > len(data):
             raise UsageError(
-                f"batch size {largest} is larger than {name} with its {len(index.pictures)} images; "
-                "name smaller batch sizes or a data set with more images"
+                f"batch size {largest} is larger than {name} with its {len(data)} samples; "
+                "name smaller batch sizes or a larger data set"
             )

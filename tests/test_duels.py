@@ -236,7 +236,7 @@ from framework_compare import compare, registry
 from framework_compare.registry import Framework
 for name, path in {paths!r}.items():
     registry.FRAMEWORKS[name] = Framework(name, path + ":Rival", "", "numpy", ((3, 8), (3, 99)))
-registry.MODELS["linear"] = "linear:build"
+registry.MODELS["linear"] = registry.Model("linear:build")
 compare({names!r}, "linear", dataset={pictures!r}, out={out!r}, repeats=4, **{quick!r})
 """
 

@@ -41,7 +41,7 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def names(index: folder.FolderIndex) -> list[str]:
+def names(index: folder.ImageFolder) -> list[str]:
     return [os.path.basename(path) for path in index.pictures.paths]
 
 

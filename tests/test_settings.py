@@ -15,7 +15,7 @@ from framework_compare.plan import planning
 from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.registry import WORKLOADS
+from framework_compare.registry import MODELS
 from framework_compare.report import parts
 from framework_compare.results import columns, verdicts
 from framework_compare.study.progress import described
@@ -129,7 +129,7 @@ def test_a_caption_says_that_cells_took_turns():
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():
-    own = {**WORKLOADS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
+    own = {**MODELS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
     caption = parts.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
     assert caption.startswith("CPU, 1 thread, 2 runs per cell.")
 

@@ -219,9 +219,9 @@ def test_memory_is_one_batch(run):
     assert (row.status, row.pipeline) == ("ok", "memory")
 
 
-@pytest.mark.parametrize("name", registry.WORKLOADS)
+@pytest.mark.parametrize("name", registry.workloads())
 def test_every_workload_is_what_its_data_set_says(name):
-    workload = registry.WORKLOADS[name]
+    workload = registry.MODELS[name]
     graph = planning.build_graph(name, planning.DEFAULTS)
     assert graph.task == arrays.load(workload.dataset, **workload.options).task and graph.task.unit == workload.unit
     assert Graph.from_dict(json.loads(json.dumps(graph.to_dict()))).task == graph.task
@@ -383,7 +383,7 @@ def test_a_framework_without_inference_says_so(run):
 
 
 def test_images_are_scaled_and_limited_as_asked():
-    plan = planning.plan("torch", "guava_cnn", "cpu", planning.OWN, {"image_size": 32}, limit=40)
-    (data,) = plan.arrays.values()
+    plan = planning.plan("torch", "guava_cnn", "cpu", None, {"image_size": 32}, limit=40)
+    (data,) = plan.datasets.values()
     assert data.task.inputs[0].shape == (3, 32, 32) and len(data.train) == 40
     assert set(data.train.target) == set(range(8))  # no class is lost

@@ -37,11 +37,11 @@ def inspect(
         planning.check_setting("num_classes", num_classes)
     names, imported = resolve(model, image_size, tracer=Tracer(python, index, installer, _say))
     (name,) = planning.find_models(names)
-    if name in registry.WORKLOADS:
+    if registry.of_arrays(name):
         graph = planning.build_graph(name, DEFAULTS)
     else:
         known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
-        graph = registry.load(registry.MODELS[name])(image_size=image_size, **known)
+        graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
     print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
     for one in imported:
         if one.level is not None:

@@ -37,7 +37,7 @@ def document(latest: int = 0) -> Dict[str, Any]:
     from framework_compare.study.opening import studies_dir
 
     folders = names.in_cache()
-    graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.MODELS)}
+    graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.image_models())}
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": __version__,
@@ -49,9 +49,9 @@ def document(latest: int = 0) -> Dict[str, Any]:
         ],
         "workloads": [
             {"name": name, "dataset": workload.dataset, "unit": workload.unit}
-            for name, workload in registry.WORKLOADS.items()
+            for name, workload in registry.workloads().items()
         ],
-        "datasets": list(registry.DATASETS),
+        "datasets": registry.image_datasets(),
         "studies_folder": str(studies_dir()),
         "older_studies": len(folders[:-latest]) if latest else 0,
         "studies": [_study(folder) for folder in folders[-latest:]],

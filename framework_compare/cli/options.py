@@ -122,7 +122,7 @@ def _statuses(text: Optional[str]) -> List[str]:
     return statuses
 
 
-FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
+FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
 _DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
 _WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."

@@ -35,7 +35,7 @@ def resolve(
     for model in [models] if alone else list(models):
         made = _imported(model, _sizes(sizes), weights, tracer)
         if made is not None:
-            registry.MODELS[made.name] = made
+            registry.MODELS[made.name] = registry.Model(made)
             imported.append(made)
         names.append(model if made is None else made.name)
     if weights is not None and not imported:

@@ -138,7 +138,7 @@ class Climb:
         found = dataclasses.replace(found, model=model)
         if found.status == UNSUPPORTED:
             return found
-        if model in registry.WORKLOADS:  # what follows is of pictures
+        if registry.of_arrays(model):  # what follows is of pictures
             return with_level(found, NOT_OF_PICTURES)
         if questions.replicas > 1:
             return with_level(found, ON_ONE_DEVICE)
@@ -159,7 +159,7 @@ class Climb:
         graph = planning.build_graph(model, config, task)
         config, questions = _asked(model, graph, config, self.questions)
         found = cache.load_network(cache.network_key(entry, self._state(framework, config), graph, config, questions))
-        if found is not None and model in registry.WORKLOADS:
+        if found is not None and registry.of_arrays(model):
             return with_level(dataclasses.replace(found, model=model), NOT_OF_PICTURES)
         if found is not None and questions.replicas > 1:
             return with_level(dataclasses.replace(found, model=model), ON_ONE_DEVICE)
@@ -308,7 +308,7 @@ def _asked(model: str, graph: Graph, config: TrainConfig, questions: Questions) 
 
     A workload is asked with our pipeline, as it has no other.
     """
-    if model in registry.WORKLOADS:
+    if registry.of_arrays(model):
         config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
     replicas = len(replicas_of(config))
     size = max(questions.batch_size, least_batch(graph))

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Plan
@@ -158,7 +159,7 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
 
 def changed(cell: Cell, changes: Mapping[str, Any]) -> Cell:
     """A cell with other settings; arrays have no pipeline of a framework's own, and nothing runs beside it."""
-    if planning.is_workload(cell.model):
+    if registry.of_arrays(cell.model):
         fixed = {"pipeline": "shared"} if changes.get("pipeline") == "native" else {}
         changes = {**changes, **fixed, "loader_workers": 0}
     config = dataclasses.replace(cell.config, **changes)

@@ -39,7 +39,7 @@ def check_mode(mode: str) -> str:
 def key(row: Mapping[str, Any]) -> str:
     """What a verdict depends on, as one text."""
     later = [f"{name} {row[name]}" for name in LATER if row[name] != getattr(DEFAULTS, name)]
-    if row["model"] in registry.WORKLOADS:  # whose task is its data set's
+    if registry.of_arrays(row["model"]):  # whose task is its data set's
         later.append(f"dataset {row['dataset']}")
     return "|".join([*(str(row[name]) for name in _KEY if name not in LATER), *later])
 

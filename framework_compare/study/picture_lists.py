@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
+from framework_compare.datasets.dataset import Dataset
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.graph import Task
 from framework_compare.paths import file_name
-from framework_compare.protocol import Pictures
 from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.folder import PICTURES
 from framework_compare.store.study_file import Store
-
-if TYPE_CHECKING:
-    from framework_compare.plan.planning import Plan
 
 SUM_BYTES = 8
 MAX_SHOWN = 3
@@ -40,31 +36,17 @@ def arrays_path(folder: Path, dataset: str) -> Path:
     return pictures_path(folder, dataset).with_suffix(".npz")
 
 
-def checksum(pictures: Pictures) -> str:
-    """Of the list of images, as its file holds it; not of their bytes."""
-    return _digest(json.dumps(dataclasses.asdict(pictures)).encode())
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def write_pictures(folder: Path, plan: "Plan") -> None:
-    """The image lists of a study, where its workers and a later resume find them."""
-    for name, index in plan.datasets.items():
-        _write(pictures_path(folder, name), dataclasses.asdict(index.pictures))
-    for name, data in plan.arrays.items():
-        path = arrays_path(folder, name)
+def write_data(folder: Path, datasets: Mapping[str, Dataset]) -> None:
+    """Write the data sets of a study, where its workers and a later resume find them."""
+    for name, data in datasets.items():
+        path = pictures_path(folder, name).with_suffix(data.suffix)
         with schema.study_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        data.write(path)
-
-
-def _write(path: Path, document: Any) -> None:
-    with schema.study_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".half").write_text(json.dumps(document), encoding="utf-8")
-        path.with_suffix(".half").replace(path)
+            data.write(path)
 
 
 def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
@@ -140,7 +122,9 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
     path = pictures_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
-        _write(path, now)
+        with schema.study_errors(path):
+            path.with_suffix(".half").write_text(json.dumps(now), encoding="utf-8")
+            path.with_suffix(".half").replace(path)
         return
     before = _read_checksums(path)
     changed = [repr(name) for name in now if before.get(name, now[name]) != now[name]]
@@ -167,7 +151,7 @@ def _read_checksums(path: Path) -> Dict[str, str]:
 
 def task_of(store: Store, cell: Cell) -> Optional[Task]:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
-    if cell.model not in registry.WORKLOADS:
+    if not registry.of_arrays(cell.model):
         return None
     dataset = (store.settings().get("datasets") or {}).get(cell.dataset) or {}
     try:

@@ -114,13 +114,12 @@ def _listed(value: Any) -> Sequence[Any]:
 
 def _absolute(dataset: Any) -> str:
     name = os.fspath(dataset)
-    known = name in registry.DATASETS or name in registry.ARRAY_DATASETS
-    return str(Path(name).absolute()) if not known and Path(name).exists() else str(name)
+    return str(Path(name).absolute()) if registry.data_source(name) is None and Path(name).exists() else str(name)
 
 
 def _beside(file: Path, dataset: Any) -> Any:
     """A data set of a file: its name, or the path of what lies beside the file."""
-    if not isinstance(dataset, str) or dataset in registry.DATASETS or dataset in registry.ARRAY_DATASETS:
+    if not isinstance(dataset, str) or registry.data_source(dataset) is not None:
         return dataset
     path = file.absolute().parent / dataset
     return str(path) if path.exists() else dataset

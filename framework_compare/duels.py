@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import Any, Dict, Optional, Tuple, Union
 
-from framework_compare import registry
-from framework_compare.api import compare
+from framework_compare import api, registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import externals
 from framework_compare.errors import UnknownNameError, UsageError
@@ -85,14 +84,14 @@ def duel(
     request: as `compare` takes it. UsageError for a wrong request.
     """
     limit = None if max_slowdown is None else share("max_slowdown", max_slowdown)
-    return judge(compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
+    return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
 
 
-def expected(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
+def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
     """What `duel` would take; nothing is started."""
     given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, **request}
     device, blocks, sample = (given.pop(name) for name in ("device", "blocks", "sample"))
-    return compare(**_request(a, b, model, dataset, device, blocks, sample, given), dry_run=True)
+    return api.dry_run(**_request(a, b, model, dataset, device, blocks, sample, given))
 
 
 def _request(

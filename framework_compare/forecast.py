@@ -93,7 +93,8 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
         {f"data set {name}": float(data.bytes_to_make) for name, data in plan.datasets.items() if data.bytes_to_make},
     )
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
-    return _forecast(dict.fromkeys(plan.cells, runs), data, options, strategy, here)
+    found = _forecast(dict.fromkeys(strategy.possible(plan.cells), runs), data, options, strategy, here)
+    return dataclasses.replace(found, note=strategy.note)
 
 
 def left(

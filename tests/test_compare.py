@@ -208,7 +208,6 @@ def test_a_run_says_how_its_readings_were_had(result):
         dict(python=[1]),
         dict(index=[1]),
         dict(dataset=5),
-        dict(dataset=None),
         dict(dataset=[5]),
         dict(out=5),
         dict(profile="x"),

@@ -51,7 +51,7 @@ def duel(
     folder, watcher = out or new_study_folder(), console.watcher(quiet, yes)
     asked = stated(context, request)
     if dry_run:
-        print(duels.expected(a, b, model, data, blocks=blocks, sample=sample, out=folder, watcher=watcher, **asked))
+        print(duels.dry_run(a, b, model, data, blocks=blocks, sample=sample, watcher=watcher, **asked))
         return
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(

@@ -123,7 +123,9 @@ def _statuses(text: Optional[str]) -> List[str]:
 
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
-_DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+_DATASET = (
+    "A folder with one folder of images per class, or a name that `list` shows. Default: the model's own. Repeatable."
+)
 _WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
@@ -147,7 +149,7 @@ OPTIONS: Dict[str, Option] = {
         read=_listed,
         words=tuple(registry.MODELS),
     ),
-    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"], words=tuple(registry.DATASETS)),
+    "dataset": Option(List[str], _DATASET, None, lambda given: given or None, words=tuple(registry.DATASETS)),
     **{column(name): _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
     "as_written": Option(bool, _AS_WRITTEN, True),
@@ -313,8 +315,8 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
 
 
 def stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
-    """A request without the settings and the data set that nobody asked for: a workload has its own."""
-    own = (*map(column, SETTINGS), "dataset")
+    """A request without the settings that nobody asked for: a workload has its own."""
+    own = {column(name) for name in SETTINGS}
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 

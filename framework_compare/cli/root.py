@@ -7,7 +7,7 @@ import io
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional, Sequence
 
 import typer
 
@@ -168,11 +168,10 @@ def run(
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
     if study_file is not None:
-        from framework_compare.api import compare
         from framework_compare.study import study_toml
 
         own = {name: value for name, value in request.items() if asked(context, name)}
-        request = study_toml.read(study_file, compare, own)
+        request = study_toml.read(study_file, own)
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):
@@ -250,22 +249,27 @@ def _run_and_show(
     yes: bool = False,
     quiet: bool = False,
     json: bool = False,
-    **request: Any,
+    out: Optional[Path] = None,
+    retry: Sequence[str] = (),
+    extend: bool = False,
+    on: str = "here",
+    slurm: Optional[Dict[str, str]] = None,
+    **given: Any,
 ) -> "Comparison":
-    from framework_compare.api import compare
+    from framework_compare import api
     from framework_compare.study import executors
     from framework_compare.study.opening import new_study_folder
+    from framework_compare.study.request import Request
 
-    folder = Path(request.pop("out", None) or new_study_folder())
-    executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
-    watcher = console.watcher(quiet, yes)
+    request, folder = Request.of(**given), out or new_study_folder()
+    watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        forecast = compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request)
+        forecast = api.prepare(request, watcher, executor).forecast()
         print(forecast)
         lacking = [bool(one.lack) for one in forecast.cells]
         raise typer.Exit(any(lacking) if strict else all(lacking))
     with console.kept_on_interrupt(folder, watcher):
-        result = compare(out=folder, executor=executor, watcher=watcher, **request)
+        result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():

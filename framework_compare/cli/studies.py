@@ -37,6 +37,8 @@ def resume(
     study: Annotated[str, STUDY] = "latest",
     on: str = "here",
     slurm: Optional[Dict[str, str]] = None,
+    trust: bool = False,
+    verify: Optional[str] = None,
     **request: Any,
 ) -> None:
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
@@ -48,10 +50,10 @@ def resume(
 
     folder, watcher, executor = names.find(study), console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        print(api.resume(folder, executor=executor, watcher=watcher, dry_run=True, **request))
+        print(api.dry_resume(folder, executor=executor, **request))
         return
     with console.kept_on_interrupt(folder, watcher):
-        result = api.resume(folder, executor=executor, watcher=watcher, **request)
+        result = api.resume(folder, executor=executor, watcher=watcher, trust=trust, verify=verify, **request)
     console.print_study(result, json)
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
@@ -73,7 +75,7 @@ def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **r
     stability_tables.check_style(style)
     folder, watcher = out or new_study_folder(), console.watcher(yes=yes)
     if dry_run:
-        print(stability_sweep.largest_batch(out=folder, watcher=watcher, dry_run=True, **request))
+        print(stability_sweep.dry_run(watcher=watcher, **request))
         return
     with console.kept_on_interrupt(folder, watcher):
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
@@ -112,7 +114,7 @@ def overhead(
         raise UnknownNameError("style", style, renderers.RENDERERS)
     framework, model = one_of("frameworks", frameworks), one_of("models", models)
     asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
-    forecast = costs.overhead(framework, model, dry_run=True, **asked)
+    forecast = costs.dry_run(framework, model, **asked)
     if dry_run:
         print(forecast)
         return
@@ -143,8 +145,8 @@ def reproduce(
     **request: Any,
 ) -> None:
     """Repeat a published study on this machine and print its figures beside ours; --out with a study resumes it."""
+    from framework_compare import reproduction
     from framework_compare.report import renderers
-    from framework_compare.reproduction import reproduce as run_again
     from framework_compare.study.opening import new_study_folder
 
     if style not in renderers.RENDERERS:
@@ -155,15 +157,15 @@ def reproduce(
     asked: Dict[str, Any] = {
         **{key: value for key, value in request.items() if value is not None},
         **{"full": full, "device": device, "data": pairs("--data", data), "parts": part or None},
-        **{"frameworks": None if frameworks is None else split(frameworks), "out": folder},
+        **{"frameworks": None if frameworks is None else split(frameworks)},
     }
-    forecasts = run_again(name, dry_run=True, watcher=watcher if dry_run else Watcher(), **asked)
+    forecasts = reproduction.dry_run(name, watcher=watcher if dry_run else Watcher(), **asked)
     if dry_run:
         print("\n".join(f"{part}:\n{forecast}" for part, forecast in forecasts.items()))
         return
     console.announce(list(forecasts.values()), watcher.say, yes)
     with console.kept_on_interrupt(folder, watcher):
-        result = run_again(name, watcher=watcher, **asked)
+        result = reproduction.reproduce(name, out=folder, watcher=watcher, **asked)
     print(result.table(style))
     watcher.say(f"studies: {folder}")
 

@@ -14,13 +14,12 @@ from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
+from framework_compare.plan.planning import Models
 from framework_compare.plan.settings import DEFAULTS
-
-Models = Any  # one of sources.FORMS, or a list of them
 
 
 def resolve(
-    models: Models, sizes: Any = None, weights: Optional[str] = None, tracer: Tracer = Tracer()
+    models: Models, sizes: object = None, weights: Optional[str] = None, tracer: Tracer = Tracer()
 ) -> Tuple[Any, List[ImportedModel]]:
     """Names for `planning.plan`, and the models among them that were imported and registered now.
 
@@ -43,7 +42,7 @@ def resolve(
     return (names[0] if alone else names), imported
 
 
-def _sizes(sizes: Any) -> List[int]:
+def _sizes(sizes: object) -> List[int]:
     listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
     for size in listed:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:

@@ -26,6 +26,8 @@ from framework_compare.samplers.host import available_cores
 Names = Union[str, Sequence[str]]
 DataSet = Union[str, "os.PathLike[str]"]
 DataSets = Union[DataSet, Sequence[DataSet]]
+Model = Union[DataSet, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
+Models = Union[Model, Iterable[Model]]
 CountProgress = Callable[[str, int, int], None]
 OF_IMAGES = ("num_classes", "flip", "crop")  # settings that arrays have no use for
 BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings that arrays decide
@@ -73,7 +75,9 @@ def plan(
         check_of_sgd(settings, configs[model])
     chosen = _datasets_by_model(models, dataset)
     images = {"classes": classes, "limit": limit, "on_bad_image": on_bad_image, "make": make}
-    read = functools.cache(functools.partial(_read, limit=limit, images=images, progress=progress))
+    read: Callable[..., Dataset] = functools.cache(
+        functools.partial(_read, limit=limit, images=images, progress=progress)
+    )
     cells: Dict[Cell, None] = {}
     known: Dict[str, Dataset] = {}
     for model in models:

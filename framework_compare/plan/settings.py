@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
-import warnings
-from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar
+from typing import Any, Dict, Mapping, Sequence, Tuple, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -25,7 +23,6 @@ from framework_compare.protocol import (
 )
 
 DEFAULTS = TrainConfig()
-Call = TypeVar("Call", bound=Callable[..., Any])
 
 # Roles: where a setting is shown.
 IDENTITY = "identity"  # a column beside every figure
@@ -140,6 +137,42 @@ SETTINGS: Dict[str, Setting] = {
     "batch_size_limit": Setting("largest batch where they grow", least=1),
 }
 
+Words, Counts, Numbers = str | Sequence[str], int | Sequence[int], float | Sequence[float]
+
+
+class Settings(TypedDict, total=False):
+    """Settings as keywords, by their columns: one value, or several that are cells of their own."""
+
+    nodes: Counts
+    mode: Words
+    batch_size: Counts
+    execution: Words
+    pipeline: Words
+    precision: Words
+    tuning: Words
+    threads: Counts | None
+    loader_workers: Counts | None
+    epochs: Counts
+    learning_rate: Numbers
+    momentum: Numbers
+    weight_decay: Numbers
+    warmup_steps: Counts
+    seed: Counts
+    image_size: Counts
+    num_classes: int
+    flip: Words
+    crop: Words
+    optimizer: Words
+    loss_function: Words
+    patience: Counts
+    epsilon: Numbers
+    internals: Words
+    optimizer_variant: Words
+    gpu_threads: Words
+    batch_growth: Numbers
+    batch_size_limit: Counts
+
+
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.
 COMPARED = (
     *("execution", "precision", "tuning", "pipeline", "threads", "loader_workers"),
@@ -160,22 +193,6 @@ def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
 
 # Arguments that had another name until version 0.2; the former names go with the next release.
 FORMER = {"on_bad_picture": "on_bad_image", "loss": "loss_function"}
-
-
-def takes_former_names(call: Call) -> Call:
-    """Pass arguments of FORMER names on under those of now, with a warning."""
-
-    @functools.wraps(call)
-    def renamed(*positional: Any, **given: Any) -> Any:
-        for old in FORMER.keys() & given.keys():
-            new = FORMER[old]
-            warnings.warn(
-                f"{old} is called {new} now; the old name goes with the next release", FutureWarning, stacklevel=3
-            )
-            given.setdefault(new, given.pop(old))
-        return call(*positional, **given)
-
-    return renamed  # type: ignore[return-value]
 
 
 def of_role(*roles: str) -> Tuple[str, ...]:

@@ -60,6 +60,13 @@ def run_options(
     return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), installer, limits, hz)
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """UsageError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: True or False")
+    return value
+
+
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 

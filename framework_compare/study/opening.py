@@ -125,13 +125,6 @@ def check_writable(folder: Path) -> Path:
     return folder
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """UsageError for anything but True and False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r}; allowed: True or False")
-    return value
-
-
 def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
     """Report what was read, and everything about it that a user may not expect."""
     for name, data in plan.datasets.items():

@@ -48,6 +48,13 @@ class Strategy(Protocol):
     def sample_s(self) -> float:
         """Of a longer epoch as many seconds are measured; 0: all of it."""
 
+    @property
+    def note(self) -> str:
+        """What a forecast has to say of `possible`, "" for nothing."""
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """All cells that a study of the planned ones may run."""
+
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Of the planned cells those that the study starts with."""
 
@@ -68,6 +75,10 @@ class Product:
     limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
+    note: ClassVar[str] = ""
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        return cells
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
@@ -96,6 +107,13 @@ class Growth:
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
     sample_s: ClassVar[float] = 0
+    note: ClassVar[str] = "Sizes are counted as if none fails."
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        tried: Dict[int, bool] = {}
+        while (size := next_size(tried, self.sizes, self.search)) is not None:
+            tried[size] = True
+        return [_sized(cell, size) for cell in cells for size in tried]
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return ()
@@ -148,12 +166,16 @@ class Budget:
     name: ClassVar[str] = "budget"
     limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = True
+    note: ClassVar[str] = ""
 
     @classmethod
     def of(cls, seconds: float, target: float, cells: int) -> "Budget":
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
         return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        return cells
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells

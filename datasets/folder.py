@@ -1,6 +1,6 @@
 """A user's own images: class folders, with or without split folders above them, every image proved to decode.
 
-Parent side. `read_folder` finds the classes and the files; `picture_check` decides about each file.
+Parent side. `read_folder` finds the classes and the files; `image_check` decides about each file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Callable, ClassVar, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.datasets import picture_check
+from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 from framework_compare.protocol import Pictures, TrainConfig
 
@@ -123,7 +123,7 @@ def read_folder(
     to_class = _class_of_each(found, classes, aliases or {})
     order = _class_order(root, found, to_class, classes)
     files = {name: _files_of(name, folders, to_class, root) for name in order}
-    verdicts = picture_check.check(root, [file for name in order for file in files[name]], progress)
+    verdicts = image_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
         _settle(index, on_bad_image),
@@ -198,7 +198,7 @@ def _class_folders(root: Path) -> list[Path]:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(Path(entry.path) for entry in picture_check.scan(folder) if picture_check.is_folder(entry))
+    return sorted(Path(entry.path) for entry in image_check.scan(folder) if image_check.is_folder(entry))
 
 
 def _class_of_each(found: Sequence[str], classes: Sequence[str] | None, aliases: Mapping[str, str]) -> dict[str, str]:
@@ -260,8 +260,8 @@ def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
         if identity in seen:
             continue
         seen.add(identity)
-        for entry in reversed(picture_check.scan(folder)):
-            if picture_check.is_folder(entry):
+        for entry in reversed(image_check.scan(folder)):
+            if image_check.is_folder(entry):
                 waiting.append(Path(entry.path))
             else:
                 yield entry.path
@@ -276,7 +276,7 @@ def _assemble(
     root: Path,
     order: tuple[str, ...],
     files: Mapping[str, Sequence[str]],
-    verdicts: Mapping[str, picture_check.Verdict],
+    verdicts: Mapping[str, image_check.Verdict],
 ) -> ImageFolder:
     rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
     good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]

@@ -12,8 +12,8 @@ import numpy as np
 from framework_compare.batches import preprocess
 from framework_compare.datasets import cifar_batches
 from framework_compare.datasets.arrays import ArrayData
+from framework_compare.datasets.image_check import is_folder, scan, sniff
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
-from framework_compare.datasets.picture_check import is_folder, scan, sniff
 from framework_compare.datasets.source_files import read_lines
 from framework_compare.errors import DataError, UsageError
 

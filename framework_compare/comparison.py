@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, TypeVar, Union, overload
 
 from framework_compare.environments import peaks
 from framework_compare.errors import StudyError
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from framework_compare.report.figures.plot import Plot
     from framework_compare.report.study_table import StudyTable
+
+Part = TypeVar("Part")
 
 
 class Comparison:
@@ -195,7 +197,7 @@ class Comparison:
         """By framework the execution mode that it ran in, and the others that it has."""
         return self._read(modes.read)
 
-    def _read(self, reader: Callable[[Store], Any]) -> Any:
+    def _read(self, reader: Callable[[Store], Part]) -> Part:
         with Store.open(self.folder) as store:
             part = reader(store)
             self._damage.update(store.damage)

@@ -18,12 +18,12 @@ from framework_compare.records import Cell
 from framework_compare.report import forecast_table, renderers
 from framework_compare.results import earlier
 from framework_compare.results.earlier import Known, Range
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study import names
 from framework_compare.study.conditions import RunOptions
-from framework_compare.study.picture_lists import task_of
+from framework_compare.study.data_files import task_of
 from framework_compare.study.strategies import Strategy
 
 # Of a study's file: one reading with all its columns, one run with its epochs and its log.

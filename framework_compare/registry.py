@@ -335,7 +335,8 @@ def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
     if not isinstance(target, str):
         return target
     module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def by_name(model: str) -> bool:

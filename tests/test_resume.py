@@ -19,7 +19,7 @@ from framework_compare.store import schema
 from framework_compare.store.folder import FILE
 from framework_compare.store.rows import LISTS
 from framework_compare.store.study_file import Store
-from framework_compare.study.picture_lists import pictures_path
+from framework_compare.study.data_files import images_path
 from framework_compare.study.resumption import check_same_machine
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
@@ -305,7 +305,7 @@ def test_a_list_under_its_earlier_name_is_used_where_it_is_the_data_sets_own(own
     shutil.copytree(pictures, tmp_path / "my pics")
     folder = study("fine", dataset=tmp_path / "my pics").folder
     forget(folder, 1)
-    now, earlier = pictures_path(folder, "my pics"), folder / "pictures" / "my_pics.json"
+    now, earlier = images_path(folder, "my pics"), folder / "pictures" / "my_pics.json"
     now.rename(earlier)
     now.with_suffix(".checksums").rename(earlier.with_suffix(".checksums"))
     if own:

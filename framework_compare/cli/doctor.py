@@ -82,7 +82,8 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> Dict[str, Any]:
 def schema() -> Dict[str, Any]:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
-    return json_files.loads(file.read_text(encoding="utf-8"))
+    document: Dict[str, Any] = json_files.loads(file.read_text(encoding="utf-8"))
+    return document
 
 
 def _plain(check: FrameworkCheck) -> Dict[str, Any]:

@@ -288,9 +288,10 @@ def _whole(value: Any) -> int:
 
 def _within(value: Any, least: int, most: int) -> int:
     """A count or a time of a range, both ends in it."""
-    if not least <= _whole(value) <= most:
+    count = _whole(value)
+    if not least <= count <= most:
         raise ValueError(f"{value} is not within {least} to {most}")
-    return value
+    return count
 
 
 def _seconds(nanoseconds: Any) -> Optional[float]:

@@ -165,7 +165,8 @@ def _generated(dataset: str, **options: Any) -> ArrayData:
 @functools.lru_cache(maxsize=None)
 def _generated_task(dataset: str, **options: Any) -> Task:
     """Kept when the arrays, which are large and take seconds, no longer are."""
-    return _generated(dataset, **options).task
+    task: Task = _generated(dataset, **options).task
+    return task
 
 
 def check_changed(cell: Cell, changes: Mapping[str, Any], of: Plan) -> None:

@@ -20,8 +20,8 @@ from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import blocks, trust
 from framework_compare.study.absorb import absorb
 from framework_compare.study.conditions import RunOptions
+from framework_compare.study.data_files import write_data
 from framework_compare.study.imported_models import write_models
-from framework_compare.study.picture_lists import write_data
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
 from framework_compare.study.strategies import Strategy

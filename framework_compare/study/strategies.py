@@ -12,7 +12,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Opt
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.study.schedules import shared
 
 SEARCHES = ("steps", "doubling")

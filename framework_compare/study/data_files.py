@@ -1,4 +1,4 @@
-"""The images of a study on its disk: the list that its workers read, and checksums of their contents."""
+"""The data of a study on its disk: lists of images and arrays that its workers read, and checksums of their contents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUM_BYTES = 8
 MAX_SHOWN = 3
 
 
-def pictures_path(folder: Path, dataset: str) -> Path:
+def images_path(folder: Path, dataset: str) -> Path:
     """The list of a data set's images in a study folder; no two data sets have the same."""
     plain = file_name(dataset)
     if plain != dataset or dataset != dataset.lower():  # some file systems tell no A from an a
@@ -32,8 +32,8 @@ def pictures_path(folder: Path, dataset: str) -> Path:
 
 
 def arrays_path(folder: Path, dataset: str) -> Path:
-    """The file of a data set that is arrays; it stands among the lists of pictures."""
-    return pictures_path(folder, dataset).with_suffix(".npz")
+    """The file of a data set that is arrays; it stands among the lists of images."""
+    return images_path(folder, dataset).with_suffix(".npz")
 
 
 def _digest(content: bytes) -> str:
@@ -43,7 +43,7 @@ def _digest(content: bytes) -> str:
 def write_data(folder: Path, datasets: Mapping[str, Dataset]) -> None:
     """Write the data sets of a study, where its workers and a later resume find them."""
     for name, data in datasets.items():
-        path = pictures_path(folder, name).with_suffix(data.suffix)
+        path = images_path(folder, name).with_suffix(data.suffix)
         with schema.study_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             data.write(path)
@@ -82,7 +82,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None
 
 def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
     """A list under the name that earlier versions gave it, which several data sets could share: if it is this one's."""
-    path, earlier = pictures_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
+    path, earlier = images_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
     if path.exists() or not earlier.is_file():
         return
     with schema.study_errors(earlier):
@@ -94,7 +94,7 @@ def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
 
 
 def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
-    path = pictures_path(folder, dataset)
+    path = images_path(folder, dataset)
     try:
         content = path.read_bytes()
         if expected not in (None, _digest(content)):
@@ -120,7 +120,7 @@ def _checksum(dataset: str, path: str) -> str:
 
 def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
-    path = pictures_path(folder, dataset).with_suffix(".checksums")
+    path = images_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
         with schema.study_errors(path):
             path.with_suffix(".half").write_text(json.dumps(now), encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
 from framework_compare.environments import gpu_builds, managed, support, venvs
@@ -57,9 +57,9 @@ class Forecast:
     started to make a forecast.
     """
 
-    cells: Tuple[CellForecast, ...]
+    cells: tuple[CellForecast, ...]
     disk_bytes: Mapping[str, float]
-    budget_s: Optional[float] = None
+    budget_s: float | None = None
     note: str = ""
 
     @property
@@ -156,12 +156,12 @@ def _macs(cell: Cell, tasks: Mapping[str, Task]) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Optional[Task]) -> int:
+def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Task | None) -> int:
     graph = build_graph(model, TrainConfig(num_classes=num_classes, image_size=image_size), task)
     return graph.macs() + (graph.backward_macs() if mode == "train" else 0)
 
 
-def _disk(data: _Data, options: RunOptions, result: Forecast) -> Dict[str, float]:
+def _disk(data: _Data, options: RunOptions, result: Forecast) -> dict[str, float]:
     readings = options.hz * result.seconds.middle * BYTES_PER_SAMPLE
     return {
         **data.to_make,
@@ -170,9 +170,9 @@ def _disk(data: _Data, options: RunOptions, result: Forecast) -> Dict[str, float
     }
 
 
-def _environments(cells: Sequence[Cell], options: RunOptions) -> Dict[str, float]:
+def _environments(cells: Sequence[Cell], options: RunOptions) -> dict[str, float]:
     """Those that are not there yet, by name."""
-    sizes: Dict[str, float] = {}
+    sizes: dict[str, float] = {}
     kinds = dict.fromkeys((cell.framework, registry.device_kind(cell.device)) for cell in cells)
     for framework, kind in kinds:
         spec = registry.framework(framework)

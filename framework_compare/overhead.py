@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Union
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,9 +48,9 @@ def overhead(
     rates_hz: Sequence[float] = RATES_HZ,
     repeats: int = blocks.REPEATS,
     say: Callable[[str], None] = lambda message: None,
-    folder: Union[None, str, "os.PathLike[str]"] = None,
+    folder: None | str | os.PathLike[str] = None,
     **settings: Any,
-) -> List[Overhead]:
+) -> list[Overhead]:
     """Run one cell at each rate, in `repeats` randomised blocks, each run a study of its own in `folder`.
 
     settings: those of `compare`. UsageError where 0, which the others are compared with, is not among the rates;
@@ -59,7 +59,7 @@ def overhead(
     _check(rates_hz, repeats, settings)
     with scratch() as temporary:
         place = temporary if folder is None else Path(folder)
-        rows: Dict[float, Dict[int, Any]] = {rate: {} for rate in rates_hz}
+        rows: dict[float, dict[int, Any]] = {rate: {} for rate in rates_hz}
         for block, order in enumerate(blocks.orders(len(rates_hz), repeats, blocks.new_seed()), 1):
             for rate in (rates_hz[number] for number in order):
                 alike = {"repeats": 1, "verify": "off", "retries_when_disturbed": 0}
@@ -103,7 +103,7 @@ def _check(rates_hz: Sequence[float], repeats: int, settings: Mapping[str, Any])
     check_count("repeats", repeats, 1)
 
 
-def _overhead(rate: float, rows: Dict[int, Any], seconds: BlockTimes) -> Overhead:
+def _overhead(rate: float, rows: dict[int, Any], seconds: BlockTimes) -> Overhead:
     ratio = seconds.ratio(rate, 0)
     assert ratio is not None, "each block has a run at every rate"
     return Overhead(

@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 from framework_compare.errors import UnknownNameError, UsageError
 
@@ -30,14 +30,14 @@ class Framework:
     trainer: str  # "module:Class", "path/to/file.py:Class" or "path/to/folder:Class", imported in the worker only
     requirements: str  # file in the adapter's folder, or beside its file; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
-    python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
+    python: tuple[tuple[int, int], tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
     # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read images.
     whole_batches_from: int = 0
-    foreign: Optional[ForeignWheels] = None
+    foreign: ForeignWheels | None = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
-    companions: Tuple[str, ...] = ()  # packages that are from the same index as the framework's own
+    companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
 
     def requirements_on(self, device: str) -> str:
@@ -53,7 +53,7 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
-FRAMEWORKS: Dict[str, Framework] = {
+FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(
         "torch",
         _A + "torch:TorchTrainer",
@@ -115,12 +115,12 @@ FRAMEWORKS: Dict[str, Framework] = {
 }
 
 # What reads files of formats that belong to no framework, each in an environment of its own.
-READERS: Dict[str, Framework] = {
+READERS: dict[str, Framework] = {
     "onnx": Framework("onnx", _A + "onnx:OnnxReader", _PINS, imports="onnx", python=_PYTHONS),
 }
 
 # What trains a model of the user's as its author wrote it, in the environment of the framework it is named after.
-AS_WRITTEN: Dict[str, Framework] = {
+AS_WRITTEN: dict[str, Framework] = {
     "torch-as-written": dataclasses.replace(
         FRAMEWORKS["torch"], trainer=_A + "torch:WrittenTrainer", process_per_device=False
     ),
@@ -145,7 +145,7 @@ def _array(target: str) -> DataSource:
     return DataSource(_D + target, arrays=True)
 
 
-DATASETS: Dict[str, DataSource] = {
+DATASETS: dict[str, DataSource] = {
     "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
     "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
     "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
@@ -172,13 +172,13 @@ class Model:
     whose data set is arrays, from a graph.Task and `size`.
     """
 
-    build: Union[str, Callable[..., Any]]
+    build: str | Callable[..., Any]
     dataset: str = "fire-smoke-small"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
-    search: Mapping[str, Tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
 
     @property
@@ -194,7 +194,7 @@ _TWEETS = {**_ADAM, "epochs": 3}
 _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 64), "dropout": (0.0, 0.2)}
 _DEMO = {"train": 50, "validation": 30}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
-MODELS: Dict[str, Model] = {
+MODELS: dict[str, Model] = {
     "alexnet": Model(_M + "alexnet:build"),
     "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
     "resnet50": Model(_M + "resnet50:build"),
@@ -224,7 +224,7 @@ MODELS: Dict[str, Model] = {
     "quanv_classical": Model(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
 }
 
-ALIASES: Dict[str, str] = {
+ALIASES: dict[str, str] = {
     "pytorch": "torch",
     "tf": "tensorflow",
     "paddlepaddle": "paddle",
@@ -259,27 +259,27 @@ def of_arrays(model: str) -> bool:
     return model in MODELS and MODELS[model].of_arrays
 
 
-def image_models() -> Dict[str, Model]:
+def image_models() -> dict[str, Model]:
     """The models for folders of images."""
     return {name: model for name, model in MODELS.items() if not model.of_arrays}
 
 
-def workloads() -> Dict[str, Model]:
+def workloads() -> dict[str, Model]:
     """The models for arrays."""
     return {name: model for name, model in MODELS.items() if model.of_arrays}
 
 
-def image_datasets() -> List[str]:
+def image_datasets() -> list[str]:
     """The names of the data sets that are folders of images."""
     return [name for name, source in DATASETS.items() if not source.arrays]
 
 
-def builder(model: str) -> Union[None, str, Callable[..., Any]]:
+def builder(model: str) -> None | str | Callable[..., Any]:
     """What builds the graph of a model; None of one that is not registered."""
     return MODELS[model].build if model in MODELS else None
 
 
-def data_source(name: object) -> Optional[DataSource]:
+def data_source(name: object) -> DataSource | None:
     """The data set under a name; None for what may be a path."""
     try:
         source: DataSource = find("data set", DATASETS, name)
@@ -300,7 +300,7 @@ def framework(name: str) -> Framework:
     return dataclasses.replace(found, name=name) if version else found
 
 
-def labels(names: Iterable[str]) -> Tuple[str, ...]:
+def labels(names: Iterable[str]) -> tuple[str, ...]:
     """Remarks on frameworks, as sentences, for every place that names them; most have none."""
     known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
@@ -330,7 +330,7 @@ def _module_file(name: str) -> Path:
     return Path(spec.origin) if spec and spec.origin else Path(name)
 
 
-def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
+def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     """The object behind "module:name"; an imported model is one itself."""
     if not isinstance(target, str):
         return target

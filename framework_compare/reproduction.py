@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Mapping
 
 from framework_compare import api, stability_sweep
 from framework_compare.api import compare
@@ -25,7 +25,7 @@ from framework_compare.study.opening import check_folder, new_study_folder
 from framework_compare.study.progress import Watcher, default_watcher
 
 SAMPLED_EPOCHS = 2  # of a run under a budget; one that takes longer than its sample is the only one
-Studies = Dict[str, Union[Comparison, Stability]]
+Studies = dict[str, Comparison | Stability]
 
 
 class Reproduced:
@@ -34,7 +34,7 @@ class Reproduced:
     def __init__(self, name: str, full: bool, folder: Path, studies: Studies) -> None:
         self.name, self.full, self.folder, self.studies = name, full, folder, studies
 
-    def tables(self) -> List[Table]:
+    def tables(self) -> list[Table]:
         """A table for each part with published figures, theirs beside ours."""
         parts = REPRODUCTIONS[self.name].parts
         made = [self._table(name, parts[name], study) for name, study in self.studies.items() if parts[name].beside]
@@ -52,7 +52,7 @@ class Reproduced:
                 texts += [study.table(kind, style) for kind in parts[name].tables]
         return "\n".join(texts)
 
-    def _table(self, name: str, part: Part, study: Union[Comparison, Stability]) -> Table:
+    def _table(self, name: str, part: Part, study: Comparison | Stability) -> Table:
         size = "in full" if self.full else "quick: fewer images and epochs, a check of the shape only"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
@@ -71,12 +71,12 @@ def reproduce(
     name: str,
     *,
     full: bool = False,
-    frameworks: Optional[Names] = None,
-    device: Optional[str] = None,
-    parts: Optional[Names] = None,
-    data: Optional[Mapping[str, Any]] = None,
-    out: Union[None, str, "os.PathLike[str]"] = None,
-    watcher: Optional[Watcher] = None,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Mapping[str, Any] | None = None,
+    out: None | str | os.PathLike[str] = None,
+    watcher: Watcher | None = None,
     **request: Any,
 ) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
@@ -102,13 +102,13 @@ def dry_run(
     name: str,
     *,
     full: bool = False,
-    frameworks: Optional[Names] = None,
-    device: Optional[str] = None,
-    parts: Optional[Names] = None,
-    data: Optional[Mapping[str, Any]] = None,
-    watcher: Optional[Watcher] = None,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Mapping[str, Any] | None = None,
+    watcher: Watcher | None = None,
     **request: Any,
-) -> Dict[str, Forecast]:
+) -> dict[str, Forecast]:
     """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
     watcher = watcher or default_watcher()
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
@@ -125,13 +125,13 @@ def _find(name: str) -> str:
 def _planned(
     name: str,
     full: bool,
-    frameworks: Optional[Names],
-    device: Optional[str],
-    parts: Optional[Names],
+    frameworks: Names | None,
+    device: str | None,
+    parts: Names | None,
     data: Mapping[str, Any],
     watcher: Watcher,
     request: Mapping[str, Any],
-) -> Dict[str, Tuple[Part, Dict[str, Any]]]:
+) -> dict[str, tuple[Part, dict[str, Any]]]:
     """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
     published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
@@ -139,7 +139,7 @@ def _planned(
     asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
-    planned: Dict[str, Tuple[Part, Dict[str, Any]]] = {}
+    planned: dict[str, tuple[Part, dict[str, Any]]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is left out: it needs a GPU")
@@ -153,12 +153,12 @@ def _planned(
     return planned
 
 
-def _sampled(part: Part) -> Dict[str, int]:
+def _sampled(part: Part) -> dict[str, int]:
     """What a budget changes: it would be spent on the epochs of few runs, where these are shorter than a sample."""
     return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
-def _parts(known: Mapping[str, Part], wanted: Optional[Names], data: Mapping[str, Any]) -> Dict[str, Part]:
+def _parts(known: Mapping[str, Part], wanted: Names | None, data: Mapping[str, Any]) -> dict[str, Part]:
     for name in data:
         if name not in known:
             raise UnknownNameError("part", name, known)
@@ -176,10 +176,10 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     return False
 
 
-def _arguments(part: Part, device: str, own: Mapping[str, Any]) -> Dict[str, Any]:
+def _arguments(part: Part, device: str, own: Mapping[str, Any]) -> dict[str, Any]:
     """What a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
-        foreign: Tuple[str, ...] = FOREIGN
+        foreign: tuple[str, ...] = FOREIGN
     elif part.rungs:
         rungs = [rung for rung in part.rungs if device != "cpu" or not rung.settings.keys() & OF_GPUS]
         own, device = {**own, "rungs": rungs or None}, "cpu"

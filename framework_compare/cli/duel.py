@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,9 @@ def duel(
     a: Annotated[str, typer.Argument(help="A framework, one with an interpreter (torch=PYTHON), or a model.")],
     b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
     model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
-    data: Annotated[Optional[str], typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
+    data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     max_slowdown: Annotated[
-        Optional[str], typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
+        str | None, typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
@@ -37,7 +37,7 @@ def duel(
     json: bool = False,
     dry_run: bool = False,
     yes: bool = False,
-    out: Optional[Path] = None,
+    out: Path | None = None,
     **request: Any,
 ) -> None:
     """Measure two competitors in turns, now, and give one verdict.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, Dict, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,8 @@ from framework_compare.plan.settings import DEFAULTS
 
 @takes("python", "index", "installer")
 def inspect(
-    python: Dict[str, str],
-    index: Dict[str, str],
+    python: dict[str, str],
+    index: dict[str, str],
     installer: str,
     model: Annotated[
         str,
@@ -23,7 +23,7 @@ def inspect(
         ),
     ],
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[Optional[int], typer.Option(help="Give it a head for so many classes.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Give it a head for so many classes.")] = None,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
     from framework_compare import registry

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any
 
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, stated, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
@@ -36,9 +36,9 @@ def resume(
     yes: bool = False,
     study: Annotated[str, STUDY] = "latest",
     on: str = "here",
-    slurm: Optional[Dict[str, str]] = None,
+    slurm: dict[str, str] | None = None,
     trust: bool = False,
-    verify: Optional[str] = None,
+    verify: str | None = None,
     **request: Any,
 ) -> None:
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
@@ -66,14 +66,14 @@ def resume(
     by_place=words.REQUEST,
     epochs="1",
 )
-def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **request: Any) -> None:
+def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run: bool, yes: bool, **given: Any) -> None:
     """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
     from framework_compare.report import stability_tables
     from framework_compare.study.opening import new_study_folder
 
     stability_tables.check_style(style)
-    folder, watcher = out or new_study_folder(), console.watcher(yes=yes)
+    folder, watcher, request = out or new_study_folder(), console.watcher(yes=yes), stated(context, given)
     if dry_run:
         print(stability_sweep.dry_run(watcher=watcher, **request))
         return
@@ -96,9 +96,9 @@ def overhead(
     style: str,
     dry_run: bool,
     yes: bool,
-    frameworks: List[str],
-    models: List[str],
-    dataset: List[str],
+    frameworks: list[str],
+    models: list[str],
+    dataset: list[str],
     rates: Annotated[
         str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
     ] = "0,1,10,100",
@@ -130,17 +130,17 @@ def overhead(
 )
 def reproduce(
     name: Annotated[str, typer.Argument(help="The published study: " + ", ".join(REPRODUCTIONS) + ".")],
-    out: Optional[Path],
-    repeats: Optional[int],
+    out: Path | None,
+    repeats: int | None,
     style: str,
     dry_run: bool,
     yes: bool,
     full: Annotated[bool, typer.Option("--full", help="With the published sizes: hours to days.")] = False,
-    frameworks: Annotated[Optional[str], typer.Option(help="Comma-separated; default: those of the study.")] = None,
-    device: Annotated[Optional[str], typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
-    part: Annotated[Optional[List[str]], typer.Option(help="Only this part of the study. Repeatable.")] = None,
+    frameworks: Annotated[str | None, typer.Option(help="Comma-separated; default: those of the study.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
+    part: Annotated[list[str] | None, typer.Option(help="Only this part of the study. Repeatable.")] = None,
     data: Annotated[
-        Optional[List[str]], typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
+        list[str] | None, typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
     ] = None,
     **request: Any,
 ) -> None:
@@ -154,7 +154,7 @@ def reproduce(
     folder, watcher = out or new_study_folder(), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
-    asked: Dict[str, Any] = {
+    asked: dict[str, Any] = {
         **{key: value for key, value in request.items() if value is not None},
         **{"full": full, "device": device, "data": pairs("--data", data), "parts": part or None},
         **{"frameworks": None if frameworks is None else split(frameworks)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from framework_compare.plan.settings import DEFAULTS
 
 
 def resolve(
-    models: Models, sizes: object = None, weights: Optional[str] = None, tracer: Tracer = Tracer()
-) -> Tuple[Any, List[ImportedModel]]:
+    models: Models, sizes: object = None, weights: str | None = None, tracer: Tracer = Tracer()
+) -> tuple[Any, list[ImportedModel]]:
     """Names for `planning.plan`, and the models among them that were imported and registered now.
 
     sizes: the image sizes asked for, one or several; None for the default. weights: "file" (those that the model comes
@@ -29,8 +29,8 @@ def resolve(
     if weights is not None and weights not in STARTS:
         raise UnknownNameError("weights", weights, STARTS)
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
-    names: List[Any] = []
-    imported: List[ImportedModel] = []
+    names: list[Any] = []
+    imported: list[ImportedModel] = []
     for model in [models] if alone else list(models):
         made = _imported(model, _sizes(sizes), weights, tracer)
         if made is not None:
@@ -42,7 +42,7 @@ def resolve(
     return (names[0] if alone else names), imported
 
 
-def _sizes(sizes: object) -> List[int]:
+def _sizes(sizes: object) -> list[int]:
     listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
     for size in listed:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -50,7 +50,7 @@ def _sizes(sizes: object) -> List[int]:
     return list(listed)
 
 
-def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Tracer) -> Optional[ImportedModel]:
+def _imported(model: Any, sizes: list[int], weights: str | None, tracer: Tracer) -> ImportedModel | None:
     """None for what the registry knows, or may know."""
     if isinstance(model, ImportedModel):
         return model

@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from framework_compare import registry
 from framework_compare.datasets import arrays
@@ -24,7 +24,7 @@ from framework_compare.records import Cell
 from framework_compare.samplers.host import available_cores
 
 Names = Union[str, Sequence[str]]
-DataSet = Union[str, "os.PathLike[str]"]
+DataSet = str | os.PathLike[str]
 DataSets = Union[DataSet, Sequence[DataSet]]
 Model = Union[DataSet, Graph, Callable[..., Any]]  # the last: an nn.Module or a keras.Model
 Models = Union[Model, Iterable[Model]]
@@ -37,7 +37,7 @@ BY_ARRAYS = (*OF_IMAGES, "loss", "image_size", "loader_workers")  # settings tha
 class Plan:
     """All cells of a study, and its data sets by name."""
 
-    cells: Tuple[Cell, ...]
+    cells: tuple[Cell, ...]
     datasets: Mapping[str, Dataset]
 
 
@@ -45,15 +45,15 @@ def plan(
     frameworks: Names,
     models: Names,
     device: Names,
-    dataset: Optional[DataSets],
+    dataset: DataSets | None,
     settings: Mapping[str, Any],
     *,
-    limit: Optional[int] = None,
-    classes: Optional[Sequence[str]] = None,
+    limit: int | None = None,
+    classes: Sequence[str] | None = None,
     on_bad_image: str = "fail",
-    progress: Optional[CountProgress] = None,
+    progress: CountProgress | None = None,
     make: bool = True,
-    devices: Union[None, int, Sequence[int]] = None,
+    devices: None | int | Sequence[int] = None,
 ) -> Plan:
     """The product of all that was listed, models outermost; raises UsageError before anything is written.
 
@@ -78,8 +78,8 @@ def plan(
     read: Callable[..., Dataset] = functools.cache(
         functools.partial(_read, limit=limit, images=images, progress=progress)
     )
-    cells: Dict[Cell, None] = {}
-    known: Dict[str, Dataset] = {}
+    cells: dict[Cell, None] = {}
+    known: dict[str, Dataset] = {}
     for model in models:
         found = [read(one, *_reader(model, settings), configs[model][0].seed) for one in chosen[model]]
         for data in found:
@@ -95,7 +95,7 @@ def plan(
     return Plan(tuple(cells), known)
 
 
-def _datasets_by_model(models: Sequence[str], dataset: Optional[DataSets]) -> Dict[str, List[DataSet]]:
+def _datasets_by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[DataSet]]:
     """Those of the data sets named that a model can read; UsageError where it or a data set is left without."""
     if dataset is None:
         return {model: [registry.MODELS[model].dataset] for model in models}
@@ -126,7 +126,7 @@ def _can_read(model: registry.Model, dataset: DataSet) -> bool:
     return dataset == model.dataset if model.of_arrays else not source.arrays
 
 
-def _reader(model: str, settings: Mapping[str, Any]) -> Tuple[str, Tuple[Tuple[str, Any], ...]]:
+def _reader(model: str, settings: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, Any], ...]]:
     """The data set of the registry as which a workload reads its data, and the options of that; "" for images."""
     entry = registry.MODELS[model]
     if not entry.of_arrays:
@@ -141,11 +141,11 @@ def _reader(model: str, settings: Mapping[str, Any]) -> Tuple[str, Tuple[Tuple[s
 def _read(
     dataset: DataSet,
     own: str,
-    options: Tuple[Tuple[str, Any], ...],
+    options: tuple[tuple[str, Any], ...],
     seed: int,
-    limit: Optional[int],
+    limit: int | None,
     images: Mapping[str, Any],
-    progress: Optional[CountProgress],
+    progress: CountProgress | None,
 ) -> Dataset:
     """A folder of images; or arrays as `own`, a data set of the registry, reads them, generated where they are that."""
     if not own:
@@ -214,7 +214,7 @@ def _check_loss(data: Dataset, configs: Iterable[TrainConfig]) -> None:
 
 
 def _check_cell(
-    model: str, data: Dataset, config: TrainConfig, given: Mapping[str, Any], limit: Optional[int] = None
+    model: str, data: Dataset, config: TrainConfig, given: Mapping[str, Any], limit: int | None = None
 ) -> None:
     """UsageError for a cell that its model, data set or devices rule out; given: the settings that the user named."""
     if searches.is_search(model):
@@ -225,12 +225,12 @@ def _check_cell(
     check_growth(model, config)
 
 
-def find_models(models: Names) -> List[str]:
+def find_models(models: Names) -> list[str]:
     """Names of registered models, aliases resolved."""
     return find_all("model", registry.MODELS, models)
 
 
-def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
+def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> list[str]:
     """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
     keys = []
     for name in _listed(kind, wanted):
@@ -240,7 +240,7 @@ def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> List[str]:
     return keys
 
 
-def _listed(kind: str, wanted: Any) -> List[Any]:
+def _listed(kind: str, wanted: Any) -> list[Any]:
     if not isinstance(wanted, (str, os.PathLike, Iterable)):
         raise UsageError(f"{kind} is {wanted!r}; allowed: a name or a list of names")
     listed = [wanted] if isinstance(wanted, (str, os.PathLike)) else list(wanted)
@@ -267,7 +267,7 @@ def check_device(device: object) -> str:
     return str(device)
 
 
-def on_several(devices: Iterable[Any], counts: Union[None, int, Sequence[int]]) -> List[Any]:
+def on_several(devices: Iterable[Any], counts: None | int | Sequence[int]) -> list[Any]:
     """The devices, or where counts are given, of each as many from its number on: "cuda:0,1" of "cuda" and 2."""
     if counts is None:
         return list(devices)
@@ -318,7 +318,7 @@ def check_growth(model: str, config: TrainConfig) -> None:
         )
 
 
-def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> List[TrainConfig]:
+def expand_configs(settings: Mapping[str, Any], replicas: int = 1) -> list[TrainConfig]:
     """One TrainConfig for each combination of the settings that are lists.
 
     threads None is all cores there are, shared out among as many replicas.
@@ -342,7 +342,7 @@ def _check_patience(config: TrainConfig) -> None:
         raise UsageError(f"patience is {config.patience}; mode {config.mode!r} trains nothing that could stop early")
 
 
-def _axis(name: str, value: Any) -> List[Any]:
+def _axis(name: str, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         return [value]
     if not SETTINGS[name].may_be_list:
@@ -384,18 +384,18 @@ def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
         raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
 
 
-def make_datasets(plan: Plan, progress: Optional[CountProgress] = None) -> None:
+def make_datasets(plan: Plan, progress: CountProgress | None = None) -> None:
     """Render the data sets of a plan that are not there yet."""
     for name, data in plan.datasets.items():
         if data.bytes_to_make:
             registry.load(registry.DATASETS[name].make)(_counter(progress, f"images of {name}"))
 
 
-def _counter(progress: Optional[CountProgress], what: str) -> Optional[Callable[[int, int], None]]:
+def _counter(progress: CountProgress | None, what: str) -> Callable[[int, int], None] | None:
     return None if progress is None else lambda done, total: progress(what, done, total)
 
 
-def build_graph(model: str, config: TrainConfig, task: Optional[Task] = None) -> Graph:
+def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Graph:
     """The layer graph of a registered model for a config's classes and image size; UsageError where it cannot be.
 
     A workload's is for a task, by default that of its generated data.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -30,12 +30,12 @@ def is_search(model: str) -> bool:
     return model in registry.MODELS and bool(registry.MODELS[model].search)
 
 
-def candidates(model: str) -> List[Candidate]:
+def candidates(model: str) -> list[Candidate]:
     """The product of what a search varies, in the order in which it is trained."""
     search = registry.MODELS[model].search
     found = []
     for values in itertools.product(*search.values()):
-        named: Dict[str, Any] = dict(zip(search, values))
+        named: dict[str, Any] = dict(zip(search, values))
         found.append(
             Candidate(
                 {name: value for name, value in named.items() if name not in SETTINGS},
@@ -50,7 +50,7 @@ def graph_of(model: str, candidate: Candidate, task: Task) -> Graph:
     return graph
 
 
-def check(model: str, given: Mapping[str, Any], config: TrainConfig, limit: Optional[int]) -> None:
+def check(model: str, given: Mapping[str, Any], config: TrainConfig, limit: int | None) -> None:
     """UsageError for what a search has no use for; given: the settings that the user named."""
     for name, tried in registry.MODELS[model].search.items():
         if name in given:

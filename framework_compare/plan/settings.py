@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Dict, Mapping, Sequence, Tuple, TypedDict
+from typing import Any, Mapping, Sequence, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -49,7 +49,7 @@ class Setting:
 
     help: str
     role: str = QUIET
-    choices: Tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     pattern: str = ""
     least: float = 0
     below: float = math.inf
@@ -98,7 +98,7 @@ _GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
 _NODES = "nodes of a Slurm job that train together, each on the devices named"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
-SETTINGS: Dict[str, Setting] = {
+SETTINGS: dict[str, Setting] = {
     "device": Setting(
         "the processor that trains, a GPU by its number, several with a replica of the model on each",
         IDENTITY,
@@ -185,7 +185,7 @@ def column(name: str) -> str:
     return SETTINGS[name].column or name
 
 
-def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
+def fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the fields of TrainConfig, from the names that users give them."""
     known = {column(name): name for name in SETTINGS}
     return {known.get(name, name): value for name, value in given.items()}
@@ -195,11 +195,11 @@ def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
 FORMER = {"on_bad_picture": "on_bad_image", "loss": "loss_function"}
 
 
-def of_role(*roles: str) -> Tuple[str, ...]:
+def of_role(*roles: str) -> tuple[str, ...]:
     """Settings of these roles."""
     return tuple(name for name, setting in SETTINGS.items() if setting.role in roles)
 
 
-def of_verdict(*parts: str) -> Tuple[str, ...]:
+def of_verdict(*parts: str) -> tuple[str, ...]:
     """Settings that these parts of a verdict on parity depend on, part by part."""
     return tuple(name for part in parts for name, setting in SETTINGS.items() if setting.verdict == part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from framework_compare.environments import managed, support
 from framework_compare.environments.managed import Environment
@@ -27,8 +27,8 @@ Say = Callable[[str], None]
 class Attachment(NamedTuple):
     """The verdicts that were made now and are in the study, and why cells of a framework got none."""
 
-    verdicts: List[Parity]
-    reasons: Tuple[str, ...]
+    verdicts: list[Parity]
+    reasons: tuple[str, ...]
 
 
 def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachment:
@@ -39,8 +39,8 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachme
     with Store.open(folder, readonly=False) as store:
         check_same_machine(store, host.describe())
         trained_cells = [cell for cell, statuses in store.outcomes().items() if "ok" in statuses]
-        checks: List[Parity] = []
-        reasons: Dict[str, None] = {}
+        checks: list[Parity] = []
+        reasons: dict[str, None] = {}
         for device in dict.fromkeys(cell.device for cell in trained_cells):
             cells = [cell for cell in trained_cells if cell.device == device]
             ready, lacks = _ready(store, cells, device, options, say)
@@ -52,10 +52,10 @@ def attach(folder: Path, options: RunOptions, fresh: bool, say: Say) -> Attachme
 
 
 def _ready(
-    store: Store, cells: List[Cell], device: str, options: RunOptions, say: Say
-) -> Tuple[Mapping[str, Environment], List[str]]:
+    store: Store, cells: list[Cell], device: str, options: RunOptions, say: Say
+) -> tuple[Mapping[str, Environment], list[str]]:
     """By framework the environment that its cells ran in; why there is none of the others."""
-    ready: Dict[str, Environment] = {}
+    ready: dict[str, Environment] = {}
     reasons = []
     for framework in dict.fromkeys(cell.framework for cell in cells):
         try:
@@ -74,7 +74,7 @@ def _same(store: Store, framework: str, device: str, options: RunOptions, say: S
     if isinstance(environment, Run):
         raise StudyError(environment.reason)
     check_same_environment(store, framework, describe(environment), label=label)
-    stored: Dict[str, Any] = store.environments().get(label) or {}
+    stored: dict[str, Any] = store.environments().get(label) or {}
     if stored.get("sources") != [staging.checksum(find_framework(framework))]:
         raise StudyError(
             f"the source that its cells ran has {'changed since' if stored.get('sources') else 'no checksum in the study'}"

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from framework_compare.environments.installers import check_name as check_installer
 from framework_compare.errors import UsageError
@@ -41,8 +41,8 @@ class RunOptions:
 
 
 def run_options(
-    python: Optional[Mapping[str, str]],
-    index: Optional[Mapping[str, str]],
+    python: Mapping[str, str] | None,
+    index: Mapping[str, str] | None,
     installer: str,
     limits: Limits,
     hz: float,
@@ -70,7 +70,7 @@ def check_flag(name: str, value: Any) -> bool:
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 
-def check_disturbance(threshold: Optional[float], retries: int) -> Dict[str, Any]:
+def check_disturbance(threshold: float | None, retries: int) -> dict[str, Any]:
     """The options about disturbances, by name; UsageError says what is allowed. Without a threshold the host's own."""
     if threshold is None:
         threshold = disturbances.threshold()
@@ -84,7 +84,7 @@ def check_disturbance(threshold: Optional[float], retries: int) -> Dict[str, Any
 PRECISION_TARGET = 0.05  # where a budget is given without one
 
 
-def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> Optional[Tuple[float, float]]:
+def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> tuple[float, float] | None:
     """Seconds and the target of a budget, None without one; UsageError says what does not go with it."""
     if budget is None:
         if target is not None:
@@ -133,7 +133,7 @@ def check_whole_runs(cells: Sequence[Cell], what: str = "a budget") -> None:
             )
 
 
-def _by_framework(option: str, given: Optional[Mapping[str, str]], what: str) -> Dict[str, str]:
+def _by_framework(option: str, given: Mapping[str, str] | None, what: str) -> dict[str, str]:
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"{option} is {given!r}; allowed: {what} by framework, such as {{'torch': ...}}")
     return {find_framework(name).name: str(value) for name, value in (given or {}).items()}
@@ -143,8 +143,8 @@ def as_planned(
     settings: Mapping[str, Any],
     path: Path,
     given: Limits,
-    index: Optional[Mapping[str, str]] = None,
-    python: Optional[Mapping[str, str]] = None,
+    index: Mapping[str, str] | None = None,
+    python: Mapping[str, str] | None = None,
 ) -> RunOptions:
     """The options that a study's settings hold, with what is given now; `path` is the study's file."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional
+from typing import Mapping
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
@@ -67,7 +67,7 @@ def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
             )
 
 
-def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None:
+def warm_page_cache(folder: Path, datasets: Mapping[str, str | None]) -> None:
     """Read every image once, so that the first framework does not pay the disk for the others.
 
     datasets: name -> checksum of its list, None where the study has none. DataError for an image that cannot be read,
@@ -80,7 +80,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, Optional[str]]) -> None
         _compare(folder, dataset, dict(zip(paths, now)))
 
 
-def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
+def _take_over(folder: Path, dataset: str, expected: str | None) -> None:
     """A list under the name that earlier versions gave it, which several data sets could share: if it is this one's."""
     path, earlier = images_path(folder, dataset), folder / PICTURES / f"{file_name(dataset)}.json"
     if path.exists() or not earlier.is_file():
@@ -93,7 +93,7 @@ def _take_over(folder: Path, dataset: str, expected: Optional[str]) -> None:
             earlier.replace(path)
 
 
-def _listed(folder: Path, dataset: str, expected: Optional[str]) -> List[str]:
+def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
     path = images_path(folder, dataset)
     try:
         content = path.read_bytes()
@@ -118,7 +118,7 @@ def _checksum(dataset: str, path: str) -> str:
     return digest.hexdigest()
 
 
-def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
+def _compare(folder: Path, dataset: str, now: dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
     path = images_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
@@ -136,7 +136,7 @@ def _compare(folder: Path, dataset: str, now: Dict[str, str]) -> None:
         )
 
 
-def _read_checksums(path: Path) -> Dict[str, str]:
+def _read_checksums(path: Path) -> dict[str, str]:
     try:
         stored = json.loads(path.read_bytes())
         if not isinstance(stored, dict):
@@ -149,7 +149,7 @@ def _read_checksums(path: Path) -> Dict[str, str]:
         ) from None
 
 
-def task_of(store: Store, cell: Cell) -> Optional[Task]:
+def task_of(store: Store, cell: Cell) -> Task | None:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
     if not registry.of_arrays(cell.model):
         return None

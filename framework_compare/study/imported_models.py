@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Optional
+from typing import Iterable, Iterator
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def register_models(folder: Path) -> None:
         registry.MODELS[model.name] = registry.Model(model)
 
 
-def written_of(cell: Cell) -> Optional[Dict[str, str]]:
+def written_of(cell: Cell) -> dict[str, str] | None:
     """Where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
     model = registry.builder(cell.model)
     if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 from framework_compare import __version__
 from framework_compare.errors import StudyError, UsageError
@@ -32,8 +32,8 @@ def open_or_create(
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
-    repeats: Optional[int] = 1,
-    kept: Optional[Mapping[str, Any]] = None,
+    repeats: int | None = 1,
+    kept: Mapping[str, Any] | None = None,
     here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
@@ -74,8 +74,8 @@ def open_or_extend(
     plan: Plan,
     options: RunOptions,
     strategy: Strategy,
-    repeats: Optional[int] = 1,
-    kept: Optional[Mapping[str, Any]] = None,
+    repeats: int | None = 1,
+    kept: Mapping[str, Any] | None = None,
 ) -> Store:
     """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
 
@@ -158,7 +158,7 @@ def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watche
             watcher.say(remark)
 
 
-def describe(plan: Plan, options: RunOptions) -> Dict[str, Any]:
+def describe(plan: Plan, options: RunOptions) -> dict[str, Any]:
     """The settings that are stored with a study."""
     return {
         "framework_compare": __version__,

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Set
+from typing import Any, Callable, Mapping
 
 from framework_compare.errors import StudyError
 from framework_compare.launch import nodes, one_timing
@@ -70,7 +70,7 @@ def _node(plan: PartPlan) -> str:
     return f"node-{hashlib.sha256(salted.encode()).hexdigest()[:8]}"
 
 
-def _describe(plan: PartPlan) -> Dict[str, Any]:
+def _describe(plan: PartPlan) -> dict[str, Any]:
     """This node: what a study knows of a machine, its name, and how many cores the batch system gave of it."""
     return {**host.describe(), "node": _node(plan), "allocated_cores": os.environ.get("SLURM_CPUS_ON_NODE")}
 
@@ -103,7 +103,7 @@ def _remove_done(folder: Path, plan: PartPlan) -> None:
         shutil.rmtree(place.with_name(f"{place.name.rpartition('-')[0]}-{number}"), ignore_errors=True)
 
 
-def _open(place: Path, folder: Path, plan: PartPlan, machine: Dict[str, Any], say: Say) -> Store:
+def _open(place: Path, folder: Path, plan: PartPlan, machine: dict[str, Any], say: Say) -> Store:
     """The part's own study: one that an attempt before left on this node, if it is of this plan, else a new one."""
     if (place / FILE).is_file():
         try:
@@ -147,7 +147,7 @@ def _publish(place: Path, result: Path) -> None:
         place.parent.rmdir()
 
 
-def _not_needed(folder: str, names: List[str]) -> Set[str]:
+def _not_needed(folder: str, names: list[str]) -> set[str]:
     """Of a part's files those that the study has itself."""
     if Path(folder).name == PICTURES:
         return {name for name in names if not name.endswith(SUMS)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Mapping, NamedTuple, Protocol, Sequence
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
@@ -61,7 +61,7 @@ class Strategy(Protocol):
     def next(self, standing: Standing) -> Sequence[Cell]:
         """Cells to add now that these have ended, or another block of known ones; none when the study is complete."""
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON for the study file, with the name under "name"."""
 
 
@@ -86,7 +86,7 @@ class Product:
     def next(self, standing: Standing) -> Sequence[Cell]:
         return ()
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **({"sample_s": self.sample_s} if self.sample_s else {})}
 
 
@@ -98,8 +98,8 @@ class Growth:
     wider than the smallest.
     """
 
-    cells: Tuple[Cell, ...]
-    sizes: Tuple[int, ...]
+    cells: tuple[Cell, ...]
+    sizes: tuple[int, ...]
     search: str
 
     name: ClassVar[str] = "growth"
@@ -110,7 +110,7 @@ class Growth:
     note: ClassVar[str] = "Sizes are counted as if none fails."
 
     def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        tried: Dict[int, bool] = {}
+        tried: dict[int, bool] = {}
         while (size := next_size(tried, self.sizes, self.search)) is not None:
             tried[size] = True
         return [_sized(cell, size) for cell in cells for size in tried]
@@ -125,7 +125,7 @@ class Growth:
                 return (_sized(cell, size),)
         return ()
 
-    def _of(self, cell: Cell, outcomes: Outcomes) -> Dict[int, bool]:
+    def _of(self, cell: Cell, outcomes: Outcomes) -> dict[int, bool]:
         """By batch size whether the cell worked with it."""
         return {
             other.config.batch_size: all(status == "ok" for status in statuses)
@@ -133,7 +133,7 @@ class Growth:
             if _sized(other, cell.config.batch_size) == cell
         }
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "batch_sizes": list(self.sizes),
@@ -142,7 +142,7 @@ class Growth:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Growth":
+    def from_dict(cls, document: Mapping[str, Any]) -> Growth:
         cells = (Cell(**{**cell, "config": TrainConfig.from_dict(cell["config"])}) for cell in document["first_cells"])
         return cls(tuple(cells), tuple(document["batch_sizes"]), document["search"])
 
@@ -169,7 +169,7 @@ class Budget:
     note: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, seconds: float, target: float, cells: int) -> "Budget":
+    def of(cls, seconds: float, target: float, cells: int) -> Budget:
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
         return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
@@ -183,18 +183,18 @@ class Budget:
     def next(self, standing: Standing) -> Sequence[Cell]:
         left = self.seconds - standing.spent_s
 
-        def need(cells: Sequence[Cell]) -> Tuple[float, int]:  # of those that have no interval yet the fewest runs
+        def need(cells: Sequence[Cell]) -> tuple[float, int]:  # of those that have no interval yet the fewest runs
             return max(arm(cell, standing) for cell in cells), -min(len(standing.outcomes[cell]) for cell in cells)
 
         blocks = sorted(_rivals(standing), key=need, reverse=True)
         unsure = (cells for cells in blocks if any(arm(cell, standing) > self.target for cell in cells))
         return next((cells for cells in unsure if sum(run_s(cell, standing.wall_s) for cell in cells) <= left), ())
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "seconds": self.seconds, "target": self.target, "sample_s": self.sample_s}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> "Budget":
+    def from_dict(cls, document: Mapping[str, Any]) -> Budget:
         return cls(*(float(document[field.name]) for field in dataclasses.fields(cls)))
 
 
@@ -209,9 +209,9 @@ def run_s(cell: Cell, wall_s: WallSeconds) -> float:
     return sum(seconds) / len(seconds) if seconds else 0.0
 
 
-def _rivals(standing: Standing) -> List[List[Cell]]:
+def _rivals(standing: Standing) -> list[list[Cell]]:
     """Cells that compete, in the order of the plan; without those of which a run was not ok."""
-    rivals: Dict[Any, List[Cell]] = {}
+    rivals: dict[Any, list[Cell]] = {}
     for cell, statuses in standing.outcomes.items():
         if all(status == "ok" for status in statuses):
             rivals.setdefault(shared(cell), []).append(cell)
@@ -222,7 +222,7 @@ def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strateg
     """The strategy that a study began with; StudyError if its settings do not name one."""
     # Version 0.1 stored a sweep under "stability", and nothing for a product.
     document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}
-    made: Dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
+    made: dict[str, Callable[[Mapping[str, Any]], Strategy]] = {
         Product.name: lambda stored: Product(float(stored.get("sample_s", 0))),
         Growth.name: Growth.from_dict,
         Budget.name: Budget.from_dict,
@@ -238,7 +238,7 @@ def grows(settings: Mapping[str, Any]) -> bool:
     return "stability" in settings or (settings.get("strategy") or {}).get("name") == Growth.name
 
 
-def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> Optional[int]:
+def next_size(outcomes: Mapping[int, bool], sizes: Sequence[int], search: str) -> int | None:
     """The batch size to try after these outcomes (True: ok); None when enough is known."""
     failed = min((size for size, ok in outcomes.items() if not ok), default=None)
     worked = max((size for size, ok in outcomes.items() if ok), default=None)

@@ -9,7 +9,7 @@ import hashlib
 import math
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -54,10 +54,10 @@ class Study:
         self.watcher = watcher
         self.strategy = strategy
         self._ready = Readiness(store, options, watcher.say)
-        self._refused: Dict[str, str] = {}
-        self._wall_s: Dict[Cell, List[float]] = {}
-        self._peak_bytes: Dict[Cell, int] = {}
-        self._waiting: Dict[int, Cell] = {}  # what is planned and has not ended
+        self._refused: dict[str, str] = {}
+        self._wall_s: dict[Cell, list[float]] = {}
+        self._peak_bytes: dict[Cell, int] = {}
+        self._waiting: dict[int, Cell] = {}  # what is planned and has not ended
 
     def run(self, retry: Sequence[str] = ()) -> None:
         """Run every planned run in turn, again those that ended with a status of `retry`, then what the strategy adds.
@@ -105,7 +105,7 @@ class Study:
         sure = self._arms() if self.strategy.adds_blocks else {}
         return Standing(self.store.outcomes(), self._wall_s, sure, self._spent_s())
 
-    def _arms(self) -> Dict[Cell, float]:
+    def _arms(self) -> dict[Cell, float]:
         """By cell how sure its ratio is, where enough blocks tell it."""
         cells = [cell for _, cell in self.store.cells()]
         rows = [
@@ -159,7 +159,7 @@ class Study:
             )
             self._refused.update(refused)
 
-    def _run_group(self, group: Sequence[Planned], done: int, total: int) -> List[Planned]:
+    def _run_group(self, group: Sequence[Planned], done: int, total: int) -> list[Planned]:
         """Run those that compete, in turns where they are several; those that memory could not hold are left."""
         able = []
         for run_id, cell, block in group:
@@ -178,7 +178,7 @@ class Study:
             self._end({run_id: (cell, self._run_alone(run_id, cell, environment))})
         return []
 
-    def _run_in_turns(self, able: Sequence[Tuple[int, Cell, int, Environment]]) -> List[Planned]:
+    def _run_in_turns(self, able: Sequence[tuple[int, Cell, int, Environment]]) -> list[Planned]:
         """Run rivals; those that memory could not hold beside the others are left."""
         duel = min(run_id for run_id, *_ in able)
         with self._begun([(run_id, cell) for run_id, cell, *_ in able]):
@@ -223,7 +223,7 @@ class Study:
         return dataclasses.replace(run, alone_why=schedules.why_alone(cell))
 
     @contextlib.contextmanager
-    def _begun(self, runs: Sequence[Tuple[int, Cell]]) -> Iterator[None]:
+    def _begun(self, runs: Sequence[tuple[int, Cell]]) -> Iterator[None]:
         """Mark runs as running; one that the user stops before its worker is there, or a second time, is recorded."""
         for run_id, _ in runs:
             self.store.begin(run_id)
@@ -237,7 +237,7 @@ class Study:
             self.store.record_all(stopped)
             raise
 
-    def _end(self, runs: Mapping[int, Tuple[Cell, Run]]) -> None:
+    def _end(self, runs: Mapping[int, tuple[Cell, Run]]) -> None:
         """Record runs that have ended, all at once; a KeyboardInterrupt where the user stopped one."""
         if not runs:
             return
@@ -298,7 +298,7 @@ class Study:
             self.options.disturbance_threshold,
         )
 
-    def _candidates(self, cell: Cell, task: Task) -> Tuple[Dict[str, Any], ...]:
+    def _candidates(self, cell: Cell, task: Task) -> tuple[dict[str, Any], ...]:
         """Those of a search, as its worker takes them."""
         made = []
         for candidate in searches.candidates(cell.model):
@@ -307,7 +307,7 @@ class Study:
             made.append({"graph": graph.to_dict(), "settings": dict(candidate.settings), "weights": weights})
         return tuple(made)
 
-    def _task_of(self, cell: Cell) -> Optional[Task]:
+    def _task_of(self, cell: Cell) -> Task | None:
         return task_of(self.store, cell)
 
     def _weights(self, graph: Graph, seed: int) -> Path:
@@ -334,7 +334,7 @@ def _run_folder(run_id: int, cell: Cell) -> Path:
     return Path("runs") / f"{run_id:05d}-{file_name(cell.label)}"
 
 
-def _warnings(cell: Cell, run: Run) -> Tuple[str, ...]:
+def _warnings(cell: Cell, run: Run) -> tuple[str, ...]:
     """Those of a run, and what its settings make of its figures."""
     config = cell.config
     least = registry.framework(cell.framework).whole_batches_from
@@ -355,7 +355,7 @@ def _why_more(cells: Sequence[Cell], standing: Standing, budget_s: float) -> str
     return f"one more block of {cell.model}: {cell.label} {why}; {length(standing.spent_s)} of {length(budget_s)} used"
 
 
-def _trace_path(study: Path, run: Path) -> Optional[str]:
+def _trace_path(study: Path, run: Path) -> str | None:
     """What a profiler wrote in the folder of a run: the file for Perfetto, else all of it; relative to the study."""
     folder = run / "profile"
     names = (folder / "trace.json.gz", folder / "trace.json", folder)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Sequence, Union
+from typing import Any, Iterable, Mapping, Sequence
 
 from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
@@ -28,7 +28,7 @@ _HEAD = """\
 """
 
 
-def stated(request: Request) -> Dict[str, Any]:
+def stated(request: Request) -> dict[str, Any]:
     """The keywords of a request that differ from the defaults, as JSON has them; data sets by their whole path.
 
     None of a request with a network in hand, which no file can name.
@@ -66,7 +66,7 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     return _HEAD + tomli_w.dumps(request)
 
 
-def read(path: Union[str, "os.PathLike[str]"], more: Mapping[str, Any]) -> Dict[str, Any]:
+def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of a request in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 

@@ -17,7 +17,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, ClassVar, Iterator, Mapping
+from typing import Any, Callable, ClassVar, Iterator, Mapping
 
 import numpy as np
 
@@ -220,7 +220,7 @@ def options_of(name: str) -> list[str]:
     return [option for option in inspect.signature(_function(name)).parameters if option != "path"]
 
 
-def _function(name: str) -> Any:
+def _function(name: str) -> Callable[..., ArrayData]:
     source = registry.data_source(name)
     if source is None or not source.arrays:
         raise UnknownNameError("data set", name, [name for name, one in registry.DATASETS.items() if one.arrays])

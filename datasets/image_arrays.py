@@ -98,7 +98,7 @@ def _with_groups(
     )
 
 
-def _check_size(image_size: Any) -> None:
+def _check_size(image_size: object) -> None:
     if not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1:
         raise UsageError(f"image_size must be an integer of at least 1, not {image_size!r}")
 

@@ -16,7 +16,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 import PIL
 import simplejpeg
@@ -153,7 +153,9 @@ def _decode_with_pillow(data: bytes) -> None:
         preprocess.to_rgb(image.crop((0, 0, 1, 1)))
 
 
-def _judge_all(files: Sequence[str], total: int, progress: Callable[[int, int], None] | None) -> Any:
+def _judge_all(
+    files: Sequence[str], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[str, Verdict]]:
     """Pairs of file and verdict, as they come, in order."""
     tasks = [files[start : start + _PER_TASK] for start in range(0, len(files), _PER_TASK)]
     done = total - len(files)
@@ -180,7 +182,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in HIDDEN
 
 
-def _made_by() -> list[Any]:
+def _made_by() -> list[object]:
     """What a verdict depends on besides the file."""
     return [1, PIL.__version__, ".".join(simplejpeg.__version_info__), MAX_IMAGE_PIXELS]
 

@@ -180,7 +180,7 @@ class Prepared:
     options: RunOptions
     strategy: Strategy
     repeats: int | None
-    kept: Mapping[str, Any]
+    kept: Mapping[str, object]
     watcher: Watcher
     executor: Executor | None = None
 

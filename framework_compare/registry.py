@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
 
@@ -235,10 +235,11 @@ ALIASES: dict[str, str] = {
 }
 
 
+Entry = TypeVar("Entry")
 PLUGINS = "framework_compare.plugins"
 
 
-def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
+def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
     """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
     key = str(name).lower()
     key = ALIASES.get(key, key)
@@ -282,7 +283,7 @@ def builder(model: str) -> None | str | Callable[..., Any]:
 def data_source(name: object) -> DataSource | None:
     """The data set under a name; None for what may be a path."""
     try:
-        source: DataSource = find("data set", DATASETS, name)
+        source = find("data set", DATASETS, name)
     except UnknownNameError:
         return None
     return source

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json as json_text
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, stated, takes
+
+if TYPE_CHECKING:
+    from framework_compare.duels import Duel
 
 CODE_INCONCLUSIVE = 3
 
@@ -74,7 +77,7 @@ def duel(
         raise typer.Exit(1)
 
 
-def _document(result: Any) -> Any:
+def _document(result: Duel) -> dict[str, object]:
     ratio = result.ratio
     return {
         "sentence": result.sentence,

@@ -169,7 +169,7 @@ def _generated_task(dataset: str, **options: Any) -> Task:
     return task
 
 
-def check_changed(cell: Cell, changes: Mapping[str, Any], of: Plan) -> None:
+def check_changed(cell: Cell, changes: Mapping[str, object], of: Plan) -> None:
     """UsageError for a cell of a plan whose settings were changed, where a plan of these settings would refuse them."""
     config, data = cell.config, of.datasets[cell.dataset]
     check_device(config.device)
@@ -179,7 +179,7 @@ def check_changed(cell: Cell, changes: Mapping[str, Any], of: Plan) -> None:
     _check_cell(cell.model, data, config, changes)
 
 
-def check_of_sgd(given: Mapping[str, Any], configs: Iterable[TrainConfig]) -> None:
+def check_of_sgd(given: Mapping[str, object], configs: Iterable[TrainConfig]) -> None:
     """UsageError where a setting of SGD is given and none of the cells has that optimizer."""
     optimizers = dict.fromkeys(config.optimizer for config in configs)
     for name in ("momentum", "weight_decay"):
@@ -190,7 +190,7 @@ def check_of_sgd(given: Mapping[str, Any], configs: Iterable[TrainConfig]) -> No
             )
 
 
-def check_useful(models: Sequence[str], given: Mapping[str, Any]) -> None:
+def check_useful(models: Sequence[str], given: Mapping[str, object]) -> None:
     """UsageError for a setting that is given and that none of the models has a use for."""
     if not all(map(registry.of_arrays, models)):
         return
@@ -214,7 +214,7 @@ def _check_loss(data: Dataset, configs: Iterable[TrainConfig]) -> None:
 
 
 def _check_cell(
-    model: str, data: Dataset, config: TrainConfig, given: Mapping[str, Any], limit: int | None = None
+    model: str, data: Dataset, config: TrainConfig, given: Mapping[str, object], limit: int | None = None
 ) -> None:
     """UsageError for a cell that its model, data set or devices rule out; given: the settings that the user named."""
     if searches.is_search(model):
@@ -230,7 +230,7 @@ def find_models(models: Names) -> list[str]:
     return find_all("model", registry.MODELS, models)
 
 
-def find_all(kind: str, table: Mapping[str, Any], wanted: Names) -> list[str]:
+def find_all(kind: str, table: Mapping[str, object], wanted: Names) -> list[str]:
     """Registry names of a user's list, aliases resolved; UsageError for a name given twice."""
     keys = []
     for name in _listed(kind, wanted):
@@ -249,7 +249,7 @@ def _listed(kind: str, wanted: Any) -> list[Any]:
     return listed
 
 
-def _check_unique(kind: str, names: Iterable[Any]) -> None:
+def _check_unique(kind: str, names: Iterable[object]) -> None:
     names = list(names)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -267,7 +267,7 @@ def check_device(device: object) -> str:
     return str(device)
 
 
-def on_several(devices: Iterable[Any], counts: None | int | Sequence[int]) -> list[Any]:
+def on_several(devices: Iterable[str], counts: None | int | Sequence[int]) -> list[str]:
     """The devices, or where counts are given, of each as many from its number on: "cuda:0,1" of "cuda" and 2."""
     if counts is None:
         return list(devices)
@@ -359,7 +359,7 @@ def check_config(config: TrainConfig) -> None:
         check_setting(name, getattr(config, name))
 
 
-def check_setting(name: str, value: Any) -> None:
+def check_setting(name: str, value: object) -> None:
     """UsageError for a value that a setting may not have."""
     setting = SETTINGS[name]
     if setting.choices:
@@ -371,14 +371,14 @@ def check_setting(name: str, value: Any) -> None:
         _check_number(name, value, low=setting.least, high=setting.below)
 
 
-def check_count(name: str, value: Any, least: int, otherwise: str = "", most: float = math.inf) -> None:
+def check_count(name: str, value: object, least: int, otherwise: str = "", most: float = math.inf) -> None:
     """UsageError unless `value` is a whole number of at least `least`; `otherwise` names what else is allowed."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         bound = "" if most == math.inf else f" and at most {most:.0f}"
         raise UsageError(f"{name} is {value!r}; allowed: a whole number of at least {least}{bound}{otherwise}")
 
 
-def _check_number(name: str, value: Any, *, low: float, high: float) -> None:
+def _check_number(name: str, value: object, *, low: float, high: float) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value < high:
         bound = "" if high == math.inf else f" and less than {high:g}"
         raise UsageError(f"{name} is {value!r}; allowed: a finite number of at least {low:g}{bound}")
@@ -400,7 +400,7 @@ def build_graph(model: str, config: TrainConfig, task: Task | None = None) -> Gr
 
     A workload's is for a task, by default that of its generated data.
     """
-    entry: registry.Model = registry.find("model", registry.MODELS, model)
+    entry = registry.find("model", registry.MODELS, model)
     if entry.of_arrays:
         return _built(registry.load(entry.build), task or _generated_task(entry.dataset, **entry.options), **entry.size)
     wanted = {"num_classes": config.num_classes, "image_size": config.image_size}

@@ -50,7 +50,7 @@ def graph_of(model: str, candidate: Candidate, task: Task) -> Graph:
     return graph
 
 
-def check(model: str, given: Mapping[str, Any], config: TrainConfig, limit: int | None) -> None:
+def check(model: str, given: Mapping[str, object], config: TrainConfig, limit: int | None) -> None:
     """UsageError for what a search has no use for; given: the settings that the user named."""
     for name, tried in registry.MODELS[model].search.items():
         if name in given:

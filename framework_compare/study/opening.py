@@ -33,7 +33,7 @@ def open_or_create(
     options: RunOptions,
     strategy: Strategy,
     repeats: int | None = 1,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, object] | None = None,
     here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
@@ -75,7 +75,7 @@ def open_or_extend(
     options: RunOptions,
     strategy: Strategy,
     repeats: int | None = 1,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, object] | None = None,
 ) -> Store:
     """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
 
@@ -109,7 +109,7 @@ def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
     write_models(folder, (cell.model for cell in plan.cells))
 
 
-def check_folder(name: str, folder: Any) -> Path:
+def check_folder(name: str, folder: object) -> Path:
     """A folder that a user names, there or not; UsageError for what is no path."""
     if not isinstance(folder, (str, os.PathLike)):
         raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, ClassVar, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Callable, ClassVar, Hashable, Mapping, NamedTuple, Protocol, Sequence
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
@@ -211,14 +211,14 @@ def run_s(cell: Cell, wall_s: WallSeconds) -> float:
 
 def _rivals(standing: Standing) -> list[list[Cell]]:
     """Cells that compete, in the order of the plan; without those of which a run was not ok."""
-    rivals: dict[Any, list[Cell]] = {}
+    rivals: dict[Hashable, list[Cell]] = {}
     for cell, statuses in standing.outcomes.items():
         if all(status == "ok" for status in statuses):
             rivals.setdefault(shared(cell), []).append(cell)
     return list(rivals.values())
 
 
-def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
+def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     # Version 0.1 stored a sweep under "stability", and nothing for a product.
     document = settings.get("strategy") or settings.get("stability") or {"name": Product.name}

@@ -47,7 +47,7 @@ def stated(request: Request) -> dict[str, Any]:
     return {name: _plain(value) for name, value in {**kept, **request.settings}.items() if value not in (None, {})}
 
 
-def _model_in(folder: Path, model: Any) -> Any:
+def _model_in(folder: Path, model: object) -> object:
     """A model of a file (FILE.py:FUNCTION, x.onnx, x.keras) by its whole path where it lies in the folder, else as named."""
     found = _MODEL_FILE.fullmatch(model) if isinstance(model, str) else None
     path = folder / found["file"] if found else None
@@ -96,12 +96,12 @@ def _listed(value: Any) -> Sequence[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)) else [value]
 
 
-def _absolute(dataset: Any) -> str:
+def _absolute(dataset: str | os.PathLike[str]) -> str:
     name = os.fspath(dataset)
     return str(Path(name).absolute()) if registry.data_source(name) is None and Path(name).exists() else str(name)
 
 
-def _beside(file: Path, dataset: Any) -> Any:
+def _beside(file: Path, dataset: object) -> object:
     """A data set of a file: its name, or the path of what lies beside the file."""
     if not isinstance(dataset, str) or registry.data_source(dataset) is not None:
         return dataset
@@ -109,7 +109,7 @@ def _beside(file: Path, dataset: Any) -> Any:
     return str(path) if path.exists() else dataset
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value as JSON and TOML have it: lists for sequences, text for paths."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}

@@ -86,7 +86,7 @@ def measure(framework, model, config, options, folder, python):
     spec = registry.framework(framework)
     job = write_job(spec, model, config, folder)
     python, source = managed.ensure(framework, python=python).python, staging.stage(spec)
-    of_arrays = model in registry.WORKLOADS
+    of_arrays = registry.of_arrays(model)
     third = "fit" if options.fit and of_arrays and framework == "tensorflow" else "control" if options.control else ""
     roles = ("ours", "hand", third)[: 3 if third else 2]
     times = []
@@ -163,7 +163,7 @@ def cells(options):
     """Frameworks x models x settings, as (framework, model, config)."""
     axes = (options.frameworks, options.models, options.execution, options.precision)
     for framework, model, execution, precision in itertools.product(*(axis.split(",") for axis in axes)):
-        own = registry.WORKLOADS[model].settings if model in registry.WORKLOADS else {"batch_size": 8}
+        own = {"batch_size": 8, **registry.MODELS[model].settings}
         sizes = map(int, options.batch_size.split(",")) if options.batch_size else [own["batch_size"]]
         for size in sizes:
             given = dict(device=options.device, batch_size=size, execution=execution, precision=precision)
@@ -172,9 +172,9 @@ def cells(options):
 
 
 def write_job(spec, model, config, folder):
-    workload = registry.WORKLOADS.get(model)
+    workload = registry.MODELS[model]
     document = {"config": config.to_dict(), "trainer": staging.trainer_target(spec), "zoo_model": model}
-    if workload:
+    if workload.of_arrays:
         data = arrays.load(workload.dataset, **workload.options)
         data.write(folder / "data.npz")
         graph = build_graph(model, config, data.task)

@@ -42,7 +42,7 @@ def table(workloads: Dict[str, Any]) -> List[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="*", choices=[*registry.WORKLOADS, []])
+    parser.add_argument("workloads", nargs="*", choices=[*registry.workloads(), []])
     parser.add_argument("--executions", default=",".join(EXECUTIONS))
     parser.add_argument("--frameworks", default=",".join(FRAMEWORKS))
     parser.add_argument("--device", default="cpu")
@@ -58,7 +58,7 @@ def main() -> None:
         print("\n".join(table(found)))
         return
     for execution in arguments.executions.split(","):
-        for name in arguments.workloads or registry.WORKLOADS:
+        for name in arguments.workloads or registry.workloads():
             executions = found.setdefault(name, {})
             if execution in executions and not arguments.workloads:
                 continue

@@ -12,18 +12,21 @@ import hashlib
 import inspect
 import io
 import json
+import math
 import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Tuple
+from typing import Any, Callable, ClassVar, Iterator, Mapping
 
 import numpy as np
 
 from framework_compare import registry
+from framework_compare.batches import quality
 from framework_compare.batches.arrays import DOCUMENT, SPLITS, VERSION, Pixels, read_split
-from framework_compare.errors import DataError, UsageError
+from framework_compare.errors import DataError, UnknownNameError, UsageError
 from framework_compare.graph import Field, Task
+from framework_compare.protocol import TrainConfig
 
 _NAMED = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip file can state: bytes depend on the data only
 
@@ -54,7 +57,7 @@ class Baseline:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArrayData:
-    """A data set ready for training: its task, two splits, facts for the study, a trivial baseline.
+    """A Dataset of arrays: its task, two splits, facts for the study, a trivial baseline.
 
     facts are JSON: `generated` (bool), `source` (files with sha256), counts, and what metrics need (`scaling`, `tags`,
     `classes`, `groups`). pixels names the image inputs that are stored as uint8. DataError where the arrays are not
@@ -69,6 +72,9 @@ class ArrayData:
     baseline: Baseline
     pixels: Mapping[str, Pixels] = dataclasses.field(default_factory=dict)
 
+    suffix: ClassVar[str] = ".npz"
+    bytes_to_make: ClassVar[int] = 0
+
     def __post_init__(self) -> None:
         for name in SPLITS:
             self._check(name, getattr(self, name))
@@ -78,16 +84,53 @@ class ArrayData:
                 f"{self.name}: the baseline's outputs are {self.baseline.outputs.shape}, must be {expected}"
             )
 
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def configured(self, config: TrainConfig) -> TrainConfig:
+        """Return the config for one loader that serves all frameworks, with nothing beside the trainer."""
+        return dataclasses.replace(
+            config,
+            loss=self.task.loss,
+            num_classes=self.task.outputs,
+            image_size=self.task.image_size,
+            flip="none",
+            crop="none",
+            loader_workers=0,
+            pipeline="memory" if config.pipeline == "memory" else "shared",
+        )
+
     def describe(self) -> dict[str, Any]:
-        """Name, task, counts and facts, for the study; no samples."""
-        counts = {"train": len(self.train), "validation": len(self.validation)}
+        """Return name, task, counts, facts, checksum and what the baseline reaches."""
         return {
             "name": self.name,
             "task": self.task.to_dict(),
-            "samples": counts,
+            "samples": {"train": len(self.train), "validation": len(self.validation)},
             "baseline": self.baseline.name,
             "facts": dict(self.facts),
+            "pictures": len(self),  # readers count samples by this name
+            "checksum": self.checksum(),
+            "baseline_quality": self.baseline_quality(),
         }
+
+    def baseline_quality(self) -> dict[str, float]:
+        """Return the metrics of the baseline on the validation split; no loss, as it gives no probabilities."""
+        held = self.validation
+        found = quality.evaluate(self.task, self.baseline.outputs, held.target, extras=held.extras, facts=self.facts)
+        return {name: found[name] for name in self.task.metrics}
+
+    def remarks(self) -> Iterator[str]:
+        """Yield the samples and their origin, then what needs no model reaches."""
+        origin = "generated, a stand-in for the real data" if self.facts.get("generated") else "read from files"
+        those = self.task.unit if len(self) == 1 else f"{self.task.unit}s"
+        yield f"{self.name}: {len(self)} {those} to train on, {len(self.validation)} to validate; {origin}"
+        unit = self.facts.get("scaling", {}).get("unit", "")
+        answers = ", ".join(
+            f"{name} {value:.4g}" + (f" {unit}" if unit and quality.METRICS[name].unit == "data" else "")
+            for name, value in self.baseline_quality().items()
+            if math.isfinite(value)
+        )
+        yield f"{self.name}: without a model, by {self.baseline.name}: {answers}"
 
     def limited(self, count: int) -> ArrayData:
         """At most `count` samples to train on, and as large a part of those to validate with; drawn evenly, in order."""
@@ -100,17 +143,15 @@ class ArrayData:
             baseline=Baseline(self.baseline.name, self.baseline.outputs[kept[1]]),
         )
 
-    def write(self, path: str | os.PathLike[str]) -> ArrayFile:
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file that workers read, the same bytes for the same data; nothing is left of one that fails."""
         target = Path(os.path.abspath(path))
         try:
             with _part_of(target) as part:
                 self._write(part)
-                checksum = file_checksum(part)
                 os.replace(part, target)
         except OSError as error:
             raise DataError(f"data set {self.name!r} cannot be written to {str(target)!r}: {error}") from error
-        return ArrayFile(target, checksum, self.task, self.describe())
 
     def checksum(self) -> str:
         """sha256 of the bytes that `write` would write."""
@@ -157,28 +198,8 @@ class ArrayData:
                 raise DataError(f"{where}: extra {name!r} has {len(extra)} samples, must be {len(arrays)}")
 
 
-@dataclasses.dataclass(frozen=True)
-class ArrayFile:
-    """A written data set: `sha256` is of the file's bytes."""
-
-    path: Path
-    sha256: str
-    task: Task
-    description: Mapping[str, Any]
-
-    def describe(self) -> dict[str, Any]:
-        """What ArrayData.describe says, and the file's checksum."""
-        return {**self.description, "sha256": self.sha256}
-
-    def job(self, split: str) -> dict[str, Any]:
-        """What a worker opens with batches.arrays.read_split(job["path"], job["split"])."""
-        if split not in SPLITS:
-            raise UsageError(f"unknown split {split!r}; allowed: {', '.join(SPLITS)}")
-        return {"kind": "arrays", "path": str(self.path), "split": split, "sha256": self.sha256}
-
-
 def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> ArrayData:
-    """A data set of registry.ARRAY_DATASETS: from the user's file or folder, or generated where no path is given.
+    """A data set of registry.DATASETS that is arrays: from the user's file or folder, or generated where no path is given.
 
     UsageError for an unknown name or option, DataError for a path that is missing or cannot be read as asked.
     """
@@ -195,12 +216,15 @@ def load(name: str, path: str | os.PathLike[str] | None = None, **options: Any) 
 
 
 def options_of(name: str) -> list[str]:
-    """The options that a data set of registry.ARRAY_DATASETS takes."""
+    """The options that such a data set takes."""
     return [option for option in inspect.signature(_function(name)).parameters if option != "path"]
 
 
-def _function(name: str) -> Any:
-    return registry.load(registry.find("data set", registry.ARRAY_DATASETS, name))
+def _function(name: str) -> Callable[..., ArrayData]:
+    source = registry.data_source(name)
+    if source is None or not source.arrays:
+        raise UnknownNameError("data set", name, [name for name, one in registry.DATASETS.items() if one.arrays])
+    return registry.load(source.make)
 
 
 def _evenly(count: int, share: float) -> np.ndarray:
@@ -208,7 +232,7 @@ def _evenly(count: int, share: float) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, max(1, round(count * share))).round().astype(int))
 
 
-def split_indices(count: int, validation: int, seed: int, *, name: str) -> Tuple[np.ndarray, np.ndarray]:
+def split_indices(count: int, validation: int, seed: int, *, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the train and the validation split, drawn by `seed`, each in rising order."""
     if not 0 < validation < count:
         raise DataError(

@@ -1,20 +1,22 @@
 """A user's own images: class folders, with or without split folders above them, every image proved to decode.
 
-Parent side. `read_folder` finds the classes and the files; `picture_check` decides about each file.
+Parent side. `read_folder` finds the classes and the files; `image_check` decides about each file.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, ClassVar, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.datasets import picture_check
+from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
-from framework_compare.protocol import Pictures
+from framework_compare.protocol import Pictures, TrainConfig
 
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 FIRE_SMOKE = ("fire", "smoke", "no_fire")
@@ -39,8 +41,8 @@ Progress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class FolderIndex:
-    """What a folder holds: the images to train on, and all that was decided on the way to them.
+class ImageFolder:
+    """A Dataset: the images of a folder to train on, and all that was decided on the way to them.
 
     skipped are (path, reason) of bad images left out; found_aliases maps a class folder's name to the class it
     was taken for; ignored_folders are class folders that `classes` did not ask for.
@@ -51,6 +53,48 @@ class FolderIndex:
     found_aliases: dict[str, str] = dataclasses.field(default_factory=dict)
     ignored_folders: tuple[str, ...] = ()
     name: str = ""
+    bytes_to_make: int = 0
+
+    suffix: ClassVar[str] = ".json"
+    task: ClassVar[None] = None
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def configured(self, config: TrainConfig) -> TrainConfig:
+        """Return the config with as many classes as there are."""
+        return dataclasses.replace(config, num_classes=len(self.pictures.classes))
+
+    def describe(self) -> dict[str, Any]:
+        """Return counts, classes and the checksum of the list of images, not of their bytes."""
+        return {
+            "pictures": len(self),
+            "skipped": len(self.skipped),
+            "skipped_pictures": [list(pair) for pair in self.skipped],
+            "classes": list(self.pictures.classes),
+            "class_aliases": dict(self.found_aliases),
+            "checksum": hashlib.sha256(self._list().encode()).hexdigest()[:16],
+        }
+
+    def remarks(self) -> Iterator[str]:
+        """Yield the images by class, then what was renamed, skipped or left out."""
+        classes = ", ".join(f"{name} {self.pictures.labels.count(i)}" for i, name in enumerate(self.pictures.classes))
+        yield f"{self.name}: {len(self)} images ({classes})"
+        for folder, label in self.found_aliases.items():
+            yield f"{self.name}: folder {folder!r} is read as class {label!r}"
+        for path, reason in self.skipped:
+            yield f"{self.name}: skipped {path!r}: {reason}"
+        for folder in self.ignored_folders:
+            yield f"{self.name}: folder {folder!r} is not among the requested classes and is left out"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the list of images; the file is whole at any moment."""
+        half = Path(path).with_suffix(".half")
+        half.write_text(self._list(), encoding="utf-8")
+        half.replace(path)
+
+    def _list(self) -> str:
+        return json.dumps(dataclasses.asdict(self.pictures))
 
 
 def read_folder(
@@ -60,7 +104,7 @@ def read_folder(
     aliases: Mapping[str, str] | None = None,
     on_bad_image: str = "fail",
     progress: Progress | None = None,
-) -> FolderIndex:
+) -> ImageFolder:
     """Index the images in `path`/<class>/ or `path`/<split>/<class>/, folders below a class included.
 
     Splits (train, val, test, ...) are merged, because the reference protocol trains on all images. Classes are
@@ -79,7 +123,7 @@ def read_folder(
     to_class = _class_of_each(found, classes, aliases or {})
     order = _class_order(root, found, to_class, classes)
     files = {name: _files_of(name, folders, to_class, root) for name in order}
-    verdicts = picture_check.check(root, [file for name in order for file in files[name]], progress)
+    verdicts = image_check.check(root, [file for name in order for file in files[name]], progress)
     index = _assemble(root, order, files, verdicts)
     return dataclasses.replace(
         _settle(index, on_bad_image),
@@ -102,7 +146,7 @@ def of_classes(pictures: Pictures, classes: Sequence[str] | None) -> Pictures:
     return Pictures(tuple(classes), chosen.paths, tuple(number[label] for label in chosen.labels), chosen.formats)
 
 
-def limit(index: FolderIndex, n: int, seed: int = 0) -> FolderIndex:
+def limit(index: ImageFolder, n: int, seed: int = 0) -> ImageFolder:
     """At most `n` images of an index, drawn by `seed`: each class in its share, one at least, same order."""
     pictures = index.pictures
     if not isinstance(n, int) or isinstance(n, bool) or n < len(pictures.classes):
@@ -154,7 +198,7 @@ def _class_folders(root: Path) -> list[Path]:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(Path(entry.path) for entry in picture_check.scan(folder) if picture_check.is_folder(entry))
+    return sorted(Path(entry.path) for entry in image_check.scan(folder) if image_check.is_folder(entry))
 
 
 def _class_of_each(found: Sequence[str], classes: Sequence[str] | None, aliases: Mapping[str, str]) -> dict[str, str]:
@@ -216,8 +260,8 @@ def _walk(folder: Path, seen: set[tuple[int, int]]) -> Iterator[str]:
         if identity in seen:
             continue
         seen.add(identity)
-        for entry in reversed(picture_check.scan(folder)):
-            if picture_check.is_folder(entry):
+        for entry in reversed(image_check.scan(folder)):
+            if image_check.is_folder(entry):
                 waiting.append(Path(entry.path))
             else:
                 yield entry.path
@@ -232,16 +276,16 @@ def _assemble(
     root: Path,
     order: tuple[str, ...],
     files: Mapping[str, Sequence[str]],
-    verdicts: Mapping[str, picture_check.Verdict],
-) -> FolderIndex:
+    verdicts: Mapping[str, image_check.Verdict],
+) -> ImageFolder:
     rows = [(file, label) for label, name in enumerate(order) for file in files[name] if file in verdicts]
     good = [(file, label, verdicts[file].format) for file, label in rows if not verdicts[file].reason]
     bad = tuple((file, verdicts[file].reason) for file, _ in rows if verdicts[file].reason)
     paths, labels, formats = zip(*good) if good else ((), (), ())
-    return FolderIndex(Pictures(order, paths, labels, formats), bad, name=root.name)
+    return ImageFolder(Pictures(order, paths, labels, formats), bad, name=root.name)
 
 
-def _settle(index: FolderIndex, on_bad_image: str) -> FolderIndex:
+def _settle(index: ImageFolder, on_bad_image: str) -> ImageFolder:
     if index.skipped and on_bad_image == "fail":
         path, reason = index.skipped[0]
         more = f" (and {len(index.skipped) - 1} more)" if len(index.skipped) > 1 else ""

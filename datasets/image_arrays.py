@@ -12,8 +12,8 @@ import numpy as np
 from framework_compare.batches import preprocess
 from framework_compare.datasets import cifar_batches
 from framework_compare.datasets.arrays import ArrayData
+from framework_compare.datasets.image_check import is_folder, scan, sniff
 from framework_compare.datasets.labelled_images import Labelled, generate, image_data
-from framework_compare.datasets.picture_check import is_folder, scan, sniff
 from framework_compare.datasets.source_files import read_lines
 from framework_compare.errors import DataError, UsageError
 
@@ -98,7 +98,7 @@ def _with_groups(
     )
 
 
-def _check_size(image_size: Any) -> None:
+def _check_size(image_size: object) -> None:
     if not isinstance(image_size, int) or isinstance(image_size, bool) or image_size < 1:
         raise UsageError(f"image_size must be an integer of at least 1, not {image_size!r}")
 

@@ -114,6 +114,6 @@ def _windows(texts: Sequence[list[str]], numbers: dict[str, int], window: int, s
     return Split({"tokens": np.ascontiguousarray(views)}, tokens[starts + window].astype(np.int64))
 
 
-def _check_at_least(name: str, value: Any) -> None:
+def _check_at_least(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name} must be an integer of at least 1, not {value!r}")

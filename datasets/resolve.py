@@ -21,7 +21,7 @@ def resolve(
     on_bad_image: str = "fail",
     progress: folder.Progress | None = None,
     make: bool = True,
-) -> folder.FolderIndex:
+) -> folder.ImageFolder:
     """The index of a data set of the registry, made first if it has to be, or of a user's folder.
 
     A registry name goes before a folder of that name; "./name" is always the folder. `limit` keeps that many
@@ -31,7 +31,8 @@ def resolve(
     """
     pictures = None if make or not isinstance(dataset, str) else fire_smoke.unmade(dataset.lower())
     if pictures is not None:
-        index = folder.FolderIndex(folder.of_classes(pictures, classes), name=dataset.lower())
+        index = folder.ImageFolder(folder.of_classes(pictures, classes), name=dataset.lower())
+        index = dataclasses.replace(index, bytes_to_make=fire_smoke.size_bytes(index.name))
         return index if limit is None else folder.limit(index, limit, seed)
     path, name = _locate(dataset, progress)
     index = folder.read_folder(path, classes=classes, on_bad_image=on_bad_image, progress=progress)
@@ -43,12 +44,11 @@ def resolve(
 def _locate(dataset: str | os.PathLike[str], progress: folder.Progress | None) -> tuple[Path, str]:
     """Folder and name of a data set."""
     if isinstance(dataset, str):
-        try:
-            target = registry.find("data set", registry.DATASETS, dataset)
-        except UnknownNameError as error:
-            if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
-                raise DataError(f"{error}, or the path of a folder with one folder of images per class") from None
-        else:
-            return registry.load(target)(progress), dataset.lower()
+        source = registry.data_source(dataset)
+        if source is not None and not source.arrays:
+            return registry.load(source.make)(progress), dataset.lower()
+        if os.sep not in dataset and not os.path.exists(os.path.expanduser(dataset)):
+            error = UnknownNameError("data set", dataset, registry.image_datasets())
+            raise DataError(f"{error}, or the path of a folder with one folder of images per class")
     path = Path(os.path.abspath(os.path.expanduser(dataset)))
     return path, path.name

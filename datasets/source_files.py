@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from framework_compare.datasets import picture_check
+from framework_compare.datasets import image_check
 from framework_compare.errors import DataError
 
 csv.field_size_limit(1 << 24)
@@ -56,7 +56,7 @@ def read_bytes(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """UTF-8 text of a file, a byte order mark dropped; DataError if it is an image or other bytes."""
     data = read_bytes(path)
-    image = picture_check.sniff(data[:32])
+    image = image_check.sniff(data[:32])
     if image:
         raise DataError(f"file {str(path)!r} is a {image} image where text is needed; give the text file")
     try:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from pathlib import Path
-from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from framework_compare.comparison import Comparison
 from framework_compare.errors import UsageError
 from framework_compare.forecast import Forecast, forecast
 from framework_compare.forecast import left as forecast_of_the_rest
 from framework_compare.importing.as_written import with_written
-from framework_compare.importing.imports import Models, resolve
+from framework_compare.importing.imports import resolve
 from framework_compare.importing.tracing import Tracer
 from framework_compare.launch import nodes
-from framework_compare.launch.limits import Limits, PhaseTimeout
+from framework_compare.launch.limits import Limits
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan import planning
 from framework_compare.plan.ladders import LADDERS, Rungs, plan_ladder, read_rungs
-from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.planning import DataSets, Models, Names, Plan
 from framework_compare.results.verdicts import check_mode
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
-from framework_compare.study import blocks, names, parity_backfill, schedules, strategies, study_toml
+from framework_compare.study import blocks, names, parity_backfill, strategies, study_toml
 from framework_compare.study.absorb import absorb as absorb_parts
 from framework_compare.study.dispatch import check_cores, run_parts
 from framework_compare.study.executors import Executor
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.interrupts import terminate_as_interrupt
 from framework_compare.study.opening import (
-    check_flag,
     check_folder,
     check_writable,
     new_study_folder,
@@ -43,193 +41,202 @@ from framework_compare.study.opening import (
 )
 from framework_compare.study.parity_backfill import Backfill
 from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.request import Request
 from framework_compare.study.resumption import check_machine, check_retry, check_same_limits
-from framework_compare.study.run_options import (
-    RETRIES,
-    RunOptions,
-    as_planned,
-    check_budget,
-    check_disturbance,
-    check_sample,
-    check_whole_runs,
-    run_options,
-)
+from framework_compare.study.run_options import RunOptions, as_planned, check_flag
 from framework_compare.study.strategies import Budget, Product, Strategy
 from framework_compare.study.study import Study
 from framework_compare.study.trust import check, note, programs
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-@overload
-def compare(
-    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[False] = ..., **request: Any
-) -> Comparison: ...
-@overload
-def compare(
-    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
-) -> Forecast: ...
-@terminate_as_interrupt()
+    from framework_compare.study.request import CompareOptions, LimitOptions, Options
+
+Folder = str | os.PathLike[str]
+
+
 def compare(
     frameworks: Names,
     models: Models,
     device: Names = "cpu",
     *,
-    devices: Union[None, int, Sequence[int]] = None,
-    dataset: DataSets = planning.OWN,
-    weights: Optional[str] = None,
-    as_written: bool = True,
-    out: Union[str, "os.PathLike[str]", None] = None,
-    repeats: Optional[int] = None,
-    limit: Optional[int] = None,
-    classes: Optional[Sequence[str]] = None,
-    on_bad_image: str = "fail",
-    python: Optional[Mapping[str, str]] = None,
-    index: Optional[Mapping[str, str]] = None,
-    timeout_s: Optional[float] = None,
-    phase_timeout_s: PhaseTimeout = None,
-    silence_timeout_s: Optional[float] = None,
-    memory_limit: Union[None, int, str] = None,
+    dataset: DataSets | None = None,
+    out: Folder | None = None,
     retry: Names = (),
-    sampling_hz: float = 10.0,
-    verify: str = "warn",
-    profile: bool = False,
-    schedule: str = schedules.INTERLEAVED,
-    across_models: bool = False,
-    disturbance_threshold: Optional[float] = None,
-    retries_when_disturbed: int = RETRIES,
-    sample: Union[None, str, float] = None,
-    budget: Union[None, str, float] = None,
-    precision_target: Union[None, str, float] = None,
-    dry_run: bool = False,
-    rungs: Optional[Rungs] = None,
-    one_at_a_time: bool = False,
     extend: bool = False,
-    executor: Optional[Executor] = None,
-    watcher: Optional[Watcher] = None,
-    **settings: Any,
-) -> Union[Comparison, Forecast]:
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[CompareOptions],
+) -> Comparison:
     """Train every model with every framework on every device, each in a process of its own, and compare.
 
-    models: networks for images, or workloads that have data sets of their own (`registry.WORKLOADS`); or networks of
-        yours: "my_net.py:build", "my_net.onnx", "my_net.keras", "torchvision:resnet18", "timm:NAME", an nn.Module, or a
-        keras.Model.
-    weights: of your networks: "file", those they come with (of zoos those that are drawn), or "seeded", as registered
-        models start; default: "seeded" of torchvision and timm, "file" of all else.
-    as_written: train your networks in torch as they are written, too, where torch is compared and a file or a zoo has
-        them: a row of their own, "PyTorch (as written)".
-    device: "cpu", "cuda", "cuda:1"; "cuda:0,1" trains a replica of the network on each of two GPUs, "cpu:0,1" two on a CPU.
-    devices: how many of them from that number on, such as 2, or [1, 2, 4] for cells on one, two and four.
-    dataset: names of the registry, or folders with one folder of images per class; default: "fire-smoke-small". For a
-        workload the file with the real data (such as diabetes.csv); without one they are generated, and it says so.
     out: study folder, empty or not there yet; default: one in the cache folder, named by the time. An existing study is
         resumed if its plan is the same (if not, StudyError shows the difference): finished runs stay, the others run
         with the limits, interpreters and index of this call.
-    repeats: runs of each cell, 5 by default; runs of different cells take turns, in a new order each turn. Intervals and
-        verdicts are over runs: one run gives figures only.
-    limit: use this many images, drawn by class and seed.
-    on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
-    python: framework -> interpreter that already has it, instead of a managed environment.
-    index: framework -> URL of the package index of its own packages; "none": without that of PyTorch's CPU builds.
-    timeout_s: wall seconds after which a run is ended as `timed-out`.
-    phase_timeout_s: the same for a phase, by name; one number applies to every phase but `epochs`.
-    silence_timeout_s: the same for a worker that sends no event and prints nothing.
-    memory_limit: of a run with all its processes, bytes or text such as "4GiB"; more ends it as `out-of-memory`.
     retry: statuses of a resumed study whose runs are run again, such as ["failed", "timed-out"].
-    sampling_hz: readings per second of CPU, memory, threads and GPU; 0 for none.
-    verify: the parity check of `framework-compare verify`. "require" checks first and does not run a cell that fails;
-        "warn" shows known verdicts; "off" shows none.
-    profile: after the measured epochs, run a few more steps under the framework's own profiler, untimed: the share of
-        time of each operator, CUDA function and kernel (`Comparison.profile`), and a trace to open in Perfetto.
-    schedule: "interleaved": workers that compete (they train the same model on the same samples) are live at the same
-        time and take turns in rounds of short slices, wherever memory and devices allow; what slows the machine meets
-        all of them. "sequential": one run after another. across_models: models compete as well, and take turns.
-    disturbance_threshold: cores that other programs or the hypervisor may take, such as 0.1; a round, or an epoch of
-        a sequential run, in which they took more is left out. Default: 0.05 for each core, 0.1 at least.
-    retries_when_disturbed: how often a run with such epochs is repeated, when all others are done; of it and its
-        repeats the one that lost the least counts; the others stay in the study and are marked.
-    sample: measure about so much of each run, such as "10s": the epoch in which that is reached is not finished, and a
-        whole one is estimated (`epoch_estimate_s`) where it is the first.
-    budget: wall time of all runs, such as "30min" or seconds. Cells get more runs where ratios are least sure, in blocks
-        with those they compete with, until each ratio to the fastest is within precision_target or the time is spent;
-        of an epoch that takes long only some steps are measured, as with `sample`. `Comparison.budget` says how it
-        ended.
-    precision_target: with a budget, the longer arm of the interval of a ratio, as a share; 0.05 by default.
-    dry_run: start nothing, and return a Forecast instead: cells, runs, minutes, gigabytes.
-    rungs, one_at_a_time: as `ladder` has them.
     extend: add the cells to the study in `out`, whatever its plan; finished runs stay. A new study if there is none.
     executor: `Slurm(partition=...)` runs each block alone on a node of a cluster (docs/cluster.md); None, here.
-    settings: those of `plan.settings.SETTINGS` (batch_size, epochs, threads, pipeline, execution, ...); they may be
-        lists, and then every combination is a cell.
+    options: `Request` explains these, models, device and dataset.
 
     A cell that does not work is in the result with its status and reason; only a wrong request raises (UsageError),
     and then nothing has been written.
     """
-    given = dict(locals())
-    watcher = watcher or default_watcher()
-    retry = check_retry(retry)
-    if repeats is not None:
-        planning.check_count("repeats", repeats, 1, most=blocks.MOST_REPEATS)
-    limited = check_budget(budget, precision_target, repeats, rungs)
-    sample_s = check_sample(sample, budget, rungs)
-    steps = [] if rungs is None else read_rungs(rungs)
-    limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    options = run_options(python, index, limits, sampling_hz)
-    quiet = check_disturbance(disturbance_threshold, retries_when_disturbed)
-    if executor is not None:
-        if not check_flag("dry_run", dry_run):
-            executor.check()
-        check_cores(settings)
-    options = dataclasses.replace(
-        options,
-        verify=check_mode(verify),
-        profile=check_flag("profile", profile),
-        schedule=schedules.check(schedule),
-        across_models=check_flag("across_models", across_models),
-        **quiet,
-    )
+    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
+
+
+def dry_run(
+    frameworks: Names,
+    models: Models,
+    device: Names = "cpu",
+    *,
+    dataset: DataSets | None = None,
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[CompareOptions],
+) -> Forecast:
+    """Return what `compare` would take: cells, runs, minutes, gigabytes. Nothing is started or written."""
+    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    return prepare(request, watcher or default_watcher(), executor).forecast()
+
+
+def compare_file(
+    path: Folder,
+    *,
+    out: Folder | None = None,
+    retry: Names = (),
+    extend: bool = False,
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+    **more: Any,
+) -> Comparison:
+    """`compare` with the keywords in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
+
+    UsageError for a file that is no TOML, and for a key that no request has.
+    """
+    request = Request.of(**study_toml.read(path, more))
+    return run(request, out, retry=retry, extend=extend, executor=executor, watcher=watcher)
+
+
+def ladder(
+    frameworks: Names,
+    model: str,
+    rungs: Rungs | None = None,
+    device: Names = "cpu",
+    *,
+    one_at_a_time: bool = False,
+    dataset: DataSets | None = None,
+    out: Folder | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[Options],
+) -> Comparison:
+    """Train one model in steps, each rung with settings changed, and see what each gains: `table("gains")`.
+
+    model: of `compare`, or a published ladder (`plan.ladders.LADDERS`), which has rungs of its own.
+    rungs: settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps the changes of those before.
+    one_at_a_time: each rung changes the base alone.
+    options: as `compare` takes them. A rung that a framework cannot do is a row that says so.
+    """
+    given: dict[str, Any] = {**options}
+    if isinstance(model, str) and model in LADDERS:
+        published = LADDERS[model]
+        model, rungs, given = published.model, rungs or published.rungs, {**published.base, **given}
+    if rungs is None:
+        raise UsageError(f"no rungs are given; name settings by rung, or a ladder as the model: {', '.join(LADDERS)}")
+    steps = {"rungs": rungs, "one_at_a_time": one_at_a_time}
+    return run(Request.of(frameworks, model, device, dataset=dataset, **steps, **given), out, watcher=watcher)
+
+
+@terminate_as_interrupt()
+def run(
+    request: Request,
+    out: Folder | None = None,
+    *,
+    retry: Names = (),
+    extend: bool = False,
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+) -> Comparison:
+    """Run the study of a request; the rest is as `compare` has it."""
+    statuses = check_retry(retry)
     folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    check_flag("extend", extend)
+    if executor is not None:
+        executor.check()
+    prepared = prepare(request, watcher or default_watcher(), executor)
+    prepared.run(folder, statuses, extend)
+    return _loaded(folder, prepared.watcher)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A request that was checked and whose data were read.
+
+    repeats: runs of each cell; None is the default, or what a study has that is there. kept: what a new study stores.
+    """
+
+    plan: Plan
+    options: RunOptions
+    strategy: Strategy
+    repeats: int | None
+    kept: Mapping[str, object]
+    watcher: Watcher
+    executor: Executor | None = None
+
+    def forecast(self) -> Forecast:
+        """Return what the study would take."""
+        runs = self.repeats or blocks.REPEATS
+        return forecast(self.plan, self.options, self.strategy, runs, self.executor is None)
+
+    def run(self, folder: Path, retry: Sequence[str] = (), extend: bool = False) -> None:
+        """Run the study in a folder: a new one, or what is left of one that is there."""
+        here = self.executor is None
+        if here:
+            nodes.check(max(cell.config.nodes for cell in self.plan.cells))
+        if extend or not (folder / FILE).exists():
+            self.watcher.expect(self.forecast)
+        planning.make_datasets(self.plan, self.watcher.count)
+        request = (folder, self.plan, self.options, self.strategy, self.repeats, self.kept)
+        opened = open_or_extend(*request) if extend else open_or_create(*request, here=here)
+        with opened as store, self.watcher:
+            _run(store, self.options, self.watcher, self.strategy, self.executor, retry)
+
+
+def prepare(request: Request, watcher: Watcher, executor: Executor | None = None) -> Prepared:
+    """Check a request and read its data; UsageError before anything is written."""
+    request.check_runs()
+    rungs = None if request.rungs is None else read_rungs(request.rungs)
+    options = request.run_options()
+    if executor is not None:
+        check_cores(request.settings)
     tracer = Tracer(options.python, options.index, watcher.say)
-    names, imported = resolve(models, settings.get("image_size"), weights, tracer)
+    models, imported = resolve(request.models, request.settings.get("image_size"), request.weights, tracer)
     plan = planning.plan(
-        frameworks,
-        names,
-        device,
-        dataset,
-        settings,
-        limit=limit,
-        classes=classes,
-        on_bad_image=on_bad_image,
+        request.frameworks,
+        models,
+        request.device,
+        request.dataset,
+        request.settings,
+        limit=request.limit,
+        classes=request.classes,
+        on_bad_image=request.on_bad_image,
         progress=watcher.count,
         make=False,
-        devices_each=devices,
+        devices=request.devices,
     )
-    plan = with_written(plan, imported) if check_flag("as_written", as_written) else plan
+    plan = with_written(plan, imported) if check_flag("as_written", request.as_written) else plan
     stored = None
     if rungs is not None:
-        plan, stored = plan_ladder(plan, steps, check_flag("one_at_a_time", one_at_a_time))
+        plan, stored = plan_ladder(plan, rungs, check_flag("one_at_a_time", request.one_at_a_time))
     tell_of_datasets(plan, watcher)
     tell_of_imports(imported, plan, watcher)
     if executor is None:
         tell_of_cores(plan, watcher)
-    if limited or sample_s:
-        check_whole_runs(plan.cells, "a budget" if limited else "a sample")
-    strategy: Strategy = Budget.of(*limited, len(plan.cells)) if limited else Product(sample_s)
-    expected = functools.partial(forecast, plan, options, strategy, repeats or blocks.REPEATS, executor is None)
-    if check_flag("dry_run", dry_run):
-        return expected()
-    if executor is None:
-        nodes.check(max(cell.config.nodes for cell in plan.cells))
-    if extend or not (folder / FILE).exists():
-        watcher.expect(expected)
-    planning.make_datasets(plan, watcher.count)
-    kept = {"rungs": stored, REQUEST: study_toml.stated(compare, given)}
-    times = 1 if limited else repeats
-    if check_flag("extend", extend):
-        opened = open_or_extend(folder, plan, options, strategy, times, kept)
-    else:
-        opened = open_or_create(folder, plan, options, strategy, times, kept, here=executor is None)
-    with opened as store, watcher:
-        _run(store, options, watcher, strategy, executor, retry)
-    return _loaded(folder, watcher)
+    strategy = request.strategy(plan.cells)
+    repeats = 1 if isinstance(strategy, Budget) else request.repeats
+    kept = {"rungs": stored, REQUEST: study_toml.stated(request)}
+    return Prepared(plan, options, strategy, repeats, kept, watcher, executor)
 
 
 def _loaded(folder: Path, watcher: Watcher) -> Comparison:
@@ -240,94 +247,86 @@ def _loaded(folder: Path, watcher: Watcher) -> Comparison:
     return comparison
 
 
-def compare_file(path: Union[str, "os.PathLike[str]"], **more: Any) -> Comparison:
-    """`compare` with the arguments in a TOML file, such as `Comparison.to_toml` writes; those given here come first.
-
-    UsageError for a file that is no TOML, and for a key that `compare` does not take.
-    """
-    return compare(**study_toml.read(path, compare, more))
-
-
-def ladder(
-    frameworks: Names,
-    model: str,
-    rungs: Optional[Rungs] = None,
-    device: str = "cpu",
-    *,
-    one_at_a_time: bool = False,
-    **request: Any,
-) -> Comparison:
-    """Train one model in steps, each rung with settings changed, and see what each gains: `table("gains")`.
-
-    model: of `compare`, or a published ladder (`plan.ladders.LADDERS`), which has rungs of its own.
-    rungs: settings by name, such as {"batch 100": {"batch_size": 100}}; each rung keeps the changes of those before.
-    one_at_a_time: each rung changes the base alone.
-    request: as `compare` takes it. A rung that a framework cannot do is a row that says so.
-    """
-    if isinstance(model, str) and model in LADDERS:
-        published = LADDERS[model]
-        model, rungs, request = published.model, rungs or published.rungs, {**published.base, **request}
-    if rungs is None:
-        raise UsageError(f"no rungs are given; name settings by rung, or a ladder as the model: {', '.join(LADDERS)}")
-    return compare(frameworks, model, device, rungs=rungs, one_at_a_time=one_at_a_time, **request)
-
-
-@overload
-def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[False] = ..., **request: Any) -> Comparison: ...
-@overload
-def resume(study: Union[str, "os.PathLike[str]"], *, dry_run: Literal[True], **request: Any) -> Forecast: ...
-@terminate_as_interrupt()  # type: ignore[misc]  # mypy takes **request of the overloads for any keyword
+@terminate_as_interrupt()
 def resume(
-    study: Union[str, "os.PathLike[str]"],
+    study: Folder,
     *,
     retry: Names = (),
-    python: Optional[Mapping[str, str]] = None,
-    index: Optional[Mapping[str, str]] = None,
-    timeout_s: Optional[float] = None,
-    phase_timeout_s: PhaseTimeout = None,
-    silence_timeout_s: Optional[float] = None,
-    memory_limit: Union[None, int, str] = None,
-    verify: Optional[str] = None,
+    python: Mapping[str, str] | None = None,
+    index: Mapping[str, str] | None = None,
+    verify: str | None = None,
     trust: bool = False,
-    dry_run: bool = False,
-    executor: Optional[Executor] = None,
-    watcher: Optional[Watcher] = None,
-) -> Union[Comparison, Forecast]:
+    executor: Executor | None = None,
+    watcher: Watcher | None = None,
+    **limits: Unpack[LimitOptions],
+) -> Comparison:
     """Run what a study planned and has not finished, on the machine it was begun on; finished runs stay.
 
     retry: statuses whose runs are run again as well. Interpreters, limits and verify given here take the place of the
     study's own for what is run now; each run's record says which limits it had. executor: as `compare` takes it.
     trust: execute interpreters and model files that the study names, although this user never asked for them.
-    dry_run: start nothing, and return a Forecast of what is left.
     Parts of the study that are done are absorbed first. StudyError where the study cannot be resumed.
     """
-    watcher = watcher or default_watcher()
-    retry = check_retry(retry)
-    given = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    mode = None if verify is None else check_mode(verify)
+    watcher, statuses = watcher or default_watcher(), check_retry(retry)
+    folder = _registered(study)
+    given, mode = check_limits(**limits), None if verify is None else check_mode(verify)
+    with Store.open(folder, readonly=False) as store:
+        absorb_parts(store, watcher.say)
+        if executor is None:
+            _check_nodes(store, statuses)
+            check_machine(store)
+        options, strategy = _as_planned(store, given, index, python, mode)
+        note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
+        check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
+        watcher.expect(lambda: forecast_of_the_rest(store, options, strategy, statuses, executor is None))
+        with watcher:
+            _run(store, options, watcher, strategy, executor, statuses)
+    return _loaded(folder, watcher)
+
+
+def dry_resume(
+    study: Folder,
+    *,
+    retry: Names = (),
+    python: Mapping[str, str] | None = None,
+    index: Mapping[str, str] | None = None,
+    executor: Executor | None = None,
+    **limits: Unpack[LimitOptions],
+) -> Forecast:
+    """Return what `resume` would take; nothing is started or written."""
+    statuses = check_retry(retry)
+    with Store.open(_registered(study), readonly=True) as store:
+        if executor is None:
+            _check_nodes(store, statuses)
+            if store.machine():
+                check_machine(store)
+        options, strategy = _as_planned(store, check_limits(**limits), index, python, None)
+        return forecast_of_the_rest(store, options, strategy, statuses, executor is None)
+
+
+def _registered(study: Folder) -> Path:
+    """The folder of a study whose imported models the registry knows from now on."""
     folder = names.find(check_folder("study", study))
     register_models(folder)
-    with Store.open(folder, readonly=check_flag("dry_run", dry_run)) as store:
-        if not dry_run:
-            absorb_parts(store, watcher.say)
-        if executor is None:
-            nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
-            if store.machine() or not dry_run:
-                check_machine(store)
-        options = as_planned(store.settings(), store.path, given, index, python)
-        if not dry_run:
-            note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
-            check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
-        check_same_limits(store, options.limits.to_dict())
-        options = dataclasses.replace(options, verify=mode or options.verify)
-        strategy = strategies.of_settings(store.settings(), store.path)
-        expected = functools.partial(forecast_of_the_rest, store, options, strategy, retry, executor is None)
-        if dry_run:
-            return expected()
-        watcher.expect(expected)
-        with watcher:
-            _run(store, options, watcher, strategy, executor, retry)
-    return _loaded(folder, watcher)
+    return folder
+
+
+def _check_nodes(store: Store, retry: Sequence[str]) -> None:
+    nodes.check(max((cell.config.nodes for _, cell, _ in store.plan(retry)), default=1))
+
+
+def _as_planned(
+    store: Store,
+    given: Limits,
+    index: Mapping[str, str] | None,
+    python: Mapping[str, str] | None,
+    verify: str | None,
+) -> tuple[RunOptions, Strategy]:
+    """How a study is run, with what is given now in the place of its own."""
+    options = as_planned(store.settings(), store.path, given, index, python)
+    check_same_limits(store, options.limits.to_dict())
+    options = dataclasses.replace(options, verify=verify or options.verify)
+    return options, strategies.of_settings(store.settings(), store.path)
 
 
 def _run(
@@ -335,7 +334,7 @@ def _run(
     options: RunOptions,
     watcher: Watcher,
     strategy: Strategy,
-    executor: Optional[Executor],
+    executor: Executor | None,
     retry: Sequence[str],
 ) -> None:
     if executor is None:
@@ -348,9 +347,7 @@ def _run(
         )
 
 
-def absorb(
-    study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
-) -> Tuple[Comparison, Mapping[int, str]]:
+def absorb(study: Folder, *, say: Callable[[str], None] = lambda message: None) -> tuple[Comparison, Mapping[int, str]]:
     """Take the parts of a study that are done into it, each whole or not at all; why others are refused, by number."""
     folder = names.find(check_folder("study", study))
     with Store.open(folder, readonly=False) as store:
@@ -359,9 +356,9 @@ def absorb(
 
 
 def verify_study(
-    study: Union[str, "os.PathLike[str]"],
+    study: Folder,
     *,
-    index: Optional[Mapping[str, str]] = None,
+    index: Mapping[str, str] | None = None,
     fresh: bool = False,
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
@@ -371,8 +368,7 @@ def verify_study(
     Only cells are checked whose environment and worker's source are still what they ran with; `reasons` says why the
     others are not. Verdicts that the study has are not sought again, unless `fresh`. trust: as `resume` has it.
     """
-    folder = names.find(check_folder("study", study))
-    register_models(folder)
+    folder = _registered(study)
     with Store.open(folder) as store:
         options = as_planned(store.settings(), store.path, Limits(), index)
         check(folder, programs([], options.python), check_flag("trust", trust))

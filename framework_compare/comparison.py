@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from framework_compare.environments import peaks
 from framework_compare.errors import StudyError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from framework_compare.report.figures.plot import Plot
     from framework_compare.report.study_table import StudyTable
 
+Part = TypeVar("Part")
+
 
 class Comparison:
     """The results of a study folder. Each frame is read on first use and cached.
@@ -43,12 +45,12 @@ class Comparison:
     A study still being written can be read; make another Comparison to see what came since.
     """
 
-    def __init__(self, folder: Union[str, Path]) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
-        self._damage: Dict[str, Tuple[int, str]] = {}
+        self._damage: dict[str, tuple[int, str]] = {}
 
     @classmethod
-    def load(cls, folder: Union[str, Path]) -> "Comparison":
+    def load(cls, folder: str | Path) -> Comparison:
         """The results of a study, by its folder, its name in the cache, or "latest"; StudyError without one, or if damaged."""
         from framework_compare.study import names
         from framework_compare.study.imported_models import register_models
@@ -61,7 +63,7 @@ class Comparison:
         return cls(folder)
 
     @functools.cached_property
-    def frame(self) -> "pd.DataFrame":
+    def frame(self) -> pd.DataFrame:
         """One row per cell, in the order of the plan, failed cells included; missing figures are NaN.
 
         Columns end in their unit; shares are 0 to 1. Units and labels are in `metrics.METRICS`. With several runs
@@ -70,12 +72,12 @@ class Comparison:
         return self._read(frames.cell_frame)
 
     @functools.cached_property
-    def runs(self) -> "pd.DataFrame":
+    def runs(self) -> pd.DataFrame:
         """One row per run of any cell: status, reason, started_at (UTC), started_s, wall_s, log_tail, interpreter, ..."""
         return self._read(frames.run_frame)
 
     @functools.cached_property
-    def epochs(self) -> "pd.DataFrame":
+    def epochs(self) -> pd.DataFrame:
         """One row per epoch of any run.
 
         Columns: cell (its row in `frame`), start_s in the run, epoch_s, images, steps, data_wait_s, loss, step_s_*, ...
@@ -83,7 +85,7 @@ class Comparison:
         return self._read(frames.epoch_frame)
 
     @functools.cached_property
-    def steps(self) -> "pd.DataFrame":
+    def steps(self) -> pd.DataFrame:
         """One row per step of the runs whose step times are beside the study: epoch, step in it from 1, step_s."""
         return self._read(frames.step_frame)
 
@@ -93,89 +95,89 @@ class Comparison:
         return block_seconds(self.epochs, looked=precision.under_budget(self.settings))
 
     @functools.cached_property
-    def slices(self) -> "pd.DataFrame":
+    def slices(self) -> pd.DataFrame:
         """One row per turn of a worker that took turns with its rivals."""
         return self._read(frames.slice_frame)
 
     @functools.cached_property
-    def samples(self) -> "pd.DataFrame":
+    def samples(self) -> pd.DataFrame:
         """One row per reading: t_s since the start of the run's first phase, the phase, and the values read."""
         return self._read(frames.sample_frame)
 
     @functools.cached_property
-    def phases(self) -> "pd.DataFrame":
+    def phases(self) -> pd.DataFrame:
         """One row per phase of any run: start_s in the run, seconds, pss_bytes of the process tree at its end."""
         return self._read(frames.phase_frame)
 
     @functools.cached_property
-    def energy(self) -> "pd.DataFrame":
+    def energy(self) -> pd.DataFrame:
         """One row per reading of energy: meter ("gpu", "host-package-0"), t_s, energy_j since some origin, source."""
         return self._read(frames.energy_frame)
 
     @functools.cached_property
-    def profile(self) -> "pd.DataFrame":
+    def profile(self) -> pd.DataFrame:
         """One row per name that a run's profiler counted: kind, name, kernel_class, calls, self_s, share (0 to 1)."""
         return self._read(profiles.profile_frame)
 
     @property
-    def quality(self) -> "pd.DataFrame":
+    def quality(self) -> pd.DataFrame:
         """`frame` with what was learnt of workloads: validation_<metric> after the last epoch, baseline_<metric>."""
         return validation_metrics.with_quality(self.frame, self.epochs, self.settings)
 
     @functools.cached_property
-    def candidates(self) -> "pd.DataFrame":
+    def candidates(self) -> pd.DataFrame:
         """One row per candidate of the runs of a grid search: its metrics, its seconds; empty for other studies."""
         return self._read(searches.candidate_frame)
 
     @property
-    def searches(self) -> "pd.DataFrame":
+    def searches(self) -> pd.DataFrame:
         """`frame` of the cells that are grid searches, with seconds by what they went into, and the best candidate."""
         return searches.search_frame(self.quality, self.epochs, self.candidates)
 
     @property
-    def gains(self) -> "pd.DataFrame":
+    def gains(self) -> pd.DataFrame:
         """`frame` of a ladder with each cell's rung, its seconds of training, and its gain; empty for other studies."""
         return gains.gain_frame(self.frame, self.epochs, self.phases, self.settings)
 
     @property
-    def profiled(self) -> "pd.DataFrame":
+    def profiled(self) -> pd.DataFrame:
         """`frame` joined with `profile`, the runs of a cell added up."""
         return profiles.with_profile(self.frame, self.profile)
 
     @property
-    def kinds(self) -> List[str]:
+    def kinds(self) -> list[str]:
         """The kinds of `table` that this study has."""
         from framework_compare.report import kinds
 
         return kinds.present(self)
 
     @functools.cached_property
-    def settings(self) -> Dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What the study was planned with."""
         return self._read(Store.settings)
 
     @functools.cached_property
-    def machine(self) -> Dict[str, Any]:
+    def machine(self) -> dict[str, Any]:
         return self._read(Store.machine)
 
     @property
-    def warnings(self) -> List[str]:
+    def warnings(self) -> list[str]:
         """What may have disturbed the runs, such as other programs on the GPU; each sentence begins with its cell."""
         warned = self.frame[self.frame["warnings"] != ""]
         return [f"{cell.framework}-{cell.model}-{cell.device}: {cell.warnings}" for cell in warned.itertuples()]
 
     @property
-    def damage(self) -> List[str]:
+    def damage(self) -> list[str]:
         """What was left out of the frames read so far because it is damaged: one sentence per table."""
         return schema.damage_sentences(self.folder, self._damage)
 
     @functools.cached_property
-    def environments(self) -> Dict[str, Dict[str, Any]]:
+    def environments(self) -> dict[str, dict[str, Any]]:
         """The packages of each framework's environment."""
         return self._read(Store.environments)
 
     @functools.cached_property
-    def roofline(self) -> "pd.DataFrame":
+    def roofline(self) -> pd.DataFrame:
         """`frame` with FLOP/s and bytes/s of each cell, the machine's peaks, and the share of the roofline.
 
         Peaks are those that `framework_compare.measure_peaks` has measured on this machine; nothing is measured now.
@@ -183,7 +185,7 @@ class Comparison:
         machine = self.machine
 
         @functools.lru_cache(maxsize=None)
-        def peak(device: str, precision: str, threads: int) -> Optional[Peak]:
+        def peak(device: str, precision: str, threads: int) -> Peak | None:
             return peaks.known(peaks.Request(machine, device, precision, threads))
 
         return roofline.roofline_frame(
@@ -191,31 +193,31 @@ class Comparison:
         )
 
     @functools.cached_property
-    def modes(self) -> Dict[str, modes.Modes]:
+    def modes(self) -> dict[str, modes.Modes]:
         """By framework the execution mode that it ran in, and the others that it has."""
         return self._read(modes.read)
 
-    def _read(self, reader: Callable[[Store], Any]) -> Any:
+    def _read(self, reader: Callable[[Store], Part]) -> Part:
         with Store.open(self.folder) as store:
             part = reader(store)
             self._damage.update(store.damage)
             return part
 
     @overload
-    def table(self, kind: str = "time", style: None = None, *, verdicts: bool = True) -> "StudyTable": ...
+    def table(self, kind: str = "time", style: None = None, *, verdicts: bool = True) -> StudyTable: ...
 
     @overload
     def table(
-        self, kind: str, style: str, *, width: Optional[int] = None, bold: Optional[bool] = None, verdicts: bool = True
+        self, kind: str, style: str, *, width: int | None = None, bold: bool | None = None, verdicts: bool = True
     ) -> str: ...
 
     def table(
         self,
         kind: str = "time",
-        style: Optional[str] = None,
+        style: str | None = None,
         *,
-        width: Optional[int] = None,
-        bold: Optional[bool] = None,
+        width: int | None = None,
+        bold: bool | None = None,
         verdicts: bool = True,
     ) -> Any:
         """A kind of table as a `StudyTable`: print it, or take its `to_latex()`, `to_markdown()`, `frame`, ...
@@ -239,10 +241,10 @@ class Comparison:
     def cost(
         self,
         per_hour: bills.PerHour = None,
-        per_kwh: Optional[float] = None,
-        co2_g_per_kwh: Optional[float] = None,
+        per_kwh: float | None = None,
+        co2_g_per_kwh: float | None = None,
         epochs: int = 1,
-    ) -> "StudyTable":
+    ) -> StudyTable:
         """What so many epochs of each cell cost, as a table: the machine's time, its energy, and the CO2 of that.
 
         per_hour: price of an hour of the machine, or by kind of device {"cpu": 0.2, "cuda": 3.5}; per_kwh: of a
@@ -259,7 +261,7 @@ class Comparison:
         keys = [name for name in CELL_COLUMNS if name in (*NAMES, *SHARED, "status")]
         return StudyTable("cost", parts, ["No cells in this study."], lambda: billed[[*keys, *bills.COLUMNS]])
 
-    def verdicts(self, of: str = "framework", *, correct: bool = True) -> List[Verdict]:
+    def verdicts(self, of: str = "framework", *, correct: bool = True) -> list[Verdict]:
         """What the study shows of every two competitors: which trains faster, how many times, with a 95 % interval.
 
         of: what competitors differ in, all else being equal: "framework", or a setting such as "execution". Models come
@@ -271,13 +273,13 @@ class Comparison:
         return speed_verdicts.verdicts(cells, self.block_times, of, correct)
 
     @property
-    def budget(self) -> Optional[BudgetOutcome]:
+    def budget(self) -> BudgetOutcome | None:
         """How a study under a budget ended: what it took, and which cells are within the target; None without one."""
         cells = list(self.frame.itertuples())
         under_budget = bool(cells) and cells[0].budget_s > 0
         return precision.outcome(cells, float(self.runs["wall_s"].sum())) if under_budget else None
 
-    def report(self, path: Union[str, Path] = "report.html", **prices: Any) -> Path:
+    def report(self, path: str | Path = "report.html", **prices: Any) -> Path:
         """Write the report as one HTML file, which opens offline and without JavaScript, too; return its path.
 
         prices: those of `cost`, whose table is in the report then.
@@ -286,7 +288,7 @@ class Comparison:
 
         return report.write(self, path, self.cost(**prices).parts if prices else ())
 
-    def plot(self, name: str, **only: Any) -> "Plot":
+    def plot(self, name: str, **only: Any) -> Plot:
         """A figure: "overview", "epoch-time", ... or its number, "F1" to "F12"; only=frameworks and models to draw,
         view="images per second" for another way to look at it.
 
@@ -296,7 +298,7 @@ class Comparison:
 
         return Plot(self, name, **only)
 
-    def to_csv(self, path: Union[str, Path]) -> None:
+    def to_csv(self, path: str | Path) -> None:
         """Write `frame` as CSV, UTF-8, a missing figure as an empty field."""
         from framework_compare.report import renderers
 
@@ -320,11 +322,11 @@ class Comparison:
 
         return study_toml.text(self.settings, self.folder)
 
-    def beside(self, other: "Comparison") -> "pd.DataFrame":
+    def beside(self, other: Comparison) -> pd.DataFrame:
         """One row per cell that this study and another have, with the ratio of the median epoch times."""
         return regression_gate.side_by_side((self.frame, self.epochs), (other.frame, other.epochs))
 
-    def export(self, folder: Union[str, Path], kind: str = "csv") -> None:
+    def export(self, folder: str | Path, kind: str = "csv") -> None:
         """Write all tables into a folder, as "csv", "json" or "parquet" (needs pyarrow)."""
         from framework_compare.report.exports import export
 

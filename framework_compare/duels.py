@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any
 
-from framework_compare import registry
-from framework_compare.api import compare
+from framework_compare import api, registry
 from framework_compare.comparison import Comparison
 from framework_compare.environments import externals
 from framework_compare.errors import UnknownNameError, UsageError
@@ -35,7 +34,7 @@ class Duel:
 
     verdict: Verdict
     ratio: Interval
-    max_slowdown: Optional[float]
+    max_slowdown: float | None
     outcome: str
     reason: str
     comparison: Comparison
@@ -58,7 +57,7 @@ class Duel:
         return f"{said}; {self._names[1]} takes {_times(self.ratio)} as long as {self._names[0]}: {words}."
 
     @property
-    def _names(self) -> Tuple[str, str]:
+    def _names(self) -> tuple[str, str]:
         turned = self.ratio.value < 1
         names = (self.verdict.faster, self.verdict.slower)
         return names[::-1] if turned else names
@@ -71,9 +70,9 @@ def duel(
     dataset: Any = None,
     *,
     device: str = "cpu",
-    max_slowdown: Union[None, str, float] = None,
+    max_slowdown: None | str | float = None,
     blocks: int = BLOCKS,
-    sample: Union[str, float] = SAMPLE_S,
+    sample: str | float = SAMPLE_S,
     **request: Any,
 ) -> Duel:
     """Measure two competitors in turns, now, and give one verdict.
@@ -85,19 +84,19 @@ def duel(
     request: as `compare` takes it. UsageError for a wrong request.
     """
     limit = None if max_slowdown is None else share("max_slowdown", max_slowdown)
-    return judge(compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
+    return judge(api.compare(**_request(a, b, model, dataset, device, blocks, sample, request)), limit)
 
 
-def expected(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
+def dry_run(a: str, b: str, model: str, dataset: Any = None, **request: Any) -> Forecast:
     """What `duel` would take; nothing is started."""
     given = {"device": "cpu", "blocks": BLOCKS, "sample": SAMPLE_S, **request}
     device, blocks, sample = (given.pop(name) for name in ("device", "blocks", "sample"))
-    return compare(**_request(a, b, model, dataset, device, blocks, sample, given), dry_run=True)
+    return api.dry_run(**_request(a, b, model, dataset, device, blocks, sample, given))
 
 
 def _request(
-    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: Dict[str, Any]
-) -> Dict[str, Any]:
+    a: str, b: str, model: str, dataset: Any, device: str, blocks: int, sample: Any, request: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments of `compare`."""
     frameworks, models, python = _competitors(a, b, model)
     request = {"epochs": MANY_EPOCHS, "as_written": False, **request}
@@ -111,7 +110,7 @@ def _request(
     }
 
 
-def judge(result: Comparison, limit: Optional[float]) -> Duel:
+def judge(result: Comparison, limit: float | None) -> Duel:
     """What a study of two cells shows: the second against the first."""
     rows = list(result.frame.itertuples())
     if len(rows) != 2:
@@ -136,7 +135,7 @@ def judge(result: Comparison, limit: Optional[float]) -> Duel:
     return Duel(verdict, ratio, limit, _outcome(ratio, verdict, limit), verdict.reason, result)
 
 
-def _outcome(ratio: Interval, verdict: Verdict, limit: Optional[float]) -> str:
+def _outcome(ratio: Interval, verdict: Verdict, limit: float | None) -> str:
     if limit is None:
         return ""
     if verdict.reason or ratio.low is None or ratio.high is None:
@@ -149,7 +148,7 @@ def _times(ratio: Interval) -> str:
     return f"{ratio.value:.3f}{ends} times"
 
 
-def _competitors(a: str, b: str, shared: str) -> Tuple["list[str]", "list[str]", Dict[str, str]]:
+def _competitors(a: str, b: str, shared: str) -> tuple[list[str], list[str], dict[str, str]]:
     """Frameworks, models, and interpreters by framework."""
     if _is_framework(a) and _is_framework(b):
         first, first_python = _framework(a, ())
@@ -171,7 +170,7 @@ def _is_framework(name: str) -> bool:
     return True
 
 
-def _framework(given: str, taken: Tuple[str, ...]) -> Tuple[str, Dict[str, str]]:
+def _framework(given: str, taken: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The name of a competitor, its own where another has the framework's, and the interpreter that is given for it."""
     name, _, python = given.partition("=")
     spec = registry.find("framework", registry.FRAMEWORKS, name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Sequence
 
 from framework_compare import registry
-from framework_compare.datasets import fire_smoke
 from framework_compare.environments import gpu_builds, managed, support, venvs
 from framework_compare.errors import EnvironmentUnavailable
 from framework_compare.graph import Task
@@ -18,12 +17,12 @@ from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
 from framework_compare.report import forecast_table, renderers
 from framework_compare.results import timing_history
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.timing_history import Known, Range
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
 from framework_compare.study import names
-from framework_compare.study.picture_lists import task_of
+from framework_compare.study.data_files import task_of
 from framework_compare.study.run_options import RunOptions
 from framework_compare.study.strategies import Strategy
 
@@ -58,9 +57,9 @@ class Forecast:
     started to make a forecast.
     """
 
-    cells: Tuple[CellForecast, ...]
+    cells: tuple[CellForecast, ...]
     disk_bytes: Mapping[str, float]
-    budget_s: Optional[float] = None
+    budget_s: float | None = None
     note: str = ""
 
     @property
@@ -89,15 +88,13 @@ def forecast(plan: Plan, options: RunOptions, strategy: Strategy, repeats: int, 
     here: whether this machine runs it, whose devices it needs then.
     """
     data = _Data(
-        {
-            **{name: len(index.pictures) for name, index in plan.datasets.items()},
-            **{name: len(one.train) for name, one in plan.arrays.items()},
-        },
-        {name: one.task for name, one in plan.arrays.items()},
-        [name for name in plan.datasets if fire_smoke.unmade(name)],
+        {name: len(data) for name, data in plan.datasets.items()},
+        {name: data.task for name, data in plan.datasets.items() if data.task is not None},
+        {f"data set {name}": float(data.bytes_to_make) for name, data in plan.datasets.items() if data.bytes_to_make},
     )
     runs = LEAST_RUNS if strategy.adds_blocks else repeats
-    return _forecast(dict.fromkeys(plan.cells, runs), data, options, strategy, here)
+    found = _forecast(dict.fromkeys(strategy.possible(plan.cells), runs), data, options, strategy, here)
+    return dataclasses.replace(found, note=strategy.note)
 
 
 def left(
@@ -112,16 +109,17 @@ def left(
 
 
 class _Data(NamedTuple):
-    """Of data sets by name: samples of an epoch, tasks of those that are arrays, and which are to be rendered."""
+    """Of data sets by name: samples of an epoch, tasks of those that are arrays; bytes of those to be rendered."""
 
     samples: Mapping[str, int]
     tasks: Mapping[str, Task]
-    unmade: Sequence[str] = ()
+    to_make: Mapping[str, float] = {}
 
 
 def _forecast(runs: Mapping[Cell, int], data: _Data, options: RunOptions, strategy: Strategy, here: bool) -> Forecast:
-    models = {**registry.MODELS, **registry.WORKLOADS}
-    known = [one for one in timing_history.measured(names.in_cache(), host.describe()) if one.cell.model in models]
+    known = [
+        one for one in timing_history.measured(names.in_cache(), host.describe()) if one.cell.model in registry.MODELS
+    ]
     cells = tuple(
         CellForecast(cell, 0, NO_TIME, NO_TIME, LACKING, lack)
         if (lack := _lack(cell, options) if here else "")
@@ -160,23 +158,23 @@ def _macs(cell: Cell, tasks: Mapping[str, Task]) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Optional[Task]) -> int:
+def _macs_of(model: str, num_classes: int, image_size: int, mode: str, task: Task | None) -> int:
     graph = build_graph(model, TrainConfig(num_classes=num_classes, image_size=image_size), task)
     return graph.macs() + (graph.backward_macs() if mode == "train" else 0)
 
 
-def _disk(data: _Data, options: RunOptions, result: Forecast) -> Dict[str, float]:
+def _disk(data: _Data, options: RunOptions, result: Forecast) -> dict[str, float]:
     readings = options.hz * result.seconds.middle * BYTES_PER_SAMPLE
     return {
-        **{f"data set {name}": float(fire_smoke.size_bytes(name)) for name in data.unmade},
+        **data.to_make,
         **_environments([one.cell for one in result.cells if not one.lack], options),
         "study": readings + BYTES_PER_RUN * result.runs,
     }
 
 
-def _environments(cells: Sequence[Cell], options: RunOptions) -> Dict[str, float]:
+def _environments(cells: Sequence[Cell], options: RunOptions) -> dict[str, float]:
     """Those that are not there yet, by name."""
-    sizes: Dict[str, float] = {}
+    sizes: dict[str, float] = {}
     kinds = dict.fromkeys((cell.framework, registry.device_kind(cell.device)) for cell in cells)
     for framework, kind in kinds:
         spec = registry.framework(framework)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Literal, Sequence, Union, overload
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from framework_compare.api import compare
+from framework_compare import api
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.forecast import Forecast
 from framework_compare.launch.limits import Limits
@@ -41,12 +41,6 @@ class Overhead:
     parent_peak_rss_bytes: float
 
 
-@overload
-def overhead(framework: str = ..., model: str = ..., *, dry_run: Literal[True], **request: Any) -> Forecast: ...
-@overload
-def overhead(
-    framework: str = ..., model: str = ..., *, dry_run: Literal[False] = ..., **request: Any
-) -> List[Overhead]: ...
 def overhead(
     framework: str = "torch",
     model: str = "mobilenet_v2",
@@ -54,33 +48,23 @@ def overhead(
     rates_hz: Sequence[float] = RATES_HZ,
     repeats: int = blocks.REPEATS,
     say: Callable[[str], None] = lambda message: None,
-    folder: Union[None, str, "os.PathLike[str]"] = None,
-    dry_run: bool = False,
+    folder: None | str | os.PathLike[str] = None,
     **settings: Any,
-) -> Union[List[Overhead], Forecast]:
+) -> list[Overhead]:
     """Run one cell at each rate, in `repeats` randomised blocks, each run a study of its own in `folder`.
 
     settings: those of `compare`. UsageError where 0, which the others are compared with, is not among the rates;
-    StudyError where a run does not end well. dry_run: start nothing, and return a Forecast.
+    StudyError where a run does not end well.
     """
-    if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
-        raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
-    for rate in rates_hz:
-        run_options(None, None, Limits(), rate)  # refuses a rate before others have run
-    several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
-    if several:
-        raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
-    check_count("repeats", repeats, 1)
-    if dry_run:
-        return compare(framework, model, repeats=repeats * len(rates_hz), dry_run=True, **settings)
+    _check(rates_hz, repeats, settings)
     with scratch() as temporary:
         place = temporary if folder is None else Path(folder)
-        rows: Dict[float, Dict[int, Any]] = {rate: {} for rate in rates_hz}
+        rows: dict[float, dict[int, Any]] = {rate: {} for rate in rates_hz}
         for block, order in enumerate(blocks.orders(len(rates_hz), repeats, blocks.new_seed()), 1):
             for rate in (rates_hz[number] for number in order):
                 alike = {"repeats": 1, "verify": "off", "retries_when_disturbed": 0}
                 asked = {**settings, **alike, "sampling_hz": rate, "disturbance_threshold": NEVER_DISTURBED}
-                row = compare(framework, model, out=place / f"{block}-{rate:g}", **asked).frame.iloc[0]
+                row = api.compare(framework, model, out=place / f"{block}-{rate:g}", **asked).frame.iloc[0]
                 if row["status"] != "ok":
                     raise StudyError(
                         f"the run at {rate:g} readings per second ended as {row['status']}: {row['reason']}"
@@ -95,7 +79,31 @@ def overhead(
     return [_overhead(rate, rows[rate], seconds) for rate in rates_hz]
 
 
-def _overhead(rate: float, rows: Dict[int, Any], seconds: BlockTimes) -> Overhead:
+def dry_run(
+    framework: str = "torch",
+    model: str = "mobilenet_v2",
+    *,
+    rates_hz: Sequence[float] = RATES_HZ,
+    repeats: int = blocks.REPEATS,
+    **settings: Any,
+) -> Forecast:
+    """Return what `overhead` would take; nothing is started."""
+    _check(rates_hz, repeats, settings)
+    return api.dry_run(framework, model, repeats=repeats * len(rates_hz), **settings)
+
+
+def _check(rates_hz: Sequence[float], repeats: int, settings: Mapping[str, Any]) -> None:
+    if len(set(rates_hz)) != len(rates_hz) or 0 not in rates_hz or len(rates_hz) < 2:
+        raise UsageError(f"rates are {list(rates_hz)!r}; allowed: 0 and others, each once")
+    for rate in rates_hz:
+        run_options(None, None, Limits(), rate)  # refuses a rate before others have run
+    several = [name for name, value in settings.items() if isinstance(value, (list, tuple))]
+    if several:
+        raise UsageError(f"{several[0]} is {settings[several[0]]!r}; allowed: one value, as one cell is measured")
+    check_count("repeats", repeats, 1)
+
+
+def _overhead(rate: float, rows: dict[int, Any], seconds: BlockTimes) -> Overhead:
     ratio = seconds.ratio(rate, 0)
     assert ratio is not None, "each block has a run at every rate"
     return Overhead(

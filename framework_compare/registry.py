@@ -8,7 +8,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar
 
 from framework_compare.errors import UnknownNameError, UsageError
 
@@ -30,14 +30,14 @@ class Framework:
     trainer: str  # "module:Class", "path/to/file.py:Class" or "path/to/folder:Class", imported in the worker only
     requirements: str  # file in the adapter's folder, or beside its file; "" for the parent's own interpreter
     imports: str  # module whose import proves that the framework is there
-    python: Tuple[Tuple[int, int], Tuple[int, int]]  # first and last interpreter version its pinned wheels run on
+    python: tuple[tuple[int, int], tuple[int, int]]  # first and last interpreter version its pinned wheels run on
     cuda_requirements: str = ""  # likewise, for NVIDIA GPUs; "" where no build for them is pinned
     # From how many loader workers on each one of the native pipeline makes whole batches; 0 where they read images.
     whole_batches_from: int = 0
-    foreign: Optional[ForeignWheels] = None
+    foreign: ForeignWheels | None = None
     label: str = ""  # what tables must say of it, where its name and version do not tell what runs
     cpu_index: str = ""  # package index of its builds for CPUs, where PyPI has only builds for GPUs
-    companions: Tuple[str, ...] = ()  # packages that are from the same index as the framework's own
+    companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
     importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
 
@@ -54,7 +54,7 @@ def device_kind(device: str) -> str:
 _A = "framework_compare.adapters."
 _PYTHONS = ((3, 11), (3, 13))
 _PINS, _CUDA_PINS = "requirements.txt", "requirements-cuda.txt"
-FRAMEWORKS: Dict[str, Framework] = {
+FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(
         "torch",
         _A + "torch:TorchTrainer",
@@ -118,102 +118,121 @@ FRAMEWORKS: Dict[str, Framework] = {
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."
 _ONNX = _I + "onnx:OnnxImporter"
-READERS: Dict[str, Framework] = {
+READERS: dict[str, Framework] = {
     "onnx": Framework("onnx", _ONNX, _PINS, imports="onnx", python=_PYTHONS, importer=_ONNX),
 }
-IMPORTERS: Dict[str, Framework] = {
+IMPORTERS: dict[str, Framework] = {
     "torch": dataclasses.replace(FRAMEWORKS["torch"], importer=_I + "torch:TorchImporter"),
     "tensorflow": dataclasses.replace(FRAMEWORKS["tensorflow"], importer=_I + "keras:KerasImporter"),
     **READERS,
 }
 
 # What trains a model of the user's as its author wrote it, in the environment of the framework it is named after.
-AS_WRITTEN: Dict[str, Framework] = {
+AS_WRITTEN: dict[str, Framework] = {
     "torch-as-written": dataclasses.replace(
         FRAMEWORKS["torch"], importer=_I + "torch:WrittenTrainer", process_per_device=False
     ),
 }
 
-_M = "framework_compare.models."
-MODELS: Dict[str, Union[str, Callable[..., Any]]] = {
-    "alexnet": _M + "alexnet:build",
-    "mobilenet_v2": _M + "mobilenet_v2:build",
-    "resnet50": _M + "resnet50:build",
-    "resnet50_v1_5": _M + "resnet50:build_v1_5",
-    "vgg16": _M + "vgg16:build",
-}
-
 _D = "framework_compare.datasets."
-DATASETS: Dict[str, str] = {
-    "fire-smoke-small": _D + "fire_smoke:small",
-    "fire-smoke-big": _D + "fire_smoke:big",
-    "fire-smoke-tiny": _D + "fire_smoke:tiny",
-}
 
-# Arrays: a function of (path or None, **options) that returns an ArrayData; None generates a stand-in.
-ARRAY_DATASETS: Dict[str, str] = {
-    "cifar10": _D + "image_arrays:cifar10",
-    "diabetes": _D + "diabetes:diabetes",
-    "diabetes-folds": _D + "diabetes:diabetes_folds",
-    "google-prices": _D + "prices:google",
-    "guava": _D + "image_arrays:guava",
-    "ibm-prices": _D + "prices:ibm",
-    "mnist": _D + "mnist:mnist",
-    "prices": _D + "prices:prices",
-    "tiny-imagenet": _D + "image_arrays:tiny_imagenet",
-    "tweet-ner": _D + "conll:conll",
-    "tweet-span": _D + "tweets:tweet_span",
-    "tweet-words": _D + "next_words:next_words",
+
+@dataclasses.dataclass(frozen=True)
+class DataSource:
+    """A data set: "module:function" that makes it.
+
+    A folder of images: the function takes a progress callback or None and returns the folder. arrays: it takes a path
+    or None, for which it generates a stand-in, and **options, and returns an ArrayData.
+    """
+
+    make: str
+    arrays: bool = False
+
+
+def _array(target: str) -> DataSource:
+    return DataSource(_D + target, arrays=True)
+
+
+DATASETS: dict[str, DataSource] = {
+    "fire-smoke-small": DataSource(_D + "fire_smoke:small"),
+    "fire-smoke-big": DataSource(_D + "fire_smoke:big"),
+    "fire-smoke-tiny": DataSource(_D + "fire_smoke:tiny"),
+    "cifar10": _array("image_arrays:cifar10"),
+    "diabetes": _array("diabetes:diabetes"),
+    "diabetes-folds": _array("diabetes:diabetes_folds"),
+    "google-prices": _array("prices:google"),
+    "guava": _array("image_arrays:guava"),
+    "ibm-prices": _array("prices:ibm"),
+    "mnist": _array("mnist:mnist"),
+    "prices": _array("prices:prices"),
+    "tiny-imagenet": _array("image_arrays:tiny_imagenet"),
+    "tweet-ner": _array("conll:conll"),
+    "tweet-span": _array("tweets:tweet_span"),
+    "tweet-words": _array("next_words:next_words"),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Workload:
-    """A model with the data set that it is for, and the settings it is trained with unless others are asked for."""
+class Model:
+    """A network with the data set that it is for, and the settings it is trained with unless others are asked for.
 
-    model: str  # "module:function" that takes a graph.Task, and `size`, and returns a Graph
-    dataset: str  # of ARRAY_DATASETS
+    build: "module:function", or an imported model. It returns a Graph from num_classes and image_size; or, of a workload,
+    whose data set is arrays, from a graph.Task and `size`.
+    """
+
+    build: str | Callable[..., Any]
+    dataset: str = "fire-smoke-small"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of TrainConfig
     size: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the data set
     # Of a grid search: what its candidates are the product of, by setting of TrainConfig or argument of the model.
-    search: Mapping[str, Tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    search: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     unit: str = "image"  # what the task calls a sample
 
+    @property
+    def of_arrays(self) -> bool:
+        return DATASETS[self.dataset].arrays
 
-# By the names that the documents give them; where they leave a setting open it is a choice of ours.
+
+_M = "framework_compare.models."
+# Those for arrays by the names that the documents give them; where they leave a setting open it is a choice of ours.
 _ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 32}
 _TWEETS = {**_ADAM, "epochs": 3}
 # Settings first, as candidates of other settings have a trainer of their own.
 _GRID = {"learning_rate": (1e-2, 1e-3), "layers": (1, 2, 3), "units": (16, 32, 64), "dropout": (0.0, 0.2)}
 _DEMO = {"train": 50, "validation": 30}
 _QUANV = {**_ADAM, "batch_size": 4, "epochs": 30}
-WORKLOADS: Dict[str, Workload] = {
-    "diabetes_ann": Workload(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
-    "diabetes_search": Workload(
+MODELS: dict[str, Model] = {
+    "alexnet": Model(_M + "alexnet:build"),
+    "mobilenet_v2": Model(_M + "mobilenet_v2:build"),
+    "resnet50": Model(_M + "resnet50:build"),
+    "resnet50_v1_5": Model(_M + "resnet50:build_v1_5"),
+    "vgg16": Model(_M + "vgg16:build"),
+    "diabetes_ann": Model(_M + "diabetes_mlp:build", "diabetes", {**_ADAM, "epochs": 30}, unit="row"),
+    "diabetes_search": Model(
         _M + "diabetes_mlp:build", "diabetes-folds", {**_ADAM, "epochs": 30}, unit="row", search=_GRID
     ),
-    "lstm_ibm": Workload(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
-    "gru_ibm": Workload(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
-    "lstm_google": Workload(
+    "lstm_ibm": Model(_M + "lstm:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "gru_ibm": Model(_M + "gru:build", "ibm-prices", {**_ADAM, "epochs": 10}, unit="sequence"),
+    "lstm_google": Model(
         _M + "lstm:build", "google-prices", {**_ADAM, "epochs": 10}, size={"layers": 2}, unit="sequence"
     ),
-    "tweet_span": Workload(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_span_conv": Workload(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
-    "tweet_ner": Workload(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
-    "text_rnn": Workload(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
-    "mnist_cnn": Workload(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
-    "cifar_cnn": Workload(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
-    "cifar_resnet50": Workload(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
-    "tiny_cnn": Workload(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
-    "guava_cnn": Workload(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
-    "vgg16_frozen": Workload(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
-    "quanv_fixed": Workload(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
-    "quanv_trained": Workload(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
-    "quanv_classical": Workload(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
+    "tweet_span": Model(_M + "bilstm_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_span_conv": Model(_M + "conv_tagger:build", "tweet-span", _TWEETS, unit="sequence"),
+    "tweet_ner": Model(_M + "bilstm_tagger:build", "tweet-ner", _TWEETS, unit="sequence"),
+    "text_rnn": Model(_M + "text_rnn:build", "tweet-words", _TWEETS, unit="sequence"),
+    "mnist_cnn": Model(_M + "small_cnns:mnist_cnn", "mnist", {**_ADAM, "batch_size": 64, "epochs": 3}),
+    "cifar_cnn": Model(_M + "small_cnns:cifar_cnn", "cifar10", {**_ADAM, "epochs": 10}),
+    "cifar_resnet50": Model(_M + "resnet50:build_for", "cifar10", {"batch_size": 32, "epochs": 3}),
+    "tiny_cnn": Model(_M + "tiny_cnn:build", "tiny-imagenet", {**_ADAM, "batch_size": 128, "epochs": 3}),
+    "guava_cnn": Model(_M + "small_cnns:guava_cnn", "guava", {**_ADAM, "batch_size": 64, "epochs": 10}),
+    "vgg16_frozen": Model(_M + "vgg16:build_transfer", "guava", {**_ADAM, "epochs": 3}, options={"image_size": 224}),
+    "quanv_fixed": Model(_M + "quanv:build", "mnist", _QUANV, options=_DEMO),
+    "quanv_trained": Model(_M + "quanv:build", "mnist", _QUANV, size={"trained": True}, options=_DEMO),
+    "quanv_classical": Model(_M + "quanv:classical", "mnist", _QUANV, options=_DEMO),
 }
 
-ALIASES: Dict[str, str] = {
+ALIASES: dict[str, str] = {
     "pytorch": "torch",
     "tf": "tensorflow",
     "paddlepaddle": "paddle",
@@ -224,10 +243,11 @@ ALIASES: Dict[str, str] = {
 }
 
 
+Entry = TypeVar("Entry")
 PLUGINS = "framework_compare.plugins"
 
 
-def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
+def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
     """The entry of `table` under a name or an alias of it; UnknownNameError lists what is known."""
     key = str(name).lower()
     key = ALIASES.get(key, key)
@@ -240,7 +260,41 @@ def find(kind: str, table: Mapping[str, Any], name: object) -> Any:
 
 def unit(model: str) -> str:
     """What a sample of a model is called: "image", "row"."""
-    return WORKLOADS[model].unit if model in WORKLOADS else "image"
+    return MODELS[model].unit if model in MODELS else "image"
+
+
+def of_arrays(model: str) -> bool:
+    """Whether a model is a workload: one for a data set of arrays, not for folders of images."""
+    return model in MODELS and MODELS[model].of_arrays
+
+
+def image_models() -> dict[str, Model]:
+    """The models for folders of images."""
+    return {name: model for name, model in MODELS.items() if not model.of_arrays}
+
+
+def workloads() -> dict[str, Model]:
+    """The models for arrays."""
+    return {name: model for name, model in MODELS.items() if model.of_arrays}
+
+
+def image_datasets() -> list[str]:
+    """The names of the data sets that are folders of images."""
+    return [name for name, source in DATASETS.items() if not source.arrays]
+
+
+def builder(model: str) -> None | str | Callable[..., Any]:
+    """What builds the graph of a model; None of one that is not registered."""
+    return MODELS[model].build if model in MODELS else None
+
+
+def data_source(name: object) -> DataSource | None:
+    """The data set under a name; None for what may be a path."""
+    try:
+        source = find("data set", DATASETS, name)
+    except UnknownNameError:
+        return None
+    return source
 
 
 def framework(name: str) -> Framework:
@@ -255,7 +309,7 @@ def framework(name: str) -> Framework:
     return dataclasses.replace(found, name=name) if version else found
 
 
-def labels(names: Iterable[str]) -> Tuple[str, ...]:
+def labels(names: Iterable[str]) -> tuple[str, ...]:
     """Remarks on frameworks, as sentences, for every place that names them; most have none."""
     known = [FRAMEWORKS[name] for name in dict.fromkeys(names) if name in FRAMEWORKS]
     return tuple(f"{entry.name} is {entry.label}." for entry in known if entry.label)
@@ -293,17 +347,18 @@ def _module_file(name: str) -> Path:
     return Path(spec.origin) if spec and spec.origin else Path(name)
 
 
-def load(target: Union[str, Callable[..., Any]]) -> Callable[..., Any]:
+def load(target: str | Callable[..., Any]) -> Callable[..., Any]:
     """The object behind "module:name"; an imported model is one itself."""
     if not isinstance(target, str):
         return target
     module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def by_name(model: str) -> bool:
     """Whether a model may be chosen in any process, not only in the one that imported it."""
-    return isinstance(MODELS[model], str)
+    return isinstance(MODELS[model].build, str)
 
 
 @functools.lru_cache(maxsize=1)
@@ -318,16 +373,16 @@ def register_framework(entry: Framework) -> None:
     FRAMEWORKS[entry.name] = entry
 
 
-def register_model(name: str, target: str) -> None:
-    """Add a model: "module:function" that takes num_classes and image_size and returns a Graph."""
-    MODELS[name] = target
+def register_model(name: str, target: str, **more: Any) -> None:
+    """Add a model: "module:function" that takes num_classes and image_size and returns a Graph; `more`: fields of Model."""
+    MODELS[name] = Model(target, **more)
 
 
 def register_dataset(name: str, target: str) -> None:
     """Add a data set: "module:function" that takes a progress callback (or None) and returns a folder."""
-    DATASETS[name] = target
+    DATASETS[name] = DataSource(target)
 
 
 def register_array_dataset(name: str, target: str) -> None:
     """Add a data set of arrays: "module:function" that takes a path or None, then options, and returns an ArrayData."""
-    ARRAY_DATASETS[name] = target
+    DATASETS[name] = DataSource(target, arrays=True)

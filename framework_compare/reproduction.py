@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Literal, Mapping, Optional, Union, cast, overload
+from typing import Any, Mapping
 
-from framework_compare import registry
+from framework_compare import api, stability_sweep
 from framework_compare.api import compare
 from framework_compare.comparison import Comparison
 from framework_compare.environments import managed
@@ -20,12 +19,13 @@ from framework_compare.plan.reproductions import REPRODUCTIONS, Part
 from framework_compare.report import renderers, reproduction_tables
 from framework_compare.report.tables import Table
 from framework_compare.samplers import nvml
-from framework_compare.stability_sweep import Stability, largest_batch
-from framework_compare.study.opening import check_flag, check_folder, new_study_folder
+from framework_compare.stability_sweep import FOREIGN, Stability, largest_batch
+from framework_compare.study.opening import check_folder, new_study_folder
 from framework_compare.study.progress import Watcher, default_watcher
+from framework_compare.study.run_options import check_flag
 
 SAMPLED_EPOCHS = 2  # of a run under a budget; one that takes longer than its sample is the only one
-Studies = Dict[str, Union[Comparison, Stability]]
+Studies = dict[str, Comparison | Stability]
 
 
 class Reproduced:
@@ -34,7 +34,7 @@ class Reproduced:
     def __init__(self, name: str, full: bool, folder: Path, studies: Studies) -> None:
         self.name, self.full, self.folder, self.studies = name, full, folder, studies
 
-    def tables(self) -> List[Table]:
+    def tables(self) -> list[Table]:
         """A table for each part with published figures, theirs beside ours."""
         parts = REPRODUCTIONS[self.name].parts
         made = [self._table(name, parts[name], study) for name, study in self.studies.items() if parts[name].beside]
@@ -52,7 +52,7 @@ class Reproduced:
                 texts += [study.table(kind, style) for kind in parts[name].tables]
         return "\n".join(texts)
 
-    def _table(self, name: str, part: Part, study: Union[Comparison, Stability]) -> Table:
+    def _table(self, name: str, part: Part, study: Comparison | Stability) -> Table:
         size = "in full" if self.full else "quick: fewer images and epochs, a check of the shape only"
         if isinstance(study, Comparison) and study.budget is not None:
             size = "the published sizes, sampled under a budget"
@@ -67,23 +67,18 @@ class Reproduced:
         return self.table()
 
 
-@overload
-def reproduce(name: str, *, dry_run: Literal[True], **request: Any) -> Dict[str, Forecast]: ...
-@overload
-def reproduce(name: str, *, dry_run: Literal[False] = ..., **request: Any) -> Reproduced: ...
 def reproduce(
     name: str,
     *,
     full: bool = False,
-    frameworks: Optional[Names] = None,
-    device: Optional[str] = None,
-    parts: Optional[Names] = None,
-    data: Optional[Mapping[str, Any]] = None,
-    out: Union[None, str, "os.PathLike[str]"] = None,
-    dry_run: bool = False,
-    watcher: Optional[Watcher] = None,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Mapping[str, Any] | None = None,
+    out: None | str | os.PathLike[str] = None,
+    watcher: Watcher | None = None,
     **request: Any,
-) -> Union[Reproduced, Dict[str, Forecast]]:
+) -> Reproduced:
     """Repeat a published study of `plan.reproductions.REPRODUCTIONS`, quickly or in full.
 
     full: with the published sizes, which may take days; otherwise with few images and epochs: minutes on two cores. With
@@ -93,44 +88,77 @@ def reproduce(
     parts: some of its parts. data: real data by part, as `compare` takes `dataset`; without, they are generated.
     out: folder with one study per part; what is in it is resumed. request: as `compare` takes it, in place of the
     part's own (epochs, repeats, limit, threads, ...); a sweep of batch sizes leaves out what `largest_batch` does not have.
-    dry_run: start nothing, and return a Forecast of each part; of a sweep, which ends where a size fails, the most.
     """
-    published = registry.find("reproduction", REPRODUCTIONS, name)
-    name = next(key for key, value in REPRODUCTIONS.items() if value is published)
+    watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
+    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    studies: Studies = {
+        part: (largest_batch if one.sweeps else compare)(out=folder / part, watcher=watcher, **own)
+        for part, (one, own) in planned.items()
+    }
+    return Reproduced(_find(name), full, folder, studies)
+
+
+def dry_run(
+    name: str,
+    *,
+    full: bool = False,
+    frameworks: Names | None = None,
+    device: str | None = None,
+    parts: Names | None = None,
+    data: Mapping[str, Any] | None = None,
+    watcher: Watcher | None = None,
+    **request: Any,
+) -> dict[str, Forecast]:
+    """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
+    watcher = watcher or default_watcher()
+    planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
+    return {
+        part: (stability_sweep.dry_run if one.sweeps else api.dry_run)(watcher=watcher, **own)
+        for part, (one, own) in planned.items()
+    }
+
+
+def _find(name: str) -> str:
+    return find_all("reproduction", REPRODUCTIONS, name)[0]
+
+
+def _planned(
+    name: str,
+    full: bool,
+    frameworks: Names | None,
+    device: str | None,
+    parts: Names | None,
+    data: Mapping[str, Any],
+    watcher: Watcher,
+    request: Mapping[str, Any],
+) -> dict[str, tuple[Part, dict[str, Any]]]:
+    """The parts that run here, with the arguments of `compare`, or of a sweep of `largest_batch`."""
+    published = REPRODUCTIONS[_find(name)]
     device = check_device(device) if device else "cuda" if nvml.describe_gpus() else "cpu"
     check_flag("full", full)
-    check_flag("dry_run", dry_run)
-    watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
-    asked = _parts(published.parts, parts, data or {})
+    asked = _parts(published.parts, parts, data)
     if frameworks is None:
         frameworks = [one for one in published.frameworks if _is_here(one, published.where_installed, watcher)]
-    studies: Studies = {}
-    forecasts: Dict[str, Forecast] = {}
+    planned: dict[str, tuple[Part, dict[str, Any]]] = {}
     for part_name, part in asked.items():
         if device == "cpu" and "cpu" not in part.devices:
             watcher.say(f"{part_name} is left out: it needs a GPU")
             continue
-        where = device if "cuda" in part.devices else "cpu"
         samples = request.get("budget") is not None and not (part.sweeps or part.rungs)
         own = {**part.settings, **({} if full else _sampled(part) if samples else part.quick), **request}
-        if part_name in (data or {}):
-            own["dataset"] = (data or {})[part_name]
-        if dry_run:
-            found = _run(part, frameworks, where, {**own, "dry_run": True}, folder / part_name, watcher)
-            forecasts[part_name] = cast(Forecast, found)
-        else:
-            studies[part_name] = cast(
-                Union[Comparison, Stability], _run(part, frameworks, where, own, folder / part_name, watcher)
-            )
-    return forecasts if dry_run else Reproduced(name, full, folder, studies)
+        if part_name in data:
+            own["dataset"] = data[part_name]
+        where = device if "cuda" in part.devices else "cpu"
+        planned[part_name] = part, {"models": part.models, **_arguments(part, where, own), "frameworks": frameworks}
+    return planned
 
 
-def _sampled(part: Part) -> Dict[str, int]:
+def _sampled(part: Part) -> dict[str, int]:
     """What a budget changes: it would be spent on the epochs of few runs, where these are shorter than a sample."""
     return {"epochs": min(SAMPLED_EPOCHS, part.settings.get("epochs", SAMPLED_EPOCHS))}
 
 
-def _parts(known: Mapping[str, Part], wanted: Optional[Names], data: Mapping[str, Any]) -> Dict[str, Part]:
+def _parts(known: Mapping[str, Part], wanted: Names | None, data: Mapping[str, Any]) -> dict[str, Part]:
     for name in data:
         if name not in known:
             raise UnknownNameError("part", name, known)
@@ -148,20 +176,14 @@ def _is_here(framework: str, where_installed: Names, watcher: Watcher) -> bool:
     return False
 
 
-def _run(
-    part: Part, frameworks: Names, device: str, own: Dict[str, Any], folder: Path, watcher: Watcher
-) -> Union[Comparison, Stability, Forecast]:
-    """One part's study; a budget, which decides on repeats, is for comparisons only."""
-    models = own.pop("models", part.models)
+def _arguments(part: Part, device: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part is asked for on a device; a budget, which decides on repeats, is for comparisons only."""
     if part.sweeps:
-        foreign = inspect.signature(compare).parameters.keys() - inspect.signature(largest_batch).parameters.keys()
-        own = {key: value for key, value in own.items() if key not in foreign}
-        return largest_batch(frameworks, models, device, out=folder, watcher=watcher, **own)
-    if part.rungs:
+        foreign: tuple[str, ...] = FOREIGN
+    elif part.rungs:
         rungs = [rung for rung in part.rungs if device != "cpu" or not rung.settings.keys() & OF_GPUS]
-        own = {key: value for key, value in own.items() if key not in ("budget", "precision_target")}
-        own["rungs"] = rungs or None
-        return compare(frameworks, models, "cpu", out=folder, watcher=watcher, **own)
-    if own.get("budget") is not None:
-        own.pop("repeats", None)
-    return compare(frameworks, models, device, out=folder, watcher=watcher, **own)
+        own, device = {**own, "rungs": rungs or None}, "cpu"
+        foreign = ("budget", "precision_target")
+    else:
+        foreign = ("repeats",) if own.get("budget") is not None else ()
+    return {"device": device, **{name: value for name, value in own.items() if name not in foreign}}

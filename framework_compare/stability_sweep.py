@@ -5,52 +5,35 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterable,
-    List,
-    Literal,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
+from framework_compare import api
 from framework_compare.comparison import Comparison
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
-from framework_compare.forecast import Forecast, forecast
-from framework_compare.launch import nodes
-from framework_compare.launch.limits import PhaseTimeout
-from framework_compare.launch.limits import check as check_limits
+from framework_compare.forecast import Forecast
 from framework_compare.plan import planning
-from framework_compare.plan.planning import DataSets, Names
+from framework_compare.plan.planning import DataSets, Models, Names
 from framework_compare.results.columns import NAMES, SHARED
-from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import TO_RUN
-from framework_compare.study import strategies
+from framework_compare.study import schedules, strategies
 from framework_compare.study.interrupts import terminate_as_interrupt
-from framework_compare.study.opening import (
-    check_flag,
-    check_folder,
-    check_writable,
-    new_study_folder,
-    open_or_create,
-    tell_of_cores,
-    tell_of_datasets,
-)
+from framework_compare.study.opening import check_folder, check_writable, new_study_folder
 from framework_compare.study.progress import Watcher, default_watcher
-from framework_compare.study.run_options import run_options
-from framework_compare.study.strategies import SEARCHES, Growth, Product
-from framework_compare.study.study import Study
+from framework_compare.study.request import Request
+from framework_compare.study.strategies import SEARCHES, Growth
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import Unpack
+
+    from framework_compare.study.request import Options
 
 PUBLISHED = tuple(range(10, 101, 10))
+# What a request may ask of `compare` alone: a sweep runs each size once, by itself.
+FOREIGN = (
+    *("repeats", "profile", "schedule", "across_models", "disturbance_threshold", "retries_when_disturbed"),
+    *("sample", "budget", "precision_target", "rungs", "one_at_a_time"),
+)
 NAMED = ("framework", "model", "dataset", "device")
 COLUMNS = (
     *NAMED,
@@ -72,7 +55,7 @@ class Stability:
         self.folder = comparison.folder
 
     @classmethod
-    def load(cls, folder: Union[str, Path]) -> "Stability":
+    def load(cls, folder: str | Path) -> Stability:
         """The sweep in a study folder; StudyError where that holds none."""
         comparison = Comparison.load(folder)
         if not strategies.grows(comparison.settings):
@@ -80,7 +63,7 @@ class Stability:
         return cls(comparison)
 
     @property
-    def probes(self) -> "pd.DataFrame":
+    def probes(self) -> pd.DataFrame:
         """The cell frame of every batch size tried, in the order of model, framework, other settings and size."""
         frame = self.comparison.frame
         first = ("model", "framework", *(name for name in self.varying if name not in ("model", "framework")))
@@ -89,7 +72,7 @@ class Stability:
         return frame.loc[order].reset_index(drop=True)
 
     @property
-    def varying(self) -> Tuple[str, ...]:
+    def varying(self) -> tuple[str, ...]:
         """What identifies a cell of the sweep: framework, model, and every other setting that varies."""
         frame = self.comparison.frame
         others = (name for name in (*NAMES, *SHARED) if name != "batch_size")
@@ -97,7 +80,7 @@ class Stability:
         return tuple(dict.fromkeys(("framework", "model", *differing)))
 
     @property
-    def frame(self) -> "pd.DataFrame":
+    def frame(self) -> pd.DataFrame:
         """The largest batch size that works, the smallest that fails and how, with the peak memory of each.
 
         One row per framework, model, data set and device, and per value of each other setting that varies.
@@ -109,19 +92,19 @@ class Stability:
         rows = [_summary(group.to_dict("records"), keys) for _, group in groups]
         return pd.DataFrame(rows, columns=list(dict.fromkeys((*keys, *COLUMNS))))
 
-    def table(self, style: str = "terminal", *, width: Optional[int] = None, bold: Optional[bool] = None) -> str:
+    def table(self, style: str = "terminal", *, width: int | None = None, bold: bool | None = None) -> str:
         """The sweep as text: what works up to where, then the memory at each batch size."""
         from framework_compare.report import stability_tables
 
         limits = self.comparison.settings.get("limits") or {}
         tables = stability_tables.both(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
-        return tables.text(style, width=width, bold=bold)
+        return stability_tables.render(tables, self.probes, style, width=width, bold=bold)
 
     def __str__(self) -> str:
         return self.table()
 
 
-def _summary(probes: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str, Any]:
+def _summary(probes: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, Any]:
     worked = [probe for probe in probes if probe["status"] == "ok"]
     failed = [probe for probe in probes if probe["status"] not in ("ok", *TO_RUN)]
     best = max(worked, key=lambda probe: probe["batch_size"], default={})
@@ -138,105 +121,76 @@ def _summary(probes: Sequence[Dict[str, Any]], keys: Sequence[str]) -> Dict[str,
     }
 
 
-@overload
-def largest_batch(
-    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[False] = ..., **request: Any
-) -> Stability: ...
-@overload
-def largest_batch(
-    frameworks: Names, models: Names, device: Names = ..., *, dry_run: Literal[True], **request: Any
-) -> Forecast: ...
-@terminate_as_interrupt()
 def largest_batch(
     frameworks: Names,
-    models: Names,
+    models: Models,
     device: Names = "cpu",
     *,
-    dataset: DataSets = "fire-smoke-small",
+    dataset: DataSets | None = None,
     batch_sizes: Sequence[int] = PUBLISHED,
     search: str = "steps",
-    out: Union[str, "os.PathLike[str]", None] = None,
-    limit: Optional[int] = None,
-    classes: Optional[Sequence[str]] = None,
-    on_bad_image: str = "fail",
-    python: Optional[Mapping[str, str]] = None,
-    index: Optional[Mapping[str, str]] = None,
-    timeout_s: Optional[float] = None,
-    phase_timeout_s: PhaseTimeout = None,
-    silence_timeout_s: Optional[float] = None,
-    memory_limit: Union[None, int, str] = None,
-    sampling_hz: float = 10.0,
-    dry_run: bool = False,
-    watcher: Optional[Watcher] = None,
-    epochs: int = 1,
-    **settings: Any,
-) -> Union[Stability, Forecast]:
+    out: str | os.PathLike[str] | None = None,
+    watcher: Watcher | None = None,
+    **options: Unpack[Options],
+) -> Stability:
     """Train with growing batch size until a cell is not ok, for every framework, model and device.
 
     search "steps" tries `batch_sizes` in turn, smallest first. "doubling" starts with the smallest, doubles until one
     fails or the largest is reached, then halves the gap until it is no wider than the smallest.
-    out: study folder; one that holds the same sweep is resumed. dry_run: start nothing, and return a Forecast of all
-    sizes, the most that it can take. The rest is as in `compare`.
+    out: study folder; one that holds the same sweep is resumed. The rest is as in `compare`; epochs: 1 by default.
     """
-    watcher = watcher or default_watcher()
-    sizes = _check_sizes(batch_sizes, search)
+    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    return _run(request, batch_sizes, search, out, watcher or default_watcher())
+
+
+def dry_run(
+    frameworks: Names,
+    models: Models,
+    device: Names = "cpu",
+    *,
+    dataset: DataSets | None = None,
+    batch_sizes: Sequence[int] = PUBLISHED,
+    search: str = "steps",
+    watcher: Watcher | None = None,
+    **options: Unpack[Options],
+) -> Forecast:
+    """Return what all sizes of `largest_batch` would take, the most that it can take; nothing is started or written."""
+    request = Request.of(frameworks, models, device, dataset=dataset, **options)
+    return _prepare(request, batch_sizes, search, watcher or default_watcher()).forecast()
+
+
+@terminate_as_interrupt()
+def _run(
+    request: Request, batch_sizes: Sequence[int], search: str, out: str | os.PathLike[str] | None, watcher: Watcher
+) -> Stability:
+    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
+    _prepare(request, batch_sizes, search, watcher).run(folder)
+    return Stability(Comparison.load(folder))
+
+
+def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher: Watcher) -> api.Prepared:
+    sizes, defaults = _check_sizes(batch_sizes, search), Request([], [])
+    for name in FOREIGN:
+        if getattr(request, name) != getattr(defaults, name):
+            raise UsageError(
+                f"{name} is {getattr(request, name)!r}; a sweep of batch sizes has no use for it: leave it out"
+            )
+    settings = {"epochs": 1, **request.settings}
     if "batch_size" in settings:
         raise UsageError(f"batch_size is {settings['batch_size']!r}; a sweep grows it: name batch_sizes")
     if settings.get("batch_growth", 1) != 1:
         raise UsageError(
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
         )
-    folder = check_writable(check_folder("out", new_study_folder() if out is None else out))
-    limits = check_limits(timeout_s, phase_timeout_s, silence_timeout_s, memory_limit)
-    options = run_options(python, index, limits, sampling_hz)
-    plan = planning.plan(
-        frameworks,
-        models,
-        device,
-        dataset,
-        {**settings, "epochs": epochs, "batch_size": sizes[0]},
-        limit=limit,
-        classes=classes,
-        on_bad_image=on_bad_image,
-        progress=watcher.count,
-        make=False,
-    )
-    _check_enough_pictures(plan, sizes[-1])
-    tell_of_datasets(plan, watcher)
-    tell_of_cores(plan, watcher)
-    strategy = Growth(plan.cells, tuple(sizes), search)
-
-    def expected() -> Forecast:
-        found = forecast(_with_sizes(plan, sizes, search), options, Product(), 1)
-        return dataclasses.replace(found, note="Sizes are counted as if none fails.")
-
-    if check_flag("dry_run", dry_run):
-        return expected()
-    nodes.check(max(cell.config.nodes for cell in plan.cells))
-    if not (folder / FILE).exists():
-        watcher.expect(expected)
-    planning.make_datasets(plan, watcher.count)
-    with open_or_create(folder, plan, options, strategy) as store, watcher:
-        Study(store, options, watcher, strategy).run()
-    return Stability(Comparison.load(folder))
+    settings["batch_size"] = sizes[0]
+    alone = {"schedule": schedules.SEQUENTIAL, "retries_when_disturbed": 0}
+    found = api.prepare(dataclasses.replace(request, settings=settings, **alone), watcher)
+    _check_enough(found.plan, sizes[-1])
+    growth = Growth(found.plan.cells, tuple(sizes), search)
+    return dataclasses.replace(found, strategy=growth, repeats=1, kept={})
 
 
-def _with_sizes(plan: planning.Plan, sizes: Sequence[int], search: str) -> planning.Plan:
-    """The plan with a cell for each size that a sweep tries where none fails."""
-    tried = {size: True for size in sizes}
-    if search == "doubling":
-        tried = {}
-        while (size := strategies.next_size(tried, sizes, search)) is not None:
-            tried[size] = True
-    cells = [
-        dataclasses.replace(cell, config=dataclasses.replace(cell.config, batch_size=size))
-        for cell in plan.cells
-        for size in tried
-    ]
-    return dataclasses.replace(plan, cells=tuple(cells))
-
-
-def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
+def _check_sizes(batch_sizes: Iterable[int], search: str) -> list[int]:
     if isinstance(batch_sizes, str) or not isinstance(batch_sizes, Iterable):
         raise UsageError(f"batch_sizes is {batch_sizes!r}; allowed: a list of whole numbers, such as [10, 20, 40]")
     sizes = list(batch_sizes)
@@ -247,11 +201,11 @@ def _check_sizes(batch_sizes: Iterable[int], search: str) -> List[int]:
     return sizes
 
 
-def _check_enough_pictures(plan: planning.Plan, largest: int) -> None:
+def _check_enough(plan: planning.Plan, largest: int) -> None:
     """No batch is larger than the data set, so a larger size would be reported for steps on a smaller one."""
-    for name, index in plan.datasets.items():
-        if largest > len(index.pictures):
+    for name, data in plan.datasets.items():
+        if largest > len(data):
             raise UsageError(
-                f"batch size {largest} is larger than {name} with its {len(index.pictures)} images; "
-                "name smaller batch sizes or a data set with more images"
+                f"batch size {largest} is larger than {name} with its {len(data)} samples; "
+                "name smaller batch sizes or a larger data set"
             )

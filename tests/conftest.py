@@ -200,7 +200,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     """Registers the test framework `tiny` and the test model `linear`; the framework's name."""
     entry = Framework("tiny", f"{HERE / 'plugins' / 'tiny.py'}:TinyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "tiny", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", "linear:build")
+    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
     return "tiny"
 
 
@@ -228,7 +228,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, warm: None) -> str:
     entry = Framework("faulty", f"{HERE / 'plugins' / 'faulty.py'}:FaultyTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "faulty", entry)
     for name in FAULTS:
-        monkeypatch.setitem(registry.MODELS, name, f"faults:{name}")
+        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"faults:{name}"))
     return "faulty"
 
 

@@ -21,7 +21,7 @@ SETTINGS = {"epochs": 1, "image_size": 32, "threads": 1, "sampling_hz": 0, "pipe
 @pytest.fixture
 def train(register_mutated, references, monkeypatch, pictures, tmp_path):
     """Runs a study of the float32 reference under the name `mutated`; the study."""
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     register_mutated(CLASS)
 
     def run(**settings):

@@ -10,7 +10,8 @@ import pytest
 from command_line import run
 from typer.testing import CliRunner
 
-from framework_compare import compare, largest_batch, resume
+from framework_compare import compare, dry_run, resume, stability_sweep
+from framework_compare.api import dry_resume
 from framework_compare.cli import console
 from framework_compare.cli.root import app
 from framework_compare.forecast import LACKING, Forecast
@@ -44,14 +45,14 @@ def test_every_command_that_measures_can_forecast_and_takes_the_answer_beforehan
 
 
 @pytest.mark.parametrize("framework", ["torch", "singa"])
-def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cache, tmp_path):
-    asked = dict(dataset="fire-smoke-tiny", out=tmp_path / "s", repeats=2, dry_run=True, **{**QUICK, "image_size": 64})
-    result = compare(framework, "alexnet", ["cpu", "cuda:99"], **asked)
+def test_a_device_that_is_not_here_gets_no_time_but_a_reason(framework, own_cache):
+    asked = dict(dataset="fire-smoke-tiny", repeats=2, **{**QUICK, "image_size": 64})
+    result = dry_run(framework, "alexnet", ["cpu", "cuda:99"], **asked)
     here, lacking = result.cells
     assert (lacking.runs, lacking.basis) == (0, LACKING) and here.runs == result.runs == 2
     assert result.seconds == here.total_s and not any("cuda" in name for name in result.disk_bytes)
     assert "Cannot run here: device 'cuda:99': " in str(result)
-    elsewhere = compare(framework, "alexnet", "cuda:99", executor=Executor(), **asked)
+    elsewhere = dry_run(framework, "alexnet", "cuda:99", executor=Executor(), **asked)
     assert elsewhere.runs == 2, "nodes have devices of their own"
 
 
@@ -63,10 +64,10 @@ def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_ca
     assert "Cannot run here: device 'cuda:99': " in run(*words, check=code).stdout
 
 
-def test_more_threads_than_cores_are_told(own_cache, tmp_path):
+def test_more_threads_than_cores_are_told(own_cache):
     cores, heard = host.available_cores(), Heard()
-    asked = dict(dataset="fire-smoke-tiny", out=tmp_path / "s", dry_run=True, watcher=heard)
-    many, all_ = compare("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
+    asked = dict(dataset="fire-smoke-tiny", watcher=heard)
+    many, all_ = dry_run("torch", "alexnet", **asked, threads=[400 * cores, cores], loader_workers=0).cells
     said = [one for one in heard.sentences if one.startswith(("threads", "loader_workers"))]
     assert said == [
         f"threads is {400 * cores}, and a run may use {cores} cores: they wait for each other, which takes time"
@@ -75,11 +76,11 @@ def test_more_threads_than_cores_are_told(own_cache, tmp_path):
 
 
 @pytest.mark.parametrize(("search", "sizes"), [("steps", (2, 3, 8)), ("doubling", (2, 4, 8))])
-def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, own_cache, tmp_path):
-    asked = {**QUICK, "dataset": pictures, "out": tmp_path / "s", "batch_sizes": [2, 3, 8], "search": search}
+def test_a_sweep_is_forecast_with_all_its_sizes(search, sizes, tiny, pictures, own_cache):
+    asked = {**QUICK, "dataset": pictures, "batch_sizes": [2, 3, 8], "search": search}
     asked.pop("batch_size")
-    result = largest_batch(tiny, "linear", **asked, dry_run=True)
-    assert isinstance(result, Forecast) and not (tmp_path / "s").exists()
+    result = stability_sweep.dry_run(tiny, "linear", **asked)
+    assert isinstance(result, Forecast)
     assert tuple(one.cell.config.batch_size for one in result.cells) == sizes and result.runs == 3
 
 
@@ -87,10 +88,10 @@ def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own
     heard, asked = Heard(), dict(dataset=pictures, out=tmp_path / "s", repeats=3, **QUICK)
     study = compare(tiny, "linear", **asked, executor=Executor(), watcher=heard).folder
     assert [one.runs for one in heard.forecasts] == [3]
-    assert resume(study, dry_run=True).runs == 3 and resume(study, dry_run=True).seconds.middle > 0
+    assert dry_resume(study).runs == 3 and dry_resume(study).seconds.middle > 0
     done = resume(study, watcher=heard)
     assert heard.forecasts[1].runs == 3 and list(done.frame.runs_ok) == [3]
-    assert resume(study, dry_run=True).runs == 0 and resume(study, dry_run=True, retry="ok").runs == 3
+    assert dry_resume(study).runs == 0 and dry_resume(study, retry="ok").runs == 3
     assert "0 runs. Nothing was started." in run("resume", study, "--dry-run").stdout
 
 

@@ -150,7 +150,7 @@ def test_a_framework_that_cannot_be_installed_is_a_row_and_the_others_run(
 def test_a_worker_that_raises_is_a_failed_row_with_its_phase_and_the_next_cell_runs(
     tiny, pictures, own_cache, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(registry.MODELS, "deeper", "linear:build_deeper")
+    monkeypatch.setitem(registry.MODELS, "deeper", registry.Model("linear:build_deeper"))
     frame = compare(tiny, ["deeper", "linear"], dataset=pictures, out=tmp_path / "s", **QUICK).frame
     assert list(frame.status) == ["failed", "ok"]
     assert "tiny trains the linear test model only" in frame.reason[0]
@@ -207,7 +207,6 @@ def test_a_run_says_how_its_readings_were_had(result):
         dict(python=[1]),
         dict(index=[1]),
         dict(dataset=5),
-        dict(dataset=None),
         dict(dataset=[5]),
         dict(out=5),
         dict(profile="x"),

@@ -42,7 +42,7 @@ def framework(tmp_path, monkeypatch, own_cache, warm, references, short_level_4)
         entry = Framework(name, f"{folder}:Own", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, name, entry)
 
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     return make
 
 

@@ -324,7 +324,7 @@ def paced(tmp_path, monkeypatch, own_cache):
     path.write_text(TINY.read_text() + PACED)
     entry = Framework("paced", f"{path}:PacedTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "paced", entry)
-    monkeypatch.setitem(registry.MODELS, "linear", "linear:build")
+    monkeypatch.setitem(registry.MODELS, "linear", registry.Model("linear:build"))
     return "paced"
 
 

@@ -24,7 +24,7 @@ from framework_compare.launch import duel as duel_module
 from framework_compare.launch import rounds
 from framework_compare.launch.rounds import Lengths
 from framework_compare.registry import Framework
-from framework_compare.study.executors import OnlyParts
+from framework_compare.study.executors import Executor
 from framework_compare.study.part_run import run_part
 from framework_compare.study.progress import Watcher
 from framework_compare.study.schedules import groups, why_alone
@@ -239,7 +239,7 @@ from framework_compare import compare, registry
 from framework_compare.registry import Framework
 for name, path in {paths!r}.items():
     registry.FRAMEWORKS[name] = Framework(name, path + ":Rival", "", "numpy", ((3, 8), (3, 99)))
-registry.MODELS["linear"] = "linear:build"
+registry.MODELS["linear"] = registry.Model("linear:build")
 compare({names!r}, "linear", dataset={pictures!r}, out={out!r}, repeats=4, **{quick!r})
 """
 
@@ -279,7 +279,7 @@ def statuses(folder):
 
 
 def test_a_part_on_a_cluster_node_is_one_block_of_rivals_in_turns(rival, ask, tmp_path, monkeypatch):
-    study = ask([rival("one"), rival("two", pace_s=0.006)], repeats=2, executor=OnlyParts())
+    study = ask([rival("one"), rival("two", pace_s=0.006)], repeats=2, executor=Executor())
     for number in (1, 2):
         monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
         run_part(study.folder, number, Watcher())

@@ -19,8 +19,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def test_the_study_file_is_a_request_that_can_be_planned(own_cache):
-    request = study_toml.read(EXAMPLES / "study.toml", api.compare)
-    forecast = api.compare(**request, dry_run=True)
+    forecast = api.dry_run(**study_toml.read(EXAMPLES / "study.toml", {}))
     assert len(forecast.cells) == 3 * 2 * 2
 
 

@@ -44,7 +44,7 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def names(index: folder.FolderIndex) -> list[str]:
+def names(index: folder.ImageFolder) -> list[str]:
     return [os.path.basename(path) for path in index.pictures.paths]
 
 
@@ -202,13 +202,13 @@ def test_progress_counts_to_the_total(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def uneven(tmp_path: Path) -> folder.FolderIndex:
+def uneven(tmp_path: Path) -> folder.ImageFolder:
     counts = {"a": 60, "b": 30, "c": 3}
     return read_folder(make(tmp_path, {f"{c}/{i:02}.jpg": JPEG for c, n in counts.items() for i in range(n)}))
 
 
 @pytest.mark.parametrize("n, counts", [(31, (20, 10, 1)), (3, (1, 1, 1)), (92, (59, 30, 3)), (10, (6, 3, 1))], ids=str)
-def test_limit_keeps_shares_and_order(uneven: folder.FolderIndex, n: int, counts: tuple[int, ...]) -> None:
+def test_limit_keeps_shares_and_order(uneven: folder.ImageFolder, n: int, counts: tuple[int, ...]) -> None:
     kept = limit(uneven, n, seed=1).pictures
     assert len(kept) == n
     assert np.abs(np.bincount(kept.labels, minlength=3) - counts).max() <= 1
@@ -216,14 +216,14 @@ def test_limit_keeps_shares_and_order(uneven: folder.FolderIndex, n: int, counts
     assert [position[path] for path in kept.paths] == sorted(position[path] for path in kept.paths)
 
 
-def test_limit_is_seeded(uneven: folder.FolderIndex) -> None:
+def test_limit_is_seeded(uneven: folder.ImageFolder) -> None:
     assert limit(uneven, 30, seed=1) == limit(uneven, 30, seed=1)
     assert limit(uneven, 30, seed=1) != limit(uneven, 30, seed=2)
     assert limit(uneven, 1000) == uneven
 
 
 @pytest.mark.parametrize("n", [2, 0, -1, True, 2.5, "3"], ids=repr)
-def test_limit_needs_one_picture_a_class(uneven: folder.FolderIndex, n: object) -> None:
+def test_limit_needs_one_picture_a_class(uneven: folder.ImageFolder, n: object) -> None:
     with pytest.raises(DataError, match="at least one image per class, 3, not"):
         limit(uneven, n)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import compare
+from framework_compare import compare, dry_run
 from framework_compare.cli.root import app
 from framework_compare.forecast import Forecast
 from framework_compare.protocol import TrainConfig
@@ -26,19 +26,15 @@ def macs(cell):
 
 
 def test_nothing_is_started_or_written(tiny, own_cache, tmp_path):
-    result = compare(
-        "torch", ["alexnet", "vgg16"], dataset="fire-smoke-big", out=tmp_path / "s", threads=2, dry_run=True
-    )
+    result = dry_run("torch", ["alexnet", "vgg16"], dataset="fire-smoke-big", threads=2)
     assert isinstance(result, Forecast) and len(result.cells) == 2
-    assert not (tmp_path / "s").exists() and not own_cache.exists()
+    assert not own_cache.exists()
     assert result.disk_bytes["data set fire-smoke-big"] > 1e9
     assert result.disk_bytes["environment torch"] > 5e8 and result.disk_bytes["study"] > 0
 
 
 def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, own_cache, tmp_path):
-    result = compare(
-        "torch", ["alexnet", "vgg16"], dataset="fire-smoke-small", out=tmp_path / "s", threads=2, dry_run=True
-    )
+    result = dry_run("torch", ["alexnet", "vgg16"], dataset="fire-smoke-small", threads=2)
     alexnet, vgg = result.cells
     assert {alexnet.basis, vgg.basis} == {ASSUMPTION} and vgg.epoch_s.middle > 5 * alexnet.epoch_s.middle
     assert result.seconds.low < result.seconds.middle < result.seconds.high and result.runs == 2 * 1
@@ -50,7 +46,7 @@ def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, o
 def test_what_was_measured_is_taken_and_is_near(tiny, pictures, own_cache, tmp_path):
     out = own_cache / "studies" / "before"
     measured = compare(tiny, "linear", dataset=pictures, out=out, repeats=1, **QUICK)
-    result = compare(tiny, "linear", dataset=pictures, out=tmp_path / "s", dry_run=True, repeats=4, **QUICK)
+    result = dry_run(tiny, "linear", dataset=pictures, repeats=4, **QUICK)
     (cell,) = result.cells
     assert cell.basis == "measured before" and cell.runs == 4
     assert cell.epoch_s.low <= measured.frame.epoch_s_median[0] <= cell.epoch_s.high
@@ -82,8 +78,8 @@ def test_studies_of_another_machine_tell_nothing(tiny, pictures, own_cache, tmp_
 
 
 def test_a_budget_bounds_the_time_and_samples_bound_the_runs(tiny, own_cache, tmp_path):
-    request = {"dataset": "fire-smoke-big", "out": tmp_path / "s", "threads": 1, "dry_run": True, "budget": "10min"}
-    result = compare("torch", ["alexnet", "vgg16"], **request)
+    request = {"dataset": "fire-smoke-big", "threads": 1, "budget": "10min"}
+    result = dry_run("torch", ["alexnet", "vgg16"], **request)
     assert result.seconds.high <= 600 and result.runs == 2 * LEAST_RUNS
     assert "at most the budget of 10 minutes" in str(result)
     assert "Under a budget runs are the least" in str(result)
@@ -101,9 +97,5 @@ def test_the_command_prints_it_and_exits_well(tiny, pictures, own_cache, tmp_pat
 
 
 def test_cells_that_differ_in_any_setting_are_told_apart(own_cache, tmp_path):
-    shown = str(
-        compare(
-            "torch", "diabetes_ann", out=tmp_path / "s", optimizer=["adam", "nadam"], batch_growth=1.1, dry_run=True
-        )
-    )
+    shown = str(dry_run("torch", "diabetes_ann", optimizer=["adam", "nadam"], batch_growth=1.1))
     assert " adam " in shown and " nadam " in shown and "batch_growth" not in shown

@@ -219,7 +219,7 @@ def test_models_that_this_process_imported_are_not_listed(own_cache, monkeypatch
     def refuse(**_):
         raise AssertionError("an imported model was built")
 
-    monkeypatch.setitem(registry.MODELS, "mine-01234567", refuse)
+    monkeypatch.setitem(registry.MODELS, "mine-01234567", registry.Model(refuse))
     assert "mine-01234567" not in CliRunner().invoke(root.app, ["list"]).output
 
 

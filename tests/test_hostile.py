@@ -21,7 +21,7 @@ from framework_compare.records import Cell, Run
 from framework_compare.results.frames import cell_frame
 from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import Store
-from framework_compare.study.picture_lists import pictures_path
+from framework_compare.study.data_files import images_path
 
 QUICK = dict(batch_size=4, epochs=1, threads=1, loader_workers=1, image_size=32)
 NAMES = ["fire; rm -rf x", "smoke\nnext", "<b>'no' \"fire\"", "$(touch pwned)", "-rf", "日本"]
@@ -59,7 +59,7 @@ def test_data_sets_whose_names_look_alike_keep_their_own_pictures(tiny, pictures
                 shutil.copy(source, tmp_path / name / label)
     result = compare(tiny, "linear", dataset=[tmp_path / name for name in names], out=tmp_path / "study", **QUICK)
     assert dict(zip(result.epochs.dataset, result.epochs.images)) == dict(zip(names, (2, 6)))
-    paths = {pictures_path(tmp_path / "study", name).name.lower() for name in names}
+    paths = {images_path(tmp_path / "study", name).name.lower() for name in names}
     assert len(paths) == 2 and max(map(len, paths)) < 100
 
 

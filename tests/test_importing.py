@@ -143,11 +143,11 @@ def test_another_image_size_is_refused() -> None:
 
 def test_a_study_keeps_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported()
-    monkeypatch.setitem(registry.MODELS, model.name, model)
+    monkeypatch.setitem(registry.MODELS, model.name, registry.Model(model))
     write_models(tmp_path, [model.name, "alexnet"])
     monkeypatch.delitem(registry.MODELS, model.name)
     register_models(tmp_path)
-    again = registry.MODELS.pop(model.name)
+    again = registry.MODELS.pop(model.name).build
     assert isinstance(again, ImportedModel) and again(5, 16) == model(5, 16) and np.array_equal(again.flat, model.flat)
 
 
@@ -170,7 +170,7 @@ def test_a_model_of_a_study_cannot_take_the_name_of_another_or_of_a_path(name: s
         (place / "graph.json").write_text(json.dumps({**document, "name": named}))
         with pytest.raises(StudyError, match=f"it is called .*'{name}'"):
             register_models(tmp_path)
-    assert registry.MODELS["alexnet"] == "framework_compare.models.alexnet:build"
+    assert registry.builder("alexnet") == "framework_compare.models.alexnet:build"
 
 
 def test_axes_fold_and_unfold() -> None:

@@ -18,7 +18,7 @@ PUBLISHED = {
 
 
 def build(model: str, **options: int) -> Graph:
-    return registry.load(registry.MODELS[model])(**options)
+    return registry.load(registry.MODELS[model].build)(**options)
 
 
 @pytest.mark.parametrize("model", PUBLISHED)

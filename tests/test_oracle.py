@@ -198,7 +198,7 @@ def test_forward_changes_nothing_and_float32_stays_float32():
 
 @pytest.mark.parametrize("model", ["alexnet", "mobilenet_v2", "resnet50"])
 def test_registered_models_run(model):
-    graph = registry.load(registry.MODELS[model])(image_size=64)
+    graph = registry.load(registry.MODELS[model].build)(image_size=64)
     weights = initial_weights(graph, 0, np.empty(weights_size(graph), np.float32))
     oracle = Oracle(graph, weights, np.float32)
     loss, _, gradients, _ = oracle.gradients(RNG(8).standard_normal((2, *graph.input_shape)), np.array([0, 1]))

@@ -27,7 +27,7 @@ NOTHING = "    name = 'mutated'\n"
 @pytest.fixture
 def mutate(register_mutated, references, monkeypatch):
     """Registers the framework `mutated`: the float32 reference, with the methods given, and the model `small`."""
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     return lambda body=NOTHING: register_mutated(CLASS.format(body=body))
 
 

@@ -167,7 +167,7 @@ def honest(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
     folder = write_adapter(tmp_path / "honest")
     entry = Framework("honest", f"{folder}:ReferenceTrainer", "", "numpy", ((3, 8), (3, 99)))
     monkeypatch.setitem(registry.FRAMEWORKS, "honest", entry)
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
 
     def climb(models=("small",), **settings):
         said = []
@@ -199,7 +199,7 @@ def test_all_of_a_climb_is_kept_and_asked_anew_for_another_state_of_the_environm
 
 
 def test_of_calls_side_by_side_one_trains_the_small_network(honest, monkeypatch):
-    monkeypatch.setitem(registry.MODELS, "small2", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small2", registry.Model("small:build"))
     trained, both = [], threading.Barrier(2)
     judge, lock = training_check.judge, cache.lock
     monkeypatch.setattr(training_check, "judge", lambda *a: trained.append(a) or judge(*a))

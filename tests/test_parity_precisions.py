@@ -68,7 +68,7 @@ def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
         entry = Framework("rounded", f"{folder}:Rounded", "", "numpy", ((3, 8), (3, 99)))
         monkeypatch.setitem(registry.FRAMEWORKS, "rounded", entry)
 
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     return make
 
 

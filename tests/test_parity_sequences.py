@@ -28,7 +28,7 @@ right = dict(OPS)
 @pytest.fixture
 def climb(register_mutated, monkeypatch):
     for name in ("forecast", "tagger"):
-        monkeypatch.setitem(registry.MODELS, name, f"sequences:{name}")
+        monkeypatch.setitem(registry.MODELS, name, registry.Model(f"sequences:{name}"))
     # the pipelines and the small network of pictures are tested elsewhere
     monkeypatch.setattr(ladder.pipelines, "judge", lambda run_tasks, config: Level(4, True))
     monkeypatch.setattr(ladder.training_check, "judge", lambda run_tasks, config: [Level(3, True)])

@@ -39,7 +39,7 @@ SWEEPS = [("small", [50, 100], 32), pytest.param("alexnet", [10, 100], 224, mark
 
 @pytest.mark.parametrize("model, sizes, image_size", SWEEPS)
 def test_a_sweep_of_two_frameworks_ends_at_the_limit(model, sizes, image_size, hundred_pictures, tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.MODELS, "small", "small:build")
+    monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
     result = largest_batch(
         ["torch", "mxnet"],
         model,

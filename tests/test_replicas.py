@@ -210,7 +210,7 @@ def ranks(tmp_path, monkeypatch, own_cache):
         several = name != "Replicated"
         entry = Framework("mutated", f"{folder}:Mutated", "", "numpy", ((3, 8), (3, 99)), process_per_device=several)
         monkeypatch.setitem(registry.FRAMEWORKS, "mutated", entry)
-        monkeypatch.setitem(registry.MODELS, "small", "small:build")
+        monkeypatch.setitem(registry.MODELS, "small", registry.Model("small:build"))
 
     return register
 

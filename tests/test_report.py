@@ -12,7 +12,7 @@ from drawn_study import study
 from nightly import some_nightly
 from typer.testing import CliRunner
 
-from framework_compare.api import compare, compare_file, ladder
+from framework_compare.api import compare, dry_run, ladder
 from framework_compare.cli.root import app
 from framework_compare.errors import UsageError
 from framework_compare.protocol import TrainConfig
@@ -25,7 +25,7 @@ from framework_compare.report.page.lights import lights
 from framework_compare.report.renderers import code
 from framework_compare.results import precision
 from framework_compare.results.metrics import METRICS
-from framework_compare.study import names
+from framework_compare.study import names, study_toml
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -109,7 +109,7 @@ def test_the_command_of_a_study_that_keeps_its_request_runs_that(tiny, pictures,
     lines = report.command(once).splitlines()
     assert lines[0] == "cat > study.toml <<'END'" and lines[-2:] == ["END", "framework-compare run --from study.toml"]
     (tmp_path / "study.toml").write_text("\n".join(lines[1:-2]), encoding="utf-8")
-    plan = compare_file(tmp_path / "study.toml", dry_run=True)
+    plan = dry_run(**study_toml.read(tmp_path / "study.toml", {}))
     assert plan.budget_s == 20 and [one.cell.config.image_size for one in plan.cells] == [8]
     assert "limit = 6" in lines and 'memory_limit = "2GiB"' in lines
 

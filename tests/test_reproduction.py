@@ -123,9 +123,9 @@ def test_a_budget_reaches_comparisons_only(short, tmp_path, monkeypatch):
     assert calls[-1]["epochs"] == 3
 
 
-def test_what_it_would_take_is_shown_and_nothing_started(short, tmp_path):
-    found = reproduce(short, out=tmp_path / "r", repeats=2, dry_run=True)
-    assert set(found) == {"epochs", "batches", "gains", "plain"} and not (tmp_path / "r").exists()
+def test_what_it_would_take_is_shown_and_nothing_started(short):
+    found = reproduction.dry_run(short, repeats=2)
+    assert set(found) == {"epochs", "batches", "gains", "plain"}
     assert found["epochs"].runs == 2 and "In all about" in str(found["epochs"])
     assert "Sizes are counted as if none fails." in str(found["batches"])
 

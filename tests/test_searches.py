@@ -24,8 +24,8 @@ GRID = {"learning_rate": (0.05, 0.001), "layers": (1, 2), "units": (16,), "dropo
 
 @pytest.fixture
 def small_grid(monkeypatch):
-    entry = dataclasses.replace(registry.WORKLOADS["diabetes_search"], search=GRID)
-    monkeypatch.setitem(registry.WORKLOADS, "diabetes_search", entry)
+    entry = dataclasses.replace(registry.MODELS["diabetes_search"], search=GRID)
+    monkeypatch.setitem(registry.MODELS, "diabetes_search", entry)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def folds_of_the_file(tmp_path):
 
 def trained_alone(fold: Fold, rate: float, layers: int, epochs: int):
     """Accuracy of one candidate on one fold, by the reference itself."""
-    model = registry.load(registry.WORKLOADS["diabetes_search"].model)
+    model = registry.load(registry.MODELS["diabetes_search"].build)
     graph = model(fold.train.task, layers=layers, units=16, dropout=0.0)
     oracle = Oracle(graph, initial_weights(graph, 0, np.empty(weights_size(graph), np.float32)), np.float32)
     optimizer = Optimizer("adam", rate, {"eps": planning.DEFAULTS.epsilon})

@@ -12,13 +12,14 @@ from framework_compare.cli import options
 from framework_compare.errors import UsageError
 from framework_compare.parity import cache
 from framework_compare.plan import planning
-from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, of_role
+from framework_compare.plan.settings import DEFAULTS, OF_DATASET, SETTINGS, column, of_role
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.registry import WORKLOADS
+from framework_compare.registry import MODELS
 from framework_compare.report import table_notes
 from framework_compare.results import columns, verdicts
 from framework_compare.study.progress import described
+from framework_compare.study.request import FIELDS, CompareOptions
 
 DOCS = Path(__file__).parent.parent / "docs" / "running.md"
 
@@ -30,6 +31,11 @@ def missing(config: type) -> "set[str]":
 
 def test_every_field_of_the_train_config_is_a_setting():
     assert not missing(TrainConfig)
+
+
+def test_every_setting_and_option_is_a_keyword_with_a_type():
+    options = CompareOptions.__annotations__
+    assert {*options} == {*map(column, SETTINGS), *FIELDS} - {"frameworks", "models", "device", "dataset"}
 
 
 def test_a_field_without_a_setting_is_noticed():
@@ -132,7 +138,7 @@ def test_a_caption_says_that_cells_took_turns():
 
 
 def test_a_caption_of_a_workload_leaves_out_what_its_data_decide():
-    own = {**WORKLOADS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
+    own = {**MODELS["lstm_ibm"].settings, "model": "lstm_ibm", "loss_function": "mse", "pipeline": "shared"}
     caption = table_notes.caption([record(**own, flip="none", crop="none", loader_workers=0, image_size=0)], [])
     assert caption.startswith("CPU, 1 thread, 2 runs per cell.")
 

@@ -9,7 +9,7 @@ import drawn_study
 import pytest
 from typer.testing import CliRunner
 
-from framework_compare import compare, registry
+from framework_compare import dry_run, registry
 from framework_compare.adapters.singa import SingaTrainer, repairs
 from framework_compare.cli.root import app
 from framework_compare.environments import support
@@ -130,7 +130,7 @@ def test_other_tables_have_the_label(study, own_cache, tmp_path):
         parity_tables.parity_table([parity]),
     )
     assert all(SENTENCE in table.remarks for table in tables)
-    planned = compare("singa", "alexnet", dataset="fire-smoke-tiny", out=tmp_path / "planned", dry_run=True)
+    planned = dry_run("singa", "alexnet", dataset="fire-smoke-tiny")
     assert SENTENCE in " ".join(str(planned).split())
 
 

@@ -13,6 +13,7 @@ from framework_compare.cli import root
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.store.study_file import Store
 from framework_compare.study import study_toml
+from framework_compare.study.request import Request
 
 QUICK = dict(batch_size=4, epochs=2, threads=1, loader_workers=1, image_size=32)
 
@@ -135,9 +136,12 @@ def test_files_of_models_keep_their_folder_and_names_stay_names(tmp_path, monkey
         "frameworks": "torch",
         "models": ["net.py:build", "net.onnx", "alexnet", "torchvision:resnet18", "no.py:f"],
     }
-    kept = study_toml.stated(compare, given)["models"]
+    kept = study_toml.stated(Request.of(**given))["models"]
     here = [f"{tmp_path}/net.py:build", f"{tmp_path}/net.onnx", "alexnet", "torchvision:resnet18", "no.py:f"]
     assert kept == here
     (tmp_path / "study.toml").write_text('models = ["net.py:build", "alexnet"]')
     monkeypatch.chdir("/")
-    assert study_toml.read(tmp_path / "study.toml", compare)["models"] == [f"{tmp_path}/net.py:build", "alexnet"]
+    assert study_toml.read(tmp_path / "study.toml", {"frameworks": "torch"})["models"] == [
+        f"{tmp_path}/net.py:build",
+        "alexnet",
+    ]

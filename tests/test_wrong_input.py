@@ -11,7 +11,7 @@ import pytest
 from command_line import run
 from drawn_study import study
 
-from framework_compare import compare, registry
+from framework_compare import dry_run, registry
 from framework_compare.cli import console
 from framework_compare.datasets import fire_smoke
 from framework_compare.errors import UsageError
@@ -105,7 +105,7 @@ def test_classes_that_are_no_list_are_refused_whether_or_not_images_are_there(ma
     data = pictures if made else "fire-smoke-tiny"
     assert made or fire_smoke.unmade(data)
     with pytest.raises(UsageError, match="classes is 3; allowed: a list of class names, or None for all"):
-        compare("torch", "alexnet", dataset=data, classes=3, dry_run=True)
+        dry_run("torch", "alexnet", dataset=data, classes=3)
 
 
 @pytest.mark.parametrize(

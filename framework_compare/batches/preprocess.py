@@ -42,7 +42,7 @@ class Crop(NamedTuple):
     flip: str = "none"
 
 
-def seed_words(seed: int, *more: int) -> list:
+def seed_words(seed: int, *more: int) -> "list[int]":
     """The seed of a RandomState that belongs to (seed, more...) alone; any integer is a seed."""
     return [word & _WORD for word in (seed, seed >> 32, *more)]
 
@@ -73,7 +73,7 @@ def draw_crop(state: np.random.RandomState, width: int, height: int, *, flip: st
     return _centre_crop(width, height, flip)
 
 
-def _try_crop(draws: list, width: int, height: int, flip: str) -> Optional[Crop]:
+def _try_crop(draws: "list[float]", width: int, height: int, flip: str) -> Optional[Crop]:
     area = width * height * (SCALE[0] + draws[0] * (SCALE[1] - SCALE[0]))
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     ratio = math.exp(low + draws[1] * (high - low))

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Iterator, Sequence, Type
 
 import typer
 
@@ -15,6 +15,7 @@ from framework_compare.store.folder import FILE
 from framework_compare.study.progress import PlainWatcher, RichWatcher, Watcher, length, one_line
 
 if TYPE_CHECKING:
+    from framework_compare.comparison import Comparison
     from framework_compare.forecast import Forecast
 
 ASKED_S = 600  # what takes longer is asked for before it starts
@@ -61,15 +62,14 @@ def announce(forecasts: Sequence["Forecast"], say: Callable[[str], None], yes: b
         typer.confirm("Start?", abort=True, err=True)
 
 
-def print_tables(result: Any, style: str, *kinds: str) -> None:
+def print_tables(result: Comparison, style: str, *kinds: str) -> None:
     """Print tables of these kinds, by default those of times and resources; style github for a job's summary, too."""
     from framework_compare.report import provenance
 
     width = shutil.get_terminal_size().columns if style == "terminal" else None
     above = provenance.text(result, style, width)
-    options = {"width": width} if width else {}
     tables = [
-        result.table(kind, style=style, verdicts=not place, **options)
+        result.table(kind, style, width=width, verdicts=not place)
         for place, kind in enumerate(kinds or ("time", "resources"))
     ]
     texts = [above, *tables] if above else tables
@@ -80,7 +80,7 @@ def print_tables(result: Any, style: str, *kinds: str) -> None:
     print_damage(result)
 
 
-def print_study(result: Any, json: bool, *kinds: str) -> None:
+def print_study(result: Comparison, json: bool, *kinds: str) -> None:
     """Print a study that has run: its tables of these kinds, or one JSON document."""
     if not json:
         print_tables(result, "terminal", *kinds)
@@ -105,7 +105,7 @@ def _summarise(text: str) -> None:
         fail(f"GITHUB_STEP_SUMMARY is {path!r} and cannot be written: {error}; unset it, or name a file", 1)
 
 
-def print_damage(result: Any) -> None:
+def print_damage(result: Comparison) -> None:
     """Say on standard error what was left out of a damaged study."""
     for line in result.damage:
         print(f"framework-compare: {line}", file=sys.stderr)

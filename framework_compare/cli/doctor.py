@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json as json_files
 from importlib import resources
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +24,9 @@ ENVIRONMENTS_BYTES = 5e9  # of all frameworks, with builds for CPUs
 
 @takes("frameworks", "python", "device", by_place=("frameworks",), frameworks=None, device=None)
 def doctor(
-    python: Dict[str, str],
+    python: dict[str, str],
     device: Any,
-    frameworks: Optional[List[str]] = None,
+    frameworks: list[str] | None = None,
     deep: Annotated[
         bool, typer.Option(help="Also import each framework and ask what it does not support (seconds each).")
     ] = False,
@@ -61,7 +61,7 @@ def _print(diagnosis: Diagnosis, load: busy.Load) -> None:
     _print_machine(diagnosis, load)
 
 
-def document(diagnosis: Diagnosis, load: busy.Load) -> Dict[str, Any]:
+def document(diagnosis: Diagnosis, load: busy.Load) -> dict[str, Any]:
     """The same for programs, as `doctor.schema.json` beside this file describes it; what is not known is null."""
     here = diagnosis.machine
     return {
@@ -79,13 +79,14 @@ def document(diagnosis: Diagnosis, load: busy.Load) -> Dict[str, Any]:
     }
 
 
-def schema() -> Dict[str, Any]:
+def schema() -> dict[str, Any]:
     """The JSON schema of the document (draft 2020-12)."""
     file = resources.files("framework_compare.cli").joinpath("doctor.schema.json")
-    return json_files.loads(file.read_text(encoding="utf-8"))
+    document: dict[str, Any] = json_files.loads(file.read_text(encoding="utf-8"))
+    return document
 
 
-def _plain(check: FrameworkCheck) -> Dict[str, Any]:
+def _plain(check: FrameworkCheck) -> dict[str, Any]:
     facts = {**dataclasses.asdict(check), "made_at_first_use": check.made_at_first_use}
     return {**facts, "python": None if check.python is None else str(check.python)}
 
@@ -100,7 +101,7 @@ def verdict(diagnosis: Diagnosis, load: busy.Load) -> str:
     return "; ".join(parts)
 
 
-def _ready(device: str, checks: List[FrameworkCheck]) -> str:
+def _ready(device: str, checks: list[FrameworkCheck]) -> str:
     made = sum(check.made_at_first_use for check in checks)
     later = f", {made} made at first use" if made else ""
     return f"{sum(check.usable for check in checks)} of {len(checks)} frameworks ready on {device}{later}"
@@ -138,7 +139,7 @@ def _print_machine(diagnosis: Diagnosis, load: busy.Load) -> None:
         print(f"{'':21}note: {text}")
 
 
-def clock_notes(here: Machine) -> List[str]:
+def clock_notes(here: Machine) -> list[str]:
     """What makes times of this machine vary besides other programs: clocks that rise and fall, memory on disk."""
     notes = []
     if here.governor not in (None, "performance"):

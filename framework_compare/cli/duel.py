@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json as json_text
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framework_compare.cli import console
 from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, stated, takes
+
+if TYPE_CHECKING:
+    from framework_compare.duels import Duel
 
 CODE_INCONCLUSIVE = 3
 
@@ -24,9 +27,9 @@ def duel(
     a: Annotated[str, typer.Argument(help="A framework, one with an interpreter (torch=PYTHON), or a model.")],
     b: Annotated[str, typer.Argument(help="Its competitor, likewise.")],
     model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
-    data: Annotated[Optional[str], typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
+    data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     max_slowdown: Annotated[
-        Optional[str], typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
+        str | None, typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
         bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
@@ -37,7 +40,7 @@ def duel(
     json: bool = False,
     dry_run: bool = False,
     yes: bool = False,
-    out: Optional[Path] = None,
+    out: Path | None = None,
     **request: Any,
 ) -> None:
     """Measure two competitors in turns, now, and give one verdict.
@@ -51,7 +54,7 @@ def duel(
     folder, watcher = out or new_study_folder(), console.watcher(quiet, yes)
     asked = stated(context, request)
     if dry_run:
-        print(duels.expected(a, b, model, data, blocks=blocks, sample=sample, out=folder, watcher=watcher, **asked))
+        print(duels.dry_run(a, b, model, data, blocks=blocks, sample=sample, watcher=watcher, **asked))
         return
     with console.kept_on_interrupt(folder, watcher):
         result = duels.duel(
@@ -74,7 +77,7 @@ def duel(
         raise typer.Exit(1)
 
 
-def _document(result: Any) -> Any:
+def _document(result: Duel) -> dict[str, object]:
     ratio = result.ratio
     return {
         "sentence": result.sentence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, Dict, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +13,8 @@ from framework_compare.plan.settings import DEFAULTS
 
 @takes("python", "index")
 def inspect(
-    python: Dict[str, str],
-    index: Dict[str, str],
+    python: dict[str, str],
+    index: dict[str, str],
     model: Annotated[
         str,
         typer.Argument(
@@ -22,7 +22,7 @@ def inspect(
         ),
     ],
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[Optional[int], typer.Option(help="Give it a head for so many classes.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Give it a head for so many classes.")] = None,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
     from framework_compare import registry
@@ -36,11 +36,11 @@ def inspect(
         planning.check_setting("num_classes", num_classes)
     names, imported = resolve(model, image_size, tracer=Tracer(python, index, _say))
     (name,) = planning.find_models(names)
-    if name in registry.WORKLOADS:
+    if registry.of_arrays(name):
         graph = planning.build_graph(name, DEFAULTS)
     else:
         known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
-        graph = registry.load(registry.MODELS[name])(image_size=image_size, **known)
+        graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)
     print("\n".join([name, *inspection.layer_lines(graph), inspection.summary(graph)]))
     for one in imported:
         if one.level is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_files
-from typing import Annotated, Any, Dict, List
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ def list_names(
         _print(document(LISTED))
 
 
-def document(latest: int = 0) -> Dict[str, Any]:
+def document(latest: int = 0) -> dict[str, Any]:
     """For programs; models are of 3 classes at 224 x 224, and a study that cannot be read has an `error` instead.
 
     latest: how many studies, 0 for all.
@@ -37,7 +37,7 @@ def document(latest: int = 0) -> Dict[str, Any]:
     from framework_compare.study.opening import studies_dir
 
     folders = names.in_cache()
-    graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.MODELS)}
+    graphs = {name: build_graph(name, TrainConfig()) for name in filter(registry.by_name, registry.image_models())}
     return {
         "schema_version": SCHEMA_VERSION,
         "framework_compare": __version__,
@@ -49,16 +49,16 @@ def document(latest: int = 0) -> Dict[str, Any]:
         ],
         "workloads": [
             {"name": name, "dataset": workload.dataset, "unit": workload.unit}
-            for name, workload in registry.WORKLOADS.items()
+            for name, workload in registry.workloads().items()
         ],
-        "datasets": list(registry.DATASETS),
+        "datasets": registry.image_datasets(),
         "studies_folder": str(studies_dir()),
         "older_studies": len(folders[:-latest]) if latest else 0,
         "studies": [_study(folder) for folder in folders[-latest:]],
     }
 
 
-def _study(folder: Any) -> Dict[str, Any]:
+def _study(folder: Any) -> dict[str, Any]:
     from framework_compare.study import names
 
     try:
@@ -67,7 +67,7 @@ def _study(folder: Any) -> Dict[str, Any]:
         return {"name": folder.name, "error": str(error)}
 
 
-def _print(found: Dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:
     print("frameworks:", ", ".join(found["frameworks"]))
     for sentence in found["labels"]:
         print(f"  {sentence}")
@@ -84,7 +84,7 @@ def _print(found: Dict[str, Any]) -> None:
     _print_studies(found["studies_folder"], found["older_studies"], found["studies"])
 
 
-def _print_studies(folder: str, older: int, studies: List[Dict[str, Any]]) -> None:
+def _print_studies(folder: str, older: int, studies: list[dict[str, Any]]) -> None:
     from framework_compare.report.names import title
     from framework_compare.report.tables import clean
 

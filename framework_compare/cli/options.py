@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import inspect
 from pathlib import Path
-from typing import Annotated, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Annotated, Any, Callable, Optional, Sequence
 
 import typer
 
@@ -39,8 +39,8 @@ class Option:
     default: Any = inspect.Parameter.empty
     read: Callable[[Any], Any] = lambda given: given
     flag: str = ""
-    metavar: Optional[str] = None
-    words: Tuple[str, ...] = ()
+    metavar: str | None = None
+    words: tuple[str, ...] = ()
     hidden: bool = False
 
     def parameter(self, name: str, default: Any) -> inspect.Parameter:
@@ -59,10 +59,10 @@ class Option:
         return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, option])
 
 
-def completions(words: Sequence[str]) -> Callable[[str], List[str]]:
+def completions(words: Sequence[str]) -> Callable[[str], list[str]]:
     """What a shell may complete a value with, of which the last after a comma is begun."""
 
-    def offered(incomplete: str) -> List[str]:
+    def offered(incomplete: str) -> list[str]:
         before, comma, begun = incomplete.rpartition(",")
         taken = before.split(",")
         return [f"{before}{comma}{word}" for word in words if word.startswith(begun) and word not in taken]
@@ -93,17 +93,17 @@ def _of_setting(name: str) -> Option:
     )
 
 
-def _values(parts: Callable[[str], List[Any]], text: Optional[str]) -> Any:
+def _values(parts: Callable[[str], list[Any]], text: str | None) -> Any:
     """The one value of a comma-separated text, or a list of several."""
     values = None if text is None else parts(text)
     return values[0] if values is not None and len(values) == 1 else values
 
 
-def _listed(text: Optional[str]) -> Optional[List[str]]:
+def _listed(text: str | None) -> list[str] | None:
     return None if text is None else split(text)
 
 
-def _phase_timeout(text: Optional[str]) -> Any:
+def _phase_timeout(text: str | None) -> Any:
     """30.0 from "30", {"import": 30.0} from "import=30"; UsageError for anything else."""
     if text is None:
         return None
@@ -115,15 +115,17 @@ def _phase_timeout(text: Optional[str]) -> Any:
         raise UsageError(f"--phase-timeout is {text!r}; allowed: seconds, or PHASE=SECONDS,...") from None
 
 
-def _statuses(text: Optional[str]) -> List[str]:
+def _statuses(text: str | None) -> list[str]:
     statuses = split(text or "")
     if text is not None and not statuses:
         raise UsageError(f"--retry is {text!r}; allowed: statuses, comma-separated, such as failed,timed-out")
     return statuses
 
 
-FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.MODELS)
-_DATASET = "A folder with one folder of images per class, or a name that `list` shows. Repeatable."
+FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
+_DATASET = (
+    "A folder with one folder of images per class, or a name that `list` shows. Default: the model's own. Repeatable."
+)
 _WEIGHTS = "Of models of your own: file (those they come with) or seeded. Default: file, of zoos seeded."
 _AS_WRITTEN = "Train models of your own in torch as they are written, too: a row beside the rebuilt one."
 _PYTHON = "FRAMEWORK=PATH: an interpreter that already has the framework. Repeatable."
@@ -139,7 +141,7 @@ SCHEDULES = ("interleaved", "sequential")
 _ON = "Where cells run: here; slurm (each block is a job, alone on a node); parts (only planned, for `part`)."
 _SLURM = "KEY=VALUE: an option of sbatch, such as partition=gpu or time=120 (minutes). Repeatable."
 _SBATCH = "KEY=VALUE, an option of sbatch, such as partition=gpu"
-OPTIONS: Dict[str, Option] = {
+OPTIONS: dict[str, Option] = {
     "frameworks": Option(str, f"Comma-separated: {FRAMEWORKS}.", read=_listed, words=tuple(registry.FRAMEWORKS)),
     "models": Option(
         str,
@@ -147,7 +149,7 @@ OPTIONS: Dict[str, Option] = {
         read=_listed,
         words=tuple(registry.MODELS),
     ),
-    "dataset": Option(List[str], _DATASET, ["fire-smoke-small"], words=tuple(registry.DATASETS)),
+    "dataset": Option(list[str], _DATASET, None, lambda given: given or None, words=tuple(registry.DATASETS)),
     **{column(name): _of_setting(name) for name in SETTINGS},
     "weights": Option(str, _WEIGHTS, None),
     "as_written": Option(bool, _AS_WRITTEN, True),
@@ -159,8 +161,8 @@ OPTIONS: Dict[str, Option] = {
     "classes": Option(str, "Class folders in this order, comma-separated.", None, _listed),
     "on_bad_image": Option(str, "On an image that does not decode: fail, or skip (leave it out and count it).", "fail"),
     "out": Option(Path, "Study folder; default: a new one in the cache folder.", None),
-    "python": Option(List[str], _PYTHON, None, lambda given: by_framework("--python", given)),
-    "index": Option(List[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),
+    "python": Option(list[str], _PYTHON, None, lambda given: by_framework("--python", given)),
+    "index": Option(list[str], _INDEX, None, lambda given: check_indexes(by_framework("--index", given))),
     "trust": Option(bool, _TRUST, False, flag="--trust"),
     "timeout_s": Option(float, "Time limit of a run in seconds.", None, flag="--timeout"),
     "phase_timeout_s": Option(str, _PHASES, None, _phase_timeout, "--phase-timeout"),
@@ -194,12 +196,12 @@ OPTIONS: Dict[str, Option] = {
     "quiet": Option(bool, "No progress: the tables and errors alone.", False, flag="--quiet"),
     "json": Option(bool, "Print the study as one JSON document in place of tables.", False, flag="--json"),
     "on": Option(str, _ON, "here"),
-    "slurm": Option(List[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
+    "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
-PANELS: Dict[str, Tuple[str, ...]] = {
+PANELS: dict[str, tuple[str, ...]] = {
     "What to compare": ("frameworks", "models", "weights", "as_written", "dataset", "batch_sizes", "search", "mode"),
     "Device, arithmetic, execution": (
         "device",
@@ -311,13 +313,13 @@ def takes(*names: str, by_place: Sequence[str] = (), **defaults: Any) -> Callabl
     return wrap
 
 
-def stated(context: typer.Context, request: Dict[str, Any]) -> Dict[str, Any]:
-    """A request without the settings and the data set that nobody asked for: a workload has its own."""
-    own = (*map(column, SETTINGS), "dataset")
+def stated(context: typer.Context, request: dict[str, Any]) -> dict[str, Any]:
+    """A request without the settings that nobody asked for: a workload has its own."""
+    own = {column(name) for name in SETTINGS}
     return {name: value for name, value in request.items() if name not in own or asked(context, name)}
 
 
-def _placed(context: Any, given: Optional[List[str]], by_place: Sequence[str]) -> Dict[str, Any]:
+def _placed(context: Any, given: list[str] | None, by_place: Sequence[str]) -> dict[str, Any]:
     """The arguments that words give, from now on as asked for as those of options."""
     placed = words.read(given or [], {name for name in by_place if asked(context, name)}, by_place)
     for name in placed:
@@ -336,7 +338,7 @@ def _what(names: Sequence[str]) -> inspect.Parameter:
     """The argument that takes all words of a command."""
     text = f"{words.usage(names)}, in place of their options."
     argument = typer.Argument(metavar="what", help=text, show_default=False)
-    return inspect.Parameter("what", _KEYWORD, default=None, annotation=Annotated[Optional[List[str]], argument])
+    return inspect.Parameter("what", _KEYWORD, default=None, annotation=Annotated[list[str] | None, argument])
 
 
 MANY = 20  # options; a help of more is short

@@ -7,7 +7,7 @@ import io
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Callable, Sequence
 
 import typer
 
@@ -47,7 +47,7 @@ app = typer.Typer(
 )
 
 # Without dropout, and with one loader for all, the losses of all frameworks are the same numbers: proof that can be seen.
-QUICK: Dict[str, Any] = {
+QUICK: dict[str, Any] = {
     "models": ["cifar_cnn"],
     "pipeline": "shared",
     "epochs": 2,  # of 50 steps
@@ -157,7 +157,7 @@ def _root(
 def run(
     context: typer.Context,
     study_file: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             "--from",
             help="A TOML file with the request, as `show --toml` prints it.",
@@ -168,11 +168,10 @@ def run(
 ) -> None:
     """Train every model with every framework, each cell in a process of its own, and print the tables."""
     if study_file is not None:
-        from framework_compare.api import compare
         from framework_compare.study import study_toml
 
         own = {name: value for name, value in request.items() if asked(context, name)}
-        request = study_toml.read(study_file, compare, own)
+        request = study_toml.read(study_file, own)
         _run_and_show(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):
@@ -189,7 +188,7 @@ def run(
 def ladder(
     context: typer.Context,
     rung: Annotated[
-        Optional[List[str]],
+        list[str] | None,
         typer.Option(help='A rung, "NAME: SETTING=VALUE, ..."; repeat it for more. A published ladder has its own.'),
     ] = None,
     one_at_a_time: Annotated[
@@ -245,27 +244,32 @@ def quickstart(**request: Any) -> None:
 
 def _run_and_show(
     strict: bool = False,
-    kind: Optional[str] = None,
+    kind: str | None = None,
     dry_run: bool = False,
     yes: bool = False,
     quiet: bool = False,
     json: bool = False,
-    **request: Any,
-) -> "Comparison":
-    from framework_compare.api import compare
+    out: Path | None = None,
+    retry: Sequence[str] = (),
+    extend: bool = False,
+    on: str = "here",
+    slurm: dict[str, str] | None = None,
+    **given: Any,
+) -> Comparison:
+    from framework_compare import api
     from framework_compare.study import executors
     from framework_compare.study.opening import new_study_folder
+    from framework_compare.study.request import Request
 
-    folder = Path(request.pop("out", None) or new_study_folder())
-    executor = executors.of(request.pop("on", executors.HERE), request.pop("slurm", None))
-    watcher = console.watcher(quiet, yes)
+    request, folder = Request.of(**given), out or new_study_folder()
+    watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        forecast = compare(out=folder, executor=executor, watcher=watcher, dry_run=True, **request)
+        forecast = api.prepare(request, watcher, executor).forecast()
         print(forecast)
         lacking = [bool(one.lack) for one in forecast.cells]
         raise typer.Exit(any(lacking) if strict else all(lacking))
     with console.kept_on_interrupt(folder, watcher):
-        result = compare(out=folder, executor=executor, watcher=watcher, **request)
+        result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
     if strict and (result.frame["status"] != "ok").any():
@@ -273,7 +277,7 @@ def _run_and_show(
     return result
 
 
-def _tables(incomplete: str) -> List[str]:
+def _tables(incomplete: str) -> list[str]:
     from framework_compare.report.kinds import KINDS
 
     return report.starting(["kinds", *KINDS], incomplete)
@@ -283,17 +287,17 @@ def _tables(incomplete: str) -> List[str]:
 def show(
     style: str,
     study: Annotated[str, report.STUDY] = "latest",
-    other: Annotated[Optional[str], typer.Argument(help="Another study, to compare side by side.")] = None,
+    other: Annotated[str | None, typer.Argument(help="Another study, to compare side by side.")] = None,
     table: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help="Kind of table: time, resources, precision, ...; `kinds` lists those that the study has.",
             autocompletion=_tables,
         ),
     ] = None,
-    label: Annotated[Optional[str], typer.Option(help=r"Of --style latex: what \ref names.")] = None,
+    label: Annotated[str | None, typer.Option(help=r"Of --style latex: what \ref names.")] = None,
     caption: Annotated[
-        Optional[str], typer.Option(help="Of --style latex: in place of the one with the settings.")
+        str | None, typer.Option(help="Of --style latex: in place of the one with the settings.")
     ] = None,
     no_notes: Annotated[
         bool, typer.Option("--no-notes", help="Of --style latex: no verdicts and notes below the table.")
@@ -353,7 +357,7 @@ def _help(command: Callable[..., Any]) -> str:
 
 
 # In the order in which a newcomer needs them; each heading is a panel of `--help`.
-COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
+COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Start": {
         "quickstart": quickstart,
         "doctor": doctor.doctor,
@@ -383,7 +387,7 @@ COMMANDS: Dict[str, Dict[str, Callable[..., Any]]] = {
 }
 for _panel, _commands in COMMANDS.items():
     for _name, _command in _commands.items():
-        _shown: Dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
+        _shown: dict[str, Any] = {"help": _help(_command), "rich_help_panel": _panel, "epilog": examples.below(_name)}
         app.command(_name, cls=Command, **_shown)(_command)
 app.add_typer(environments.app, name="env", rich_help_panel="Start")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Optional
+from typing import Annotated, Any
 
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, takes
+from framework_compare.cli.options import ENVIRONMENTS, LIMITS, SETTINGS_OF_CELLS, one_of, stated, takes
 from framework_compare.cli.report import STUDY
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan.reproductions import REPRODUCTIONS
@@ -36,7 +36,9 @@ def resume(
     yes: bool = False,
     study: Annotated[str, STUDY] = "latest",
     on: str = "here",
-    slurm: Optional[Dict[str, str]] = None,
+    slurm: dict[str, str] | None = None,
+    trust: bool = False,
+    verify: str | None = None,
     **request: Any,
 ) -> None:
     """Run the unfinished cells of a study; finished cells stay, unless --retry names their status.
@@ -48,10 +50,10 @@ def resume(
 
     folder, watcher, executor = names.find(study), console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
-        print(api.resume(folder, executor=executor, watcher=watcher, dry_run=True, **request))
+        print(api.dry_resume(folder, executor=executor, **request))
         return
     with console.kept_on_interrupt(folder, watcher):
-        result = api.resume(folder, executor=executor, watcher=watcher, **request)
+        result = api.resume(folder, executor=executor, watcher=watcher, trust=trust, verify=verify, **request)
     console.print_study(result, json)
     if strict and (result.frame["status"] != "ok").any():
         raise typer.Exit(1)
@@ -64,16 +66,16 @@ def resume(
     by_place=words.REQUEST,
     epochs="1",
 )
-def largest_batch(out: Optional[Path], style: str, dry_run: bool, yes: bool, **request: Any) -> None:
+def largest_batch(context: typer.Context, out: Path | None, style: str, dry_run: bool, yes: bool, **given: Any) -> None:
     """Find the largest batch that works: raise the batch size until a cell fails; show the memory at each size."""
     from framework_compare import stability_sweep
     from framework_compare.report.study_table import check_style
     from framework_compare.study.opening import new_study_folder
 
     check_style(style)
-    folder, watcher = out or new_study_folder(), console.watcher(yes=yes)
+    folder, watcher, request = out or new_study_folder(), console.watcher(yes=yes), stated(context, given)
     if dry_run:
-        print(stability_sweep.largest_batch(out=folder, watcher=watcher, dry_run=True, **request))
+        print(stability_sweep.dry_run(watcher=watcher, **request))
         return
     with console.kept_on_interrupt(folder, watcher):
         result = stability_sweep.largest_batch(out=folder, watcher=watcher, **request)
@@ -94,9 +96,9 @@ def overhead(
     style: str,
     dry_run: bool,
     yes: bool,
-    frameworks: List[str],
-    models: List[str],
-    dataset: List[str],
+    frameworks: list[str],
+    models: list[str],
+    dataset: list[str],
     rates: Annotated[
         str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
     ] = "0,1,10,100",
@@ -112,7 +114,7 @@ def overhead(
         raise UnknownNameError("style", style, renderers.RENDERERS)
     framework, model = one_of("frameworks", frameworks), one_of("models", models)
     asked = {**request, "dataset": one_of("dataset", dataset), "rates_hz": split(rates, float), "repeats": repeats}
-    forecast = costs.overhead(framework, model, dry_run=True, **asked)
+    forecast = costs.dry_run(framework, model, **asked)
     if dry_run:
         print(forecast)
         return
@@ -130,23 +132,23 @@ def overhead(
 )
 def reproduce(
     name: Annotated[str, typer.Argument(help="The published study: " + ", ".join(REPRODUCTIONS) + ".")],
-    out: Optional[Path],
-    repeats: Optional[int],
+    out: Path | None,
+    repeats: int | None,
     style: str,
     dry_run: bool,
     yes: bool,
     full: Annotated[bool, typer.Option("--full", help="With the published sizes: hours to days.")] = False,
-    frameworks: Annotated[Optional[str], typer.Option(help="Comma-separated; default: those of the study.")] = None,
-    device: Annotated[Optional[str], typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
-    part: Annotated[Optional[List[str]], typer.Option(help="Only this part of the study. Repeatable.")] = None,
+    frameworks: Annotated[str | None, typer.Option(help="Comma-separated; default: those of the study.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: both where there is a GPU.")] = None,
+    part: Annotated[list[str] | None, typer.Option(help="Only this part of the study. Repeatable.")] = None,
     data: Annotated[
-        Optional[List[str]], typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
+        list[str] | None, typer.Option(help="PART=PATH: real data of a part; generated without. Repeatable.")
     ] = None,
     **request: Any,
 ) -> None:
     """Repeat a published study on this machine and print its figures beside ours; --out with a study resumes it."""
+    from framework_compare import reproduction
     from framework_compare.report import renderers
-    from framework_compare.reproduction import reproduce as run_again
     from framework_compare.study.opening import new_study_folder
 
     if style not in renderers.RENDERERS:
@@ -154,18 +156,18 @@ def reproduce(
     folder, watcher = out or new_study_folder(), console.watcher(yes=True)
     if repeats is not None:
         request["repeats"] = repeats
-    asked: Dict[str, Any] = {
+    asked: dict[str, Any] = {
         **{key: value for key, value in request.items() if value is not None},
         **{"full": full, "device": device, "data": pairs("--data", data), "parts": part or None},
-        **{"frameworks": None if frameworks is None else split(frameworks), "out": folder},
+        **{"frameworks": None if frameworks is None else split(frameworks)},
     }
-    forecasts = run_again(name, dry_run=True, watcher=watcher if dry_run else Watcher(), **asked)
+    forecasts = reproduction.dry_run(name, watcher=watcher if dry_run else Watcher(), **asked)
     if dry_run:
         print("\n".join(f"{part}:\n{forecast}" for part, forecast in forecasts.items()))
         return
     console.announce(list(forecasts.values()), watcher.say, yes)
     with console.kept_on_interrupt(folder, watcher):
-        result = run_again(name, watcher=watcher, **asked)
+        result = reproduction.reproduce(name, out=folder, watcher=watcher, **asked)
     print(result.table(style))
     watcher.say(f"studies: {folder}")
 

@@ -61,7 +61,7 @@ def _trials(config: pytest.Config) -> Dict[str, Trial]:
 
 def _networks(config: pytest.Config) -> List[str]:
     models = config.getoption("--models")
-    return [*graphs.NAMES, *(planning.find_all("model", registry.MODELS, _split([models])) if models else [])]
+    return [*graphs.NAMES, *(planning.find_all("model", registry.image_models(), _split([models])) if models else [])]
 
 
 def _split(given: "List[str] | None") -> List[str]:

@@ -7,7 +7,7 @@ from typing import Dict, Optional
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import Graph
-from framework_compare.graph.ops import Node
+from framework_compare.graph.node import Node
 
 WIDTHS = {"Linear": "out_features", "Conv2d": "out_channels"}
 # What may stand behind the last layer and leaves the number of classes as it is.

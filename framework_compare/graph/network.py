@@ -50,7 +50,7 @@ class Graph:
     @property
     def image_size(self) -> int:
         """Pixels a side of the first input; 0 where that is no image."""
-        return self.input_shape[-1] if len(self.input_shape) == 3 else 0
+        return self.task.image_size
 
     def shapes(self) -> Dict[str, Shape]:
         """Output shape of every node, without the batch; raises UsageError where a layer does not fit."""

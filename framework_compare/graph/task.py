@@ -46,6 +46,12 @@ class Task:
         if self.loss not in LOSSES:
             raise UsageError(f"loss is {self.loss!r}; allowed: {', '.join(LOSSES)}")
 
+    @property
+    def image_size(self) -> int:
+        """Pixels a side of the first input; 0 where that is no image."""
+        shape = self.inputs[0].shape
+        return shape[-1] if len(shape) == 3 else 0
+
     def to_dict(self) -> Dict[str, Any]:
         return dataclasses.asdict(self)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -14,14 +14,13 @@ from framework_compare.graph import Graph, initial_weights, weights_size
 from framework_compare.graph.imported_model import FROM_FILE, SEEDED, STARTS, ImportedModel
 from framework_compare.importing.sources import FORMS, MODULE_FILE, ZOOS, is_keras_model, is_module, source_of
 from framework_compare.importing.tracing import Traced, Tracer, trace_in_hand, trace_keras
+from framework_compare.plan.planning import Models
 from framework_compare.plan.settings import DEFAULTS
-
-Models = Any  # one of sources.FORMS, or a list of them
 
 
 def resolve(
-    models: Models, sizes: Any = None, weights: Optional[str] = None, tracer: Tracer = Tracer()
-) -> Tuple[Any, List[ImportedModel]]:
+    models: Models, sizes: object = None, weights: str | None = None, tracer: Tracer = Tracer()
+) -> tuple[Any, list[ImportedModel]]:
     """Names for `planning.plan`, and the models among them that were imported and registered now.
 
     sizes: the image sizes asked for, one or several; None for the default. weights: "file" (those that the model comes
@@ -30,12 +29,12 @@ def resolve(
     if weights is not None and weights not in STARTS:
         raise UnknownNameError("weights", weights, STARTS)
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
-    names: List[Any] = []
-    imported: List[ImportedModel] = []
+    names: list[Any] = []
+    imported: list[ImportedModel] = []
     for model in [models] if alone else list(models):
         made = _imported(model, _sizes(sizes), weights, tracer)
         if made is not None:
-            registry.MODELS[made.name] = made
+            registry.MODELS[made.name] = registry.Model(made)
             imported.append(made)
         names.append(model if made is None else made.name)
     if weights is not None and not imported:
@@ -43,7 +42,7 @@ def resolve(
     return (names[0] if alone else names), imported
 
 
-def _sizes(sizes: Any) -> List[int]:
+def _sizes(sizes: object) -> list[int]:
     listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
     for size in listed:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -51,7 +50,7 @@ def _sizes(sizes: Any) -> List[int]:
     return list(listed)
 
 
-def _imported(model: Any, sizes: List[int], weights: Optional[str], tracer: Tracer) -> Optional[ImportedModel]:
+def _imported(model: Any, sizes: list[int], weights: str | None, tracer: Tracer) -> ImportedModel | None:
     """None for what the registry knows, or may know."""
     if isinstance(model, ImportedModel):
         return model

@@ -70,7 +70,7 @@ def check(
     return Limits(timeout_s, phase_timeout_s, silence_timeout_s, parse_bytes(memory_limit))
 
 
-def _check_seconds(name: str, value: Any) -> None:
+def _check_seconds(name: str, value: object) -> None:
     if value is None:
         return
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:

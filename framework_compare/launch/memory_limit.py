@@ -192,7 +192,7 @@ def kernel_kills() -> int:
 
 def machine_bytes() -> int:
     """Memory that this process may use at most: the machine's, or its container's."""
-    return min(psutil.virtual_memory().total, cgroup.memory_limit_bytes() or 1 << 62)
+    return min(int(psutil.virtual_memory().total), cgroup.memory_limit_bytes() or 1 << 62)
 
 
 def _put_if_there(path: Path, text: str) -> None:

@@ -206,7 +206,7 @@ def _wait_until_dead(pid: int) -> None:
 
 def _children(pid: int) -> "list[psutil.Process]":
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return list(psutil.Process(pid).children(recursive=True))
     except psutil.Error:
         return []
 

@@ -31,6 +31,9 @@ class Grant(NamedTuple):
     given_ns: int
 
 
+Event = Dict[str, Any]
+
+
 class Transcript:
     """Events of one worker, taken in one by one. Phases and epochs come in order, or they are malformed."""
 
@@ -61,7 +64,7 @@ class Transcript:
         self.python: Optional[str] = None
         self.outcomes: Dict[int, Verdict] = {}  # by rank
 
-    def add(self, event: Dict[str, Any]) -> None:
+    def add(self, event: Event) -> None:
         """Take in one event; ProtocolError if a field is missing, of another type, or makes no sense here."""
         try:
             if not event.get("rank"):  # others may have the clock of another node
@@ -97,17 +100,17 @@ class Transcript:
         """The rank whose failure was heard of first; None where none was."""
         return next((rank for rank, verdict in self.outcomes.items() if verdict.status != "ok"), None)
 
-    def _hello(self, event: Dict[str, Any]) -> None:
+    def _hello(self, event: Event) -> None:
         self.python = _text(event["python"], MAX_NAME)
         self._close("spawn", event["t_ns"])
 
-    def _framework(self, event: Dict[str, Any]) -> None:
+    def _framework(self, event: Event) -> None:
         settings = event["settings"]
         if not isinstance(settings, dict) or not _is_shallow(settings):
             raise TypeError(f"settings is no object, or one of more than {MAX_DEPTH} levels")
         self.framework = {"version": _text(event["version"], MAX_NAME), "settings": settings}
 
-    def _phase(self, event: Dict[str, Any]) -> None:
+    def _phase(self, event: Event) -> None:
         name = _text(event["name"], MAX_NAME)
         if event["edge"] != "start":
             self._close(name, event["t_ns"])
@@ -116,15 +119,15 @@ class Transcript:
         else:
             self.open[name] = self._time(event["t_ns"])
 
-    def _close(self, name: str, t_ns: Any) -> None:
+    def _close(self, name: str, t_ns: object) -> None:
         start_ns, end_ns = self.open.pop(name), self._time(t_ns)
         self.phases.append(Phase(name, start_ns, _within(end_ns, start_ns, LARGEST)))
 
-    def _time(self, t_ns: Any) -> int:
+    def _time(self, t_ns: object) -> int:
         """CLOCK_MONOTONIC nanoseconds between the start of the run and now."""
         return _within(t_ns, self._began_ns, time.monotonic_ns())
 
-    def _memory(self, event: Dict[str, Any]) -> None:
+    def _memory(self, event: Event) -> None:
         """PSS of the trees of several ranks adds up: each page counts by its share of users."""
         pss, rank, name = event["pss_bytes"], self._rank(event), _text(event["phase"], MAX_NAME)
         if pss is None or (not rank and self.phases[-1].name != name):
@@ -135,24 +138,24 @@ class Transcript:
         if len(known) == self._ranks and places:
             self.phases[places[-1]] = dataclasses.replace(self.phases[places[-1]], pss_bytes=sum(known.values()))
 
-    def _rank(self, event: Dict[str, Any]) -> int:
+    def _rank(self, event: Event) -> int:
         return _within(event.get("rank", 0), 0, self._ranks - 1)
 
-    def _progress(self, event: Dict[str, Any]) -> None:
+    def _progress(self, event: Event) -> None:
         """For whoever watches; nothing to keep."""
         _whole(event["epoch"]), _whole(event["steps"])
 
-    def _warning(self, event: Dict[str, Any]) -> None:
+    def _warning(self, event: Event) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(_text(event["message"], MAX_TEXT))
 
-    def _ready(self, event: Dict[str, Any]) -> None:
+    def _ready(self, event: Event) -> None:
         if self.ready:
             raise ValueError("it was ready before")
         self.step_s, self.steps = _seconds(event["step_ns"]), _within(event["steps"], 1, MOST)
         self.ready = True
 
-    def _slice(self, event: Dict[str, Any]) -> None:
+    def _slice(self, event: Event) -> None:
         """Within its turn, one a turn, and no longer than the turn was."""
         grant, self.grant = self.grant, None
         if grant is None or event["number"] != grant.round:
@@ -176,13 +179,13 @@ class Transcript:
             )
         )
 
-    def _epoch(self, event: Dict[str, Any]) -> None:
+    def _epoch(self, event: Event) -> None:
         if not self._rank(event):
             self._add_epoch(event)
         if self._ranks > 1:
             self._average(_whole(event["number"]), event)
 
-    def _average(self, number: int, event: Dict[str, Any]) -> None:
+    def _average(self, number: int, event: Event) -> None:
         """The loss of an epoch is the mean of its ranks', which all train on as many images."""
         known = self._losses.setdefault(number, {})
         if number > self.asked_epochs or len({images for images, _ in known.values()} | {event["images"]}) > 1:
@@ -192,7 +195,7 @@ class Transcript:
             loss = sum(loss for _, loss in known.values()) / self._ranks
             self.epochs[number - 1] = dataclasses.replace(self.epochs[number - 1], loss=loss)
 
-    def _add_epoch(self, event: Dict[str, Any]) -> None:
+    def _add_epoch(self, event: Event) -> None:
         number = _whole(event["number"])
         if number != len(self.epochs) + 1 or number > self.asked_epochs:
             raise ValueError(f"epoch {number} after {len(self.epochs)} of {self.asked_epochs}")
@@ -223,19 +226,19 @@ class Transcript:
             )
         )
 
-    def _epoch_span(self, event: Dict[str, Any]) -> Tuple[int, int]:
+    def _epoch_span(self, event: Event) -> Tuple[int, int]:
         """Start and end of an epoch: within the run, after the epoch before it, and not the same moment."""
         start_ns, end_ns = self._time(event["start_ns"]), self._time(event["end_ns"])
         last = self.epochs[-1].end_ns if self.epochs else 0
         return _within(start_ns, last, end_ns - 1), end_ns
 
-    def _stopped(self, event: Dict[str, Any]) -> None:
+    def _stopped(self, event: Event) -> None:
         """Training ends with the last epoch reported."""
         if not self._may_stop or _whole(event["epoch"]) != len(self.epochs):
             raise ValueError(f"stopped after epoch {event['epoch']}; {len(self.epochs)} were told")
         self.asked_epochs = len(self.epochs)
 
-    def _quality(self, event: Dict[str, Any]) -> None:
+    def _quality(self, event: Event) -> None:
         """Metrics of the last epoch reported, once."""
         number, split, values = _whole(event["epoch"]), _text(event["split"], MAX_NAME), event["values"]
         if number != len(self.epochs) or any((q.epoch, q.split) == (number, split) for q in self.quality):
@@ -247,14 +250,14 @@ class Transcript:
                 Quality(number, split, _text(name, MAX_NAME), None if value is None else _finite(value))
             )
 
-    def _profile(self, event: Dict[str, Any]) -> None:
+    def _profile(self, event: Event) -> None:
         _whole(event["steps"])
         rows = [_profile_row(*row) for row in event["rows"]]
         if self.profile or len(rows) > MAX_PROFILE_ROWS:
             raise ValueError(f"{len(rows)} rows; allowed: one profile of at most {MAX_PROFILE_ROWS}")
         self.profile = rows
 
-    def _outcome(self, event: Dict[str, Any]) -> None:
+    def _outcome(self, event: Event) -> None:
         status, traceback = event["status"], event.get("traceback")
         rank = self._rank(event)
         if status not in TOLD or rank in self.outcomes:
@@ -263,41 +266,42 @@ class Transcript:
         self.outcomes[rank] = Verdict(status, _text(event["reason"], MAX_TEXT), kept)
 
 
-def _is_shallow(value: Any, levels: int = MAX_DEPTH) -> bool:
+def _is_shallow(value: object, levels: int = MAX_DEPTH) -> bool:
     """Whether a document can be written again: what was read just so may be too deep for that."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels > 0 and all(_is_shallow(item, levels - 1) for item in items)
 
 
-def _text(value: Any, longest: int) -> str:
+def _text(value: object, longest: int) -> str:
     return str(value)[:longest]
 
 
-def _profile_row(kind: Any, name: Any, calls: Any, self_ns: Any) -> ProfileRow:
+def _profile_row(kind: object, name: object, calls: object, self_ns: object) -> ProfileRow:
     if kind not in PROFILE_KINDS:
         raise ValueError(f"profile kind {_text(kind, MAX_NAME)!r}")
     return ProfileRow(kind, _text(name, MAX_PROFILE_NAME), _whole(calls), _whole(self_ns) / 1e9)
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     """A count or a time: a whole number that SQLite can hold."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
         raise ValueError(f"{str(value)[:40]!r} is no count")
     return value
 
 
-def _within(value: Any, least: int, most: int) -> int:
+def _within(value: object, least: int, most: int) -> int:
     """A count or a time of a range, both ends in it."""
-    if not least <= _whole(value) <= most:
+    count = _whole(value)
+    if not least <= count <= most:
         raise ValueError(f"{value} is not within {least} to {most}")
-    return value
+    return count
 
 
-def _seconds(nanoseconds: Any) -> Optional[float]:
+def _seconds(nanoseconds: object) -> Optional[float]:
     return None if nanoseconds is None else _whole(nanoseconds) / 1e9
 
 
-def _finite(value: Any) -> float:
+def _finite(value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise ValueError(f"{str(value)[:40]!r} is no finite number")
     return float(value)

@@ -156,7 +156,7 @@ class ParityChecker:
         """A network is asked its own optimiser's steps on batches that BatchNorm can stand; a workload with our pipeline."""
         environment, graph = self.ready[framework], planning.build_graph(model, config, task)
         assert isinstance(environment, Environment), f"{framework} has no environment to describe"
-        if model in registry.WORKLOADS:
+        if registry.of_arrays(model):
             config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
         asked = {"optimizer": config.optimizer, "replicas": len(replicas_of(config))}
         size = max(self.questions.batch_size, least_batch(graph))
@@ -169,7 +169,7 @@ class ParityChecker:
         if found is None or found.status == UNSUPPORTED:
             return found
         found = dataclasses.replace(found, model=subject.model)
-        if subject.model in registry.WORKLOADS:  # what follows is of images
+        if registry.of_arrays(subject.model):  # what follows is of images
             return with_level(found, NOT_OF_IMAGES)
         if subject.questions.replicas > 1:
             return with_level(found, ON_ONE_DEVICE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Mapping, NamedTuple, Sequence, Union
 
+from framework_compare import registry
 from framework_compare.errors import UnknownNameError, UsageError
 from framework_compare.plan import planning
 from framework_compare.plan.planning import Plan
@@ -26,20 +27,20 @@ class Ladder:
 
     model: str
     base: Mapping[str, Any]
-    rungs: Tuple[Rung, ...]
+    rungs: tuple[Rung, ...]
 
 
 BASE = "base"  # the name of the first rung
 OF_GPUS = ("device", "gpu_threads")  # settings of rungs that are left out where there is no GPU
 FIXED = ("image_size", "num_classes", "seed", "mode")  # what a rung cannot change: other data, model or task
-Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[Tuple[str, Mapping[str, Any]]]]
+Rungs = Union[Mapping[str, Mapping[str, Any]], Sequence[tuple[str, Mapping[str, Any]]]]
 
 _GPU = Rung("GPU", {"device": "cuda"})
 _HALF = Rung("mixed precision", {"precision": "bf16"})
 _PRIVATE = Rung("private GPU threads", {"gpu_threads": "private"})  # TensorFlow's alone, so above all others
 _COMPILED = Rung("compiled", {"execution": "compiled"})
 # The gains report (2025) changes several settings at a time; here each technique is a rung of its own, in its order.
-LADDERS: Dict[str, Ladder] = {
+LADDERS: dict[str, Ladder] = {
     "abidate2025-tweets": Ladder(
         "tweet_span",
         {"epochs": 3, "batch_size": 4},
@@ -72,7 +73,7 @@ LADDERS: Dict[str, Ladder] = {
 }  # fmt: skip
 
 
-def read_rungs(rungs: Rungs) -> List[Rung]:
+def read_rungs(rungs: Rungs) -> list[Rung]:
     """Rungs as a user gives them, by name; UsageError says what is allowed."""
     try:
         pairs = list(rungs.items() if isinstance(rungs, Mapping) else rungs)
@@ -91,7 +92,7 @@ def read_rungs(rungs: Rungs) -> List[Rung]:
     return read
 
 
-def rungs_of_text(texts: Sequence[str]) -> List[Rung]:
+def rungs_of_text(texts: Sequence[str]) -> list[Rung]:
     """Rungs of the command line, each "NAME: SETTING=VALUE, ..."; UsageError says what is allowed."""
     rungs = []
     for text in texts:
@@ -130,7 +131,7 @@ def _check_rung(rung: Rung) -> None:
         planning.check_setting(name, value)
 
 
-def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> Tuple[Plan, List[Dict[str, Any]]]:
+def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) -> tuple[Plan, list[dict[str, Any]]]:
     """The cells of all rungs, and what the study keeps of each: name, changes on the base, place of the rung it changes.
 
     base: one cell per framework. UsageError where a rung makes no other cell.
@@ -138,11 +139,11 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
     twice = {cell.framework for cell in base.cells if sum(c.framework == cell.framework for c in base.cells) > 1}
     if twice:
         raise UsageError(f"a ladder starts from one cell per framework; {min(twice)} has several: give single values")
-    stored: List[Dict[str, Any]] = [{"name": BASE, "changes": {}}]
+    stored: list[dict[str, Any]] = [{"name": BASE, "changes": {}}]
     for rung in rungs:
         on = 0 if one_at_a_time else len(stored) - 1
         stored.append({"name": rung.name, "changes": {**stored[on]["changes"], **rung.settings}, "on": on})
-    cells: Dict[Cell, str] = {}
+    cells: dict[Cell, str] = {}
     for one, own in zip(stored, [{}, *(rung.settings for rung in rungs)]):
         for cell in base.cells:
             made = changed(cell, one["changes"])
@@ -158,7 +159,7 @@ def plan_ladder(base: Plan, rungs: Sequence[Rung], one_at_a_time: bool = False) 
 
 def changed(cell: Cell, changes: Mapping[str, Any]) -> Cell:
     """A cell with other settings; arrays have no pipeline of a framework's own, and nothing runs beside it."""
-    if planning.is_workload(cell.model):
+    if registry.of_arrays(cell.model):
         fixed = {"pipeline": "shared"} if changes.get("pipeline") == "native" else {}
         changes = {**changes, **fixed, "loader_workers": 0}
     config = dataclasses.replace(cell.config, **changes)

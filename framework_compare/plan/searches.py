@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Mapping, NamedTuple
 
 from framework_compare import registry
 from framework_compare.errors import UsageError
@@ -27,15 +27,15 @@ class Candidate(NamedTuple):
 
 
 def is_search(model: str) -> bool:
-    return model in registry.WORKLOADS and bool(registry.WORKLOADS[model].search)
+    return model in registry.MODELS and bool(registry.MODELS[model].search)
 
 
-def candidates(model: str) -> List[Candidate]:
+def candidates(model: str) -> list[Candidate]:
     """The product of what a search varies, in the order in which it is trained."""
-    search = registry.WORKLOADS[model].search
+    search = registry.MODELS[model].search
     found = []
     for values in itertools.product(*search.values()):
-        named: Dict[str, Any] = dict(zip(search, values))
+        named: dict[str, Any] = dict(zip(search, values))
         found.append(
             Candidate(
                 {name: value for name, value in named.items() if name not in SETTINGS},
@@ -46,31 +46,26 @@ def candidates(model: str) -> List[Candidate]:
 
 
 def graph_of(model: str, candidate: Candidate, task: Task) -> Graph:
-    graph: Graph = registry.load(registry.WORKLOADS[model].model)(task, **candidate.size)
+    graph: Graph = registry.load(registry.MODELS[model].build)(task, **candidate.size)
     return graph
 
 
-def check(model: str, given: Mapping[str, Any], configs: Sequence[TrainConfig], limit: Optional[int]) -> None:
+def check(model: str, given: Mapping[str, object], config: TrainConfig, limit: int | None) -> None:
     """UsageError for what a search has no use for; given: the settings that the user named."""
-    for name in registry.WORKLOADS[model].search:
+    for name, tried in registry.MODELS[model].search.items():
         if name in given:
-            tried = ", ".join(f"{value:g}" for value in registry.WORKLOADS[model].search[name])
-            raise UsageError(f"{name} is {given[name]!r}; {model} tries {tried}")
+            raise UsageError(f"{name} is {given[name]!r}; {model} tries {', '.join(f'{value:g}' for value in tried)}")
     if limit is not None:
         raise UsageError(f"limit is {limit}; {model} trains on folds of all rows")
-    for config in configs:
-        for name, value, allowed in (
-            ("mode", config.mode, "train"),
-            ("patience", config.patience, 0),
-            ("batch_growth", config.batch_growth, 1),
-            ("nodes", config.nodes, 1),
-            ("pipeline", config.pipeline, "shared"),
-        ):
-            if value != allowed:
-                raise UsageError(f"{name} is {value!r}; {model} is a search, which has {allowed!r} only")
-
-
-def check_device(model: str, device: str) -> None:
-    """UsageError for several devices."""
-    if len(devices_of(device)) > 1:
-        raise UsageError(f"device is {device!r}; {model} is a search, which runs on one device")
+    if len(devices_of(config.device)) > 1:
+        raise UsageError(f"device is {config.device!r}; {model} is a search, which runs on one device")
+    for name, allowed in (
+        ("mode", "train"),
+        ("patience", 0),
+        ("batch_growth", 1),
+        ("nodes", 1),
+        ("pipeline", "shared"),
+    ):
+        value = getattr(config, name)
+        if value != allowed:
+            raise UsageError(f"{name} is {value!r}; {model} is a search, which has {allowed!r} only")

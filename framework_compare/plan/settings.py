@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar
+from typing import Any, Mapping, Sequence, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -23,7 +23,6 @@ from framework_compare.protocol import (
 )
 
 DEFAULTS = TrainConfig()
-Call = TypeVar("Call", bound=Callable[..., Any])
 
 # Roles: where a setting is shown.
 IDENTITY = "identity"  # a column beside every figure
@@ -51,7 +50,7 @@ class Setting:
 
     help: str
     role: str = QUIET
-    choices: Tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     pattern: str = ""
     least: float = 0
     below: float = math.inf
@@ -101,7 +100,7 @@ _GROWTH = "factor from each batch of an epoch to the next; 1: all alike"
 _NODES = "nodes of a Slurm job that train together, each on the devices named"
 _CROP = "random: a part of the image; none: the whole image, stretched"
 # In the order of the frames' columns.
-SETTINGS: Dict[str, Setting] = {
+SETTINGS: dict[str, Setting] = {
     "device": Setting(
         "the processor that trains, a GPU by its number, several with a replica of the model on each",
         IDENTITY,
@@ -140,6 +139,42 @@ SETTINGS: Dict[str, Setting] = {
     "batch_size_limit": Setting("largest batch where they grow", least=1),
 }
 
+Words, Counts, Numbers = str | Sequence[str], int | Sequence[int], float | Sequence[float]
+
+
+class Settings(TypedDict, total=False):
+    """Settings as keywords, by their columns: one value, or several that are cells of their own."""
+
+    nodes: Counts
+    mode: Words
+    batch_size: Counts
+    execution: Words
+    pipeline: Words
+    precision: Words
+    tuning: Words
+    threads: Counts | None
+    loader_workers: Counts | None
+    epochs: Counts
+    learning_rate: Numbers
+    momentum: Numbers
+    weight_decay: Numbers
+    warmup_steps: Counts
+    seed: Counts
+    image_size: Counts
+    num_classes: int
+    flip: Words
+    crop: Words
+    optimizer: Words
+    loss_function: Words
+    patience: Counts
+    epsilon: Numbers
+    internals: Words
+    optimizer_variant: Words
+    gpu_threads: Words
+    batch_growth: Numbers
+    batch_size_limit: Counts
+
+
 # What cells may differ in whose workers take turns: all train on the same samples, and end together.
 COMPARED = (
     *("execution", "precision", "tuning", "pipeline", "threads", "loader_workers"),
@@ -152,17 +187,17 @@ def column(name: str) -> str:
     return SETTINGS[name].column or name
 
 
-def fields(given: Mapping[str, Any]) -> Dict[str, Any]:
+def fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the fields of TrainConfig, from the names that users give them."""
     known = {column(name): name for name in SETTINGS}
     return {known.get(name, name): value for name, value in given.items()}
 
 
-def of_role(*roles: str) -> Tuple[str, ...]:
+def of_role(*roles: str) -> tuple[str, ...]:
     """Settings of these roles."""
     return tuple(name for name, setting in SETTINGS.items() if setting.role in roles)
 
 
-def of_verdict(*parts: str) -> Tuple[str, ...]:
+def of_verdict(*parts: str) -> tuple[str, ...]:
     """Settings that these parts of a verdict on parity depend on, part by part."""
     return tuple(name for part in parts for name, setting in SETTINGS.items() if setting.verdict == part)

@@ -66,7 +66,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)\s*")
 
 
-def seconds(name: str, value: Any) -> float:
+def seconds(name: str, value: object) -> float:
     """Seconds of a time such as "30min", "1h30min" or 1800; UsageError for anything else."""
     given = value.strip() if isinstance(value, str) else value
     if isinstance(given, str) and _NUMBER.fullmatch(given):

@@ -141,12 +141,11 @@ def _by_choice(cells: Sequence[Record], name: str) -> bool:
 
 def _default(cell: Record, name: str) -> Any:
     """The value that a cell has where nobody asks for one."""
-    workload = registry.WORKLOADS.get(cell.model)
-    if workload is not None and name in BY_ARRAYS:
+    if registry.of_arrays(cell.model) and name in BY_ARRAYS:
         return getattr(cell, column(name))
     if SETTINGS[name].all_cores:  # as many as the machine has; loader workers are named where they are not as many
         return None if name == "threads" else cell.threads
-    own = {} if workload is None else {"pipeline": "shared", **workload.settings}
+    own = {"pipeline": "shared", **registry.MODELS[cell.model].settings} if registry.of_arrays(cell.model) else {}
     return own.get(name, getattr(DEFAULTS, name))
 
 
@@ -246,7 +245,7 @@ def imported_models(cells: Sequence[Record]) -> list[str]:
     """The origin of each model of the user's, and what was left out or replaced on its way into the graph."""
     lines = []
     for name in dict.fromkeys(cell.model for cell in cells):
-        model = registry.MODELS.get(name)
+        model = registry.builder(name)
         if isinstance(model, ImportedModel):
             classes = dict.fromkeys(
                 int(cell.num_classes) for cell in cells if cell.model == name and cell.num_classes > 0

@@ -64,7 +64,7 @@ def _row(cell: Record, dataset: Mapping[str, Any], peak_of: PeakOf) -> dict[str,
     if cell.status != "ok" or not cell.images_per_s > 0 or is_search(cell.model):  # which has many graphs
         return {}
     try:
-        task = Task.from_dict(dataset["task"]) if cell.model in registry.WORKLOADS else None
+        task = Task.from_dict(dataset["task"]) if registry.of_arrays(cell.model) else None
         graph = _graph(cell.model, int(cell.num_classes), int(cell.image_size), task)
     except (UsageError, KeyError, TypeError):  # a plug-in's model that is not there now, a task that is not stored
         return {}

@@ -30,7 +30,7 @@ def check_mode(mode: str) -> str:
 
 def key(row: Mapping[str, Any]) -> str:
     """Return what a verdict depends on, as one text."""
-    task = [row["dataset"]] if row["model"] in registry.WORKLOADS else []  # which is its data set's
+    task = [row["dataset"]] if registry.of_arrays(row["model"]) else []  # which is its data set's
     return "|".join(str(value) for value in (*(row[name] for name in _KEY), *task))
 
 

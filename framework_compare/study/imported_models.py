@@ -19,7 +19,7 @@ from framework_compare.store.folder import MODELS
 def write_models(folder: Path, names: Iterable[str]) -> None:
     """A folder for each imported model among these; registered models are code."""
     for name in dict.fromkeys(names):
-        model = registry.MODELS.get(name)
+        model = registry.builder(name)
         if isinstance(model, ImportedModel):
             place = folder / MODELS / name
             with schema.study_errors(place):
@@ -34,12 +34,12 @@ def register_models(folder: Path) -> None:
             model = ImportedModel.read(str(place))
         except UsageError as error:
             raise StudyError(str(error)) from None
-        registry.MODELS[model.name] = model
+        registry.MODELS[model.name] = registry.Model(model)
 
 
 def written_of(cell: Cell) -> dict[str, str] | None:
     """Where a cell's model is as its author wrote it, of a cell that trains that; None for any other."""
-    model = registry.MODELS.get(cell.model)
+    model = registry.builder(cell.model)
     if cell.framework not in registry.AS_WRITTEN or not isinstance(model, ImportedModel):
         return None
     return dict(model.written)
@@ -47,7 +47,7 @@ def written_of(cell: Cell) -> dict[str, str] | None:
 
 def weight_pieces(graph: Graph, seed: int) -> Iterator[np.ndarray]:
     """What a graph starts from, flat and in order: seeded values, or those that an imported model came with."""
-    model = registry.MODELS.get(graph.name)
+    model = registry.builder(graph.name)
     if not isinstance(model, ImportedModel):
         return initial_pieces(graph, seed)
     return model.pieces(graph, seed)

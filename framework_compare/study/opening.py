@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from framework_compare import __version__
-from framework_compare.batches import quality
-from framework_compare.datasets.arrays import ArrayData
 from framework_compare.errors import StudyError, UsageError
 from framework_compare.graph.imported_model import ImportedModel
 from framework_compare.paths import cache_dir
@@ -23,8 +20,8 @@ from framework_compare.store.folder import FILE
 from framework_compare.store.study_file import REQUEST, Store
 from framework_compare.study import blocks, trust
 from framework_compare.study.absorb import absorb
+from framework_compare.study.data_files import write_data
 from framework_compare.study.imported_models import write_models
-from framework_compare.study.picture_lists import checksum, write_pictures
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import check_machine, check_same_datasets, check_same_plan
 from framework_compare.study.run_options import RunOptions
@@ -37,7 +34,7 @@ def open_or_create(
     options: RunOptions,
     strategy: Strategy,
     repeats: int | None = 1,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, object] | None = None,
     here: bool = True,
 ) -> Store:
     """The study in a folder, open for writing: a new one, or one with the same plan and machine.
@@ -79,7 +76,7 @@ def open_or_extend(
     options: RunOptions,
     strategy: Strategy,
     repeats: int | None = 1,
-    kept: Mapping[str, Any] | None = None,
+    kept: Mapping[str, object] | None = None,
 ) -> Store:
     """The study in a folder with the cells of a plan added, open for writing: those it has stay. A new one if none is.
 
@@ -109,11 +106,11 @@ def open_or_extend(
 def _write_data(folder: Path, plan: Plan, options: RunOptions) -> None:
     """What a later resume needs and finds nowhere else: lists of images, arrays, imported models, what may be executed."""
     trust.note(trust.programs(plan.cells, options.python))
-    write_pictures(folder, plan)
+    write_data(folder, plan.datasets)
     write_models(folder, (cell.model for cell in plan.cells))
 
 
-def check_folder(name: str, folder: Any) -> Path:
+def check_folder(name: str, folder: object) -> Path:
     """A folder that a user names, there or not; UsageError for what is no path."""
     if not isinstance(folder, (str, os.PathLike)):
         raise UsageError(f"{name} is {folder!r}; allowed: the path of a folder")
@@ -129,41 +126,15 @@ def check_writable(folder: Path) -> Path:
     return folder
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """UsageError for anything but True and False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is {value!r}; allowed: True or False")
-    return value
-
-
 def tell_of_datasets(plan: Plan, watcher: Watcher) -> None:
     """Report what was read, and everything about it that a user may not expect."""
-    for name, index in plan.datasets.items():
-        classes = ", ".join(
-            f"{label} {index.pictures.labels.count(i)}" for i, label in enumerate(index.pictures.classes)
-        )
-        watcher.say(f"{name}: {len(index.pictures)} images ({classes})")
-        for folder, label in index.found_aliases.items():
-            watcher.say(f"{name}: folder {folder!r} is read as class {label!r}")
-        for path, reason in index.skipped:
-            watcher.say(f"{name}: skipped {path!r}: {reason}")
-        sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
-        for remark in filter(None, (oversize(size, len(index.pictures), name) for size in sizes)):
+    for name, data in plan.datasets.items():
+        for remark in data.remarks():
             watcher.say(remark)
-        for folder in index.ignored_folders:
-            watcher.say(f"{name}: folder {folder!r} is not among the requested classes and is left out")
-    for name, data in plan.arrays.items():
-        origin = "generated, a stand-in for the real data" if data.facts.get("generated") else "read from files"
-        those = data.task.unit if len(data.train) == 1 else f"{data.task.unit}s"
-        counts = f"{len(data.train)} {those} to train on, {len(data.validation)} to validate"
-        watcher.say(f"{name}: {counts}; {origin}")
-        unit = data.facts.get("scaling", {}).get("unit", "")
-        units = {
-            name: f" {unit}" if unit and quality.METRICS[name].unit == "data" else "" for name in data.task.metrics
-        }
-        known = {name: value for name, value in baseline_quality(data).items() if math.isfinite(value)}
-        answers = ", ".join(f"{name} {value:.4g}{units[name]}" for name, value in known.items())
-        watcher.say(f"{name}: without a model, by {data.baseline.name}: {answers}")
+        sizes = dict.fromkeys(cell.config.batch_size for cell in plan.cells if cell.dataset == name)
+        unit = data.task.unit if data.task else "image"
+        for remark in filter(None, (oversize(size, len(data), name, unit) for size in sizes)):
+            watcher.say(remark)
 
 
 def tell_of_cores(plan: Plan, watcher: Watcher) -> None:
@@ -188,29 +159,11 @@ def tell_of_imports(models: Sequence[ImportedModel], plan: Plan, watcher: Watche
             watcher.say(remark)
 
 
-def baseline_quality(data: ArrayData) -> dict[str, float]:
-    """The metrics of what needs no network, on the validation split; no loss, as it gives no probabilities."""
-    held = data.validation
-    found = quality.evaluate(data.task, data.baseline.outputs, held.target, extras=held.extras, facts=data.facts)
-    return {name: found[name] for name in data.task.metrics}
-
-
 def describe(plan: Plan, options: RunOptions) -> dict[str, Any]:
     """The settings that are stored with a study."""
     return {
         "framework_compare": __version__,
-        "datasets": {
-            name: {
-                "pictures": len(index.pictures),
-                "skipped": len(index.skipped),
-                "skipped_pictures": [list(pair) for pair in index.skipped],
-                "classes": list(index.pictures.classes),
-                "class_aliases": dict(index.found_aliases),
-                "checksum": checksum(index.pictures),
-            }
-            for name, index in plan.datasets.items()
-        }
-        | {name: _describe_arrays(data) for name, data in plan.arrays.items()},
+        "datasets": {name: data.describe() for name, data in plan.datasets.items()},
         "sampling_hz": options.hz,
         "profile": options.profile,
         "verify": options.verify,
@@ -220,15 +173,6 @@ def describe(plan: Plan, options: RunOptions) -> dict[str, Any]:
         "retries_when_disturbed": options.retries_when_disturbed,
         "limits": options.limits.to_dict(),
         "python": dict(options.python),
-    }
-
-
-def _describe_arrays(data: ArrayData) -> dict[str, Any]:
-    return {
-        **data.describe(),
-        "pictures": len(data.train),  # what an epoch is of; readers count by this name
-        "checksum": data.checksum(),
-        "baseline_quality": baseline_quality(data),
     }
 
 

@@ -17,7 +17,7 @@ from framework_compare.registry import framework as find_framework
 from framework_compare.results.parity import Parity
 from framework_compare.samplers import host
 from framework_compare.store.study_file import Store
-from framework_compare.study.picture_lists import task_of
+from framework_compare.study.data_files import task_of
 from framework_compare.study.readiness import describe
 from framework_compare.study.resumption import check_same_environment, check_same_machine
 from framework_compare.study.run_options import RunOptions

@@ -25,9 +25,9 @@ from framework_compare.store import schema
 from framework_compare.store.folder import FILE, LOCK, PICTURES, read_json
 from framework_compare.store.study_file import Store
 from framework_compare.study import parts
+from framework_compare.study.data_files import arrays_path, images_path
 from framework_compare.study.imported_models import register_models
 from framework_compare.study.parts import PartPlan, plan_path, result_path
-from framework_compare.study.picture_lists import arrays_path, pictures_path
 from framework_compare.study.progress import Watcher
 from framework_compare.study.resumption import other_kind
 from framework_compare.study.run_options import as_planned
@@ -117,7 +117,7 @@ def _open(place: Path, folder: Path, plan: PartPlan, machine: dict[str, Any], sa
     def copy_lists(made: Path) -> None:
         (made / PICTURES).mkdir(exist_ok=True)
         for dataset in {cell.dataset for cell in plan.cells}:
-            listed = pictures_path(folder, dataset)
+            listed = images_path(folder, dataset)
             for path in (listed, listed.with_suffix(SUMS), arrays_path(folder, dataset)):
                 if path.is_file():
                     shutil.copy(path, made / PICTURES)

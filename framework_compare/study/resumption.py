@@ -56,7 +56,7 @@ def check_same_plan(store: Store, cells: Sequence[Cell], repeats: int, settings:
     _refuse(store, changes, "name another folder, or repeat the request of the study")
 
 
-def check_same_limits(store: Store, limits: Mapping[str, Any]) -> None:
+def check_same_limits(store: Store, limits: Mapping[str, object]) -> None:
     """StudyError if a study whose limits decide its cells would be resumed with other limits."""
     if strategies.of_settings(store.settings(), store.path).limits_decide:
         changes = different_limits(store.settings().get("limits") or {}, limits)
@@ -91,7 +91,7 @@ def _different_request(before: Mapping[str, Any], now: Mapping[str, Any]) -> lis
     ]
 
 
-def different_limits(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def different_limits(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """A sentence for each limit that is not the same."""
     return [
         f"{'memory_limit' if name == 'memory_bytes' else name}: {before.get(name, 'none')} in the study, "
@@ -119,7 +119,7 @@ def _values(cells: Sequence[Cell]) -> dict[str, list[Any]]:
     return values
 
 
-def _shown(values: Any) -> str:
+def _shown(values: object) -> str:
     if not isinstance(values, (list, tuple)):
         return str(values)
     more = f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else ""
@@ -142,7 +142,7 @@ def check_same_datasets(store: Store, datasets: Mapping[str, Any]) -> None:
     _refuse(store, changes, "name another folder")
 
 
-def check_same_machine(store: Store, machine: Mapping[str, Any]) -> None:
+def check_same_machine(store: Store, machine: Mapping[str, object]) -> None:
     """StudyError if the study was measured on another machine than this one."""
     changes = other_kind(store.machine(), machine, [cell for _, cell in store.cells()])
     _refuse(store, changes, "all figures of a study must come from one machine: name another folder")
@@ -155,7 +155,7 @@ def check_machine(store: Store) -> None:
     store.keep_machine(machine)
 
 
-def other_kind(before: Mapping[str, Any], machine: Mapping[str, Any], cells: Sequence[Cell]) -> list[str]:
+def other_kind(before: Mapping[str, object], machine: Mapping[str, object], cells: Sequence[Cell]) -> list[str]:
     """A sentence for each fact in which two machines differ, so that figures of these cells are not of one kind."""
     gpus = ("gpus",) if any(cell.device.startswith("cuda") for cell in cells) else ()
     return [
@@ -165,18 +165,18 @@ def other_kind(before: Mapping[str, Any], machine: Mapping[str, Any], cells: Seq
     ]
 
 
-def _same(name: str, before: Any, now: Any) -> bool:
+def _same(name: str, before: object, now: object) -> bool:
     if name == "memory_bytes" and isinstance(before, int) and isinstance(now, int):
         return abs(before - now) <= SAME_MEMORY * before
     return bool(_models(before) == _models(now)) if name == "gpus" else bool(before == now)
 
 
-def _models(gpus: Any) -> Any:
+def _models(gpus: object) -> object:
     """Of GPUs what they are; their driver may be another."""
     return gpus.get("devices") if isinstance(gpus, Mapping) else gpus
 
 
-def _words(value: Any) -> str:
+def _words(value: object) -> str:
     """A fact as a message shows it: of GPUs their names."""
     devices = _models(value) if isinstance(value, Mapping) else value
     if isinstance(devices, list):

@@ -57,6 +57,13 @@ def run_options(
     return RunOptions(interpreters, check_indexes(_by_framework("index", index, "a URL")), limits, hz)
 
 
+def check_flag(name: str, value: object) -> bool:
+    """UsageError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} is {value!r}; allowed: True or False")
+    return value
+
+
 RETRIES = 1  # of a disturbed run, where compare() is not told otherwise
 
 
@@ -74,7 +81,7 @@ def check_disturbance(threshold: float | None, retries: int) -> dict[str, Any]:
 PRECISION_TARGET = 0.05  # where a budget is given without one
 
 
-def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> tuple[float, float] | None:
+def check_budget(budget: object, target: object, repeats: object, rungs: object) -> tuple[float, float] | None:
     """Seconds and the target of a budget, None without one; UsageError says what does not go with it."""
     if budget is None:
         if target is not None:
@@ -87,7 +94,7 @@ def check_budget(budget: Any, target: Any, repeats: Any, rungs: Any) -> tuple[fl
     return seconds("budget", budget), share("precision_target", PRECISION_TARGET if target is None else target)
 
 
-def check_sample(sample: Any, budget: Any, rungs: Any) -> float:
+def check_sample(sample: object, budget: object, rungs: object) -> float:
     """Seconds of each run that are measured, 0 without a sample; UsageError says what does not go with it."""
     if sample is None:
         return 0.0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from framework_compare.errors import StudyError
 from framework_compare.protocol import TrainConfig
 from framework_compare.records import Cell
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.study.schedules import shared
 
 SEARCHES = ("steps", "doubling")
@@ -49,6 +49,13 @@ class Strategy(Protocol):
     def sample_s(self) -> float:
         """The seconds of a longer epoch that are measured; 0: all of it."""
 
+    @property
+    def note(self) -> str:
+        """What a forecast has to say of `possible`, "" for nothing."""
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """All cells that a study of the planned ones may run."""
+
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return those of the planned cells that the study starts with."""
 
@@ -69,6 +76,10 @@ class Product:
     limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
+    note: ClassVar[str] = ""
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        return cells
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
@@ -97,6 +108,13 @@ class Growth:
     adds_blocks: ClassVar[bool] = False
     seconds: ClassVar[float] = math.inf
     sample_s: ClassVar[float] = 0
+    note: ClassVar[str] = "Sizes are counted as if none fails."
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        tried: dict[int, bool] = {}
+        while (size := next_size(tried, self.sizes, self.search)) is not None:
+            tried[size] = True
+        return [_sized(cell, size) for cell in cells for size in tried]
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return ()
@@ -149,12 +167,16 @@ class Budget:
     name: ClassVar[str] = "budget"
     limits_decide: ClassVar[bool] = False
     adds_blocks: ClassVar[bool] = True
+    note: ClassVar[str] = ""
 
     @classmethod
     def of(cls, seconds: float, target: float, cells: int) -> Budget:
         """Samples so long that LEAST_RUNS of them, with as long a start each, fit into the budget."""
         share = seconds / (cells * LEAST_RUNS * 2)
         return cls(seconds, target, min(max(share, SHORTEST_SAMPLE_S), LONGEST_SAMPLE_S))
+
+    def possible(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        return cells
 
     def first(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         return cells
@@ -192,14 +214,14 @@ def run_s(cell: Cell, wall_s: WallSeconds) -> float:
 
 def _rivals(progress: Progress) -> list[list[Cell]]:
     """Cells that compete, in the order of the plan; without those of which a run was not ok."""
-    rivals: dict[Any, list[Cell]] = {}
+    rivals: dict[Hashable, list[Cell]] = {}
     for cell, statuses in progress.outcomes.items():
         if all(status == "ok" for status in statuses):
             rivals.setdefault(shared(cell), []).append(cell)
     return list(rivals.values())
 
 
-def of_settings(settings: Mapping[str, Any], path: Any = "the study") -> Strategy:
+def of_settings(settings: Mapping[str, Any], path: object = "the study") -> Strategy:
     """The strategy that a study began with; StudyError if its settings do not name one."""
     document = settings.get("strategy") or {"name": Product.name}
     made: dict[str, Callable[[Mapping[str, Any]], Strategy]] = {

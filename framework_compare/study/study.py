@@ -29,14 +29,14 @@ from framework_compare.plan.settings import column
 from framework_compare.protocol import Job
 from framework_compare.records import Cell, Run, idle_workers
 from framework_compare.results import frames, steadiness, verdicts
-from framework_compare.results.precision import LEAST_RUNS
+from framework_compare.results.intervals import LEAST_RUNS
 from framework_compare.results.runs import store_figures
 from framework_compare.store import schema
 from framework_compare.store.folder import STEPS
 from framework_compare.store.study_file import Store
 from framework_compare.study import blocks, schedules
+from framework_compare.study.data_files import arrays_path, check_arrays, images_path, task_of, warm_page_cache
 from framework_compare.study.imported_models import weight_pieces, written_of
-from framework_compare.study.picture_lists import arrays_path, check_arrays, pictures_path, task_of, warm_page_cache
 from framework_compare.study.progress import Watcher, length
 from framework_compare.study.readiness import Readiness
 from framework_compare.study.run_options import RunOptions
@@ -282,7 +282,7 @@ class Study:
             kind="search" if tasks else "train",
             tasks=tasks,
             graph=graph.to_dict(),
-            pictures="" if of_arrays else str(pictures_path(self.folder, cell.dataset)),
+            pictures="" if of_arrays else str(images_path(self.folder, cell.dataset)),
             data={"kind": "arrays", "path": str(arrays_path(self.folder, cell.dataset))} if of_arrays else None,
             weights=str(self._weights(graph, cell.config.seed)),
             profile=self.options.profile,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from framework_compare import registry
 from framework_compare.errors import StudyError, UnknownNameError, UsageError
 from framework_compare.plan.settings import SETTINGS, column
 from framework_compare.store.study_file import REQUEST
+from framework_compare.study.request import FIELDS, Request
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-# Where a study is and how it goes on is no part of its request.
-APART = ("out", "watcher", "retry", "extend", "executor", "dry_run")
 _MODEL_FILE = re.compile(r"(?P<file>.+\.(?:py(?=:)|onnx|keras))(?P<function>:\w+)?")
 PRIVATE = ("index",)  # its URL may hold a password
 _HEAD = """\
@@ -31,31 +29,26 @@ _HEAD = """\
 """
 
 
-def stated(call: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call that differ from its defaults, as JSON has them; data sets by their whole path.
+def stated(request: Request) -> dict[str, Any]:
+    """The keywords of a request that differ from the defaults, as JSON has them; data sets by their whole path.
 
-    None of a call with a network in hand, which no file can name.
+    None of a request with a network in hand, which no file can name.
     """
-    models = given.get("models")
-    if not isinstance(models, (list, tuple, str)) or not all(isinstance(one, str) for one in models):
+    models = _listed(request.models)
+    if not all(isinstance(one, str) for one in models):
         return {}
-    parameters = inspect.signature(call).parameters
-    given = {**given, **given.get("settings", {})}
-    kept = {
-        name: value
-        for name, value in given.items()
-        if name not in ("settings", *APART, *PRIVATE) and not (name in parameters and value == parameters[name].default)
-    }
-    if "rungs" in kept:
-        kept["rungs"] = dict(kept["rungs"])
-    if "dataset" in kept:
-        kept["dataset"] = [_absolute(one) for one in _listed(kept["dataset"])]
-    if "models" in kept:
-        kept["models"] = [_model_in(Path.cwd(), one) for one in _listed(kept["models"])]
-    return {name: _plain(value) for name, value in kept.items() if value is not None and value != {}}
+    defaults = Request([], [])
+    given = {name: getattr(request, name) for name in FIELDS if name not in PRIVATE}
+    kept = {name: value for name, value in given.items() if value != getattr(defaults, name)}
+    kept["models"] = [_model_in(Path.cwd(), one) for one in models]
+    if request.rungs is not None:
+        kept["rungs"] = dict(request.rungs)
+    if request.dataset is not None:
+        kept["dataset"] = [_absolute(one) for one in _listed(request.dataset)]
+    return {name: _plain(value) for name, value in {**kept, **request.settings}.items() if value not in (None, {})}
 
 
-def _model_in(folder: Path, model: Any) -> Any:
+def _model_in(folder: Path, model: object) -> object:
     """A model of a file (FILE.py:FUNCTION, x.onnx, x.keras) by its whole path where it lies in the folder, else as named."""
     found = _MODEL_FILE.fullmatch(model) if isinstance(model, str) else None
     path = folder / found["file"] if found else None
@@ -74,23 +67,18 @@ def text(settings: Mapping[str, Any], folder: Path) -> str:
     return _HEAD + tomli_w.dumps(request)
 
 
-def read(
-    path: str | os.PathLike[str], call: Callable[..., Any], more: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The arguments of `call` in a file, and `more`, which come first; data sets and files of models that lie beside the
+def read(path: str | os.PathLike[str], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a request in a file, and `more`, which come first; data sets and files of models that lie beside the
     file get its folder.
 
-    UsageError for a file that cannot be read or is no TOML, for a key that is no argument, and, where `more` is given, for
-    arguments that both lack.
+    UsageError for a file that cannot be read or is no TOML, for a key that no request has, and for what both lack.
     """
     file = Path(path)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML's errors and wrong UTF-8 are ValueErrors
         raise UsageError(f"{file} is no study to run: {error}; `framework-compare show --toml` writes one") from None
-    parameters = inspect.signature(call).parameters
-    allowed = [name for name in parameters if name not in ("settings", *APART)]
-    allowed = list(dict.fromkeys([*allowed, *map(column, SETTINGS)]))
+    allowed = list(dict.fromkeys([*FIELDS, *map(column, SETTINGS)]))
     for name in document:
         if name not in allowed:
             raise UnknownNameError(f"key of {file.name}", name, allowed)
@@ -98,13 +86,9 @@ def read(
         document["dataset"] = [_beside(file, one) for one in _listed(document["dataset"])]
     if "models" in document:
         document["models"] = [_model_in(file.absolute().parent, one) for one in _listed(document["models"])]
-    return document if more is None else _whole(file, {**document, **more}, parameters)
-
-
-def _whole(file: Path, request: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    for name, parameter in parameters.items():
-        needed = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
-        if needed and name not in request:
+    request = {**document, **more}
+    for name in ("frameworks", "models"):
+        if name not in request:
             raise UsageError(f"{file} names no {name}; add a line such as {name} = [...], or give them beside the file")
     return request
 
@@ -113,21 +97,20 @@ def _listed(value: Any) -> Sequence[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)) else [value]
 
 
-def _absolute(dataset: Any) -> str:
+def _absolute(dataset: str | os.PathLike[str]) -> str:
     name = os.fspath(dataset)
-    known = name in registry.DATASETS or name in registry.ARRAY_DATASETS
-    return str(Path(name).absolute()) if not known and Path(name).exists() else str(name)
+    return str(Path(name).absolute()) if registry.data_source(name) is None and Path(name).exists() else str(name)
 
 
-def _beside(file: Path, dataset: Any) -> Any:
+def _beside(file: Path, dataset: object) -> object:
     """A data set of a file: its name, or the path of what lies beside the file."""
-    if not isinstance(dataset, str) or dataset in registry.DATASETS or dataset in registry.ARRAY_DATASETS:
+    if not isinstance(dataset, str) or registry.data_source(dataset) is not None:
         return dataset
     path = file.absolute().parent / dataset
     return str(path) if path.exists() else dataset
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value as JSON and TOML have it: lists for sequences, text for paths."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}

@@ -236,7 +236,8 @@ class ParityAnswers:
     def _adopt(self, images: np.ndarray, labels: np.ndarray) -> Batch:
         if self._channels_last(images):
             images = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
-        return self.trainer.adopt(images, labels)
+        batch: Batch = self.trainer.adopt(images, labels)
+        return batch
 
     def _channels_last(self, images: np.ndarray) -> bool:
         """Whether a batch is of images, and the trainer has their channels last."""

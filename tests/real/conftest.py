@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list) -> None:
 def small() -> Iterator[str]:
     """Registers the test model `small`, for tests to which the size of a network does not matter; its name."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.MODELS, "small", "small:build")
+        patch.setitem(registry.MODELS, "small", registry.Model("small:build"))
         yield "small"
 
 

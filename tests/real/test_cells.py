@@ -100,7 +100,7 @@ WORK = [("heavy", 32, 64, 5), pytest.param("resnet50", 48, 128, 3, marks=pytest.
 @pytest.mark.parametrize("model, limit, size, epochs", WORK)
 @pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=["paddle", "jax", "singa"]))
 def test_threads_limit_what_a_framework_uses(train, monkeypatch, framework, model, limit, size, epochs):
-    monkeypatch.setitem(registry.MODELS, "heavy", "framework_compare.conformance.graphs:heavy")
+    monkeypatch.setitem(registry.MODELS, "heavy", registry.Model("framework_compare.conformance.graphs:heavy"))
     row, _ = train(framework, model, limit=limit, image_size=size, epochs=epochs, pipeline="memory")
     assert row.status == "ok", row.reason
     assert row.cpu_percent_mean < 120, f"{row.cpu_percent_mean:.0f} % of a core with one thread"

@@ -64,7 +64,7 @@ answer = {"losses": losses, "again": again}
 @pytest.fixture(scope="module", params=some_nightly(["without_dropout", "resnet50"], nightly=["resnet50"]))
 def first_losses(request, trainer_script, pictures):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.MODELS, "without_dropout", "small:without_dropout")
+        patch.setitem(registry.MODELS, "without_dropout", registry.Model("small:without_dropout"))
         return {f: trainer_script(f, request.param, STEP, pictures=pictures) for f in FRAMEWORKS}
 
 

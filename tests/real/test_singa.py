@@ -18,7 +18,7 @@ SMALL = dict(image_size=64, batch_size=4, limit=8, epochs=2, warmup_steps=0, pip
 def study(request, real_pictures, tmp_path_factory):
     out, forms = tmp_path_factory.mktemp("singa") / "study", ["public", "private"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.MODELS, "branched", "framework_compare.conformance.graphs:branched")
+        patch.setitem(registry.MODELS, "branched", registry.Model("framework_compare.conformance.graphs:branched"))
         yield compare("singa", request.param, dataset=real_pictures, out=out, internals=forms, **SMALL)
 
 

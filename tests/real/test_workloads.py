@@ -73,9 +73,7 @@ BY_DAY = [("torch", "lstm_google"), ("mxnet", "lstm_google"), ("paddle", "lstm_g
 )
 def test_recurrent_network_is_the_oracles(pair):
     framework, model = pair
-    (found,) = verify(
-        framework, model, optimizer=registry.WORKLOADS[model].settings["optimizer"], threads=1, fresh=True
-    )
+    (found,) = verify(framework, model, optimizer=registry.MODELS[model].settings["optimizer"], threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)
 
 
@@ -97,7 +95,7 @@ def test_recurrent_network_is_the_oracles_in_other_executions(pair):
     assert found.proves(), (found.reason, found.levels)
 
 
-PRESETS = [name for name in registry.WORKLOADS if name not in ("lstm_google", "gru_ibm", "diabetes_ann")]
+PRESETS = [name for name in registry.workloads() if name not in ("lstm_google", "gru_ibm", "diabetes_ann")]
 
 
 @pytest.mark.nightly
@@ -105,7 +103,7 @@ PRESETS = [name for name in registry.WORKLOADS if name not in ("lstm_google", "g
 @pytest.mark.parametrize("pair", list(itertools.product(FRAMEWORKS, PRESETS)), ids="-".join)
 def test_every_workload_is_the_oracles(pair):
     framework, model = pair
-    optimizer = registry.WORKLOADS[model].settings.get("optimizer", "sgd")
+    optimizer = registry.MODELS[model].settings.get("optimizer", "sgd")
     (found,) = verify(framework, model, optimizer=optimizer, threads=1, fresh=True)
     assert found.proves(), (found.reason, found.levels)
 
@@ -115,8 +113,8 @@ GRID = {"learning_rate": (0.01, 0.001), "layers": (1, 3), "units": (16,), "dropo
 
 @pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, [name for name in FRAMEWORKS if name != "torch"]))
 def test_a_grid_search_trains_its_candidates_in_one_process(framework, tmp_path, monkeypatch):
-    entry = dataclasses.replace(registry.WORKLOADS["diabetes_search"], search=GRID)
-    monkeypatch.setitem(registry.WORKLOADS, "diabetes_search", entry)
+    entry = dataclasses.replace(registry.MODELS["diabetes_search"], search=GRID)
+    monkeypatch.setitem(registry.MODELS, "diabetes_search", entry)
     study = compare(framework, "diabetes_search", epochs=6, threads=1, repeats=1, out=tmp_path / "study")
     assert study.frame.iloc[0].status == "ok", study.frame.iloc[0].reason
     assert len(study.candidates) == 4 and np.isfinite(study.candidates).all(axis=None)

@@ -10,7 +10,8 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.network import INPUT, Graph
-from framework_compare.graph.ops import OPS, Node, Shape
+from framework_compare.graph.node import Node, Shape
+from framework_compare.graph.ops import OPS
 from framework_compare.graph.task import image_classification
 from framework_compare.importers.common.views import (
     BATCH,

@@ -11,7 +11,7 @@ import math
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from framework_compare.errors import UsageError
-from framework_compare.graph.ops import Shape
+from framework_compare.graph.node import Shape
 
 BATCH = -1  # as an axis
 

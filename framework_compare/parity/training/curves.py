@@ -97,7 +97,7 @@ def train_curves(
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
     names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
-    chosen = planning.find_all("model", registry.MODELS, models)
+    chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})
     if any(config.precision != "fp32" for config in configs):
         raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
@@ -116,7 +116,7 @@ def train_curves(
 def train_workload_curves(
     frameworks: Names,
     workload: str,
-    dataset: Any = planning.OWN,
+    dataset: Any = None,
     *,
     steps: int = 20,
     where: Where = Where(),
@@ -127,13 +127,13 @@ def train_workload_curves(
 
     settings are fields of TrainConfig, each one value. UsageError for a model that is no workload.
     """
-    if workload not in registry.WORKLOADS:
-        raise UnknownNameError("workload", workload, registry.WORKLOADS)
+    if not registry.of_arrays(workload):
+        raise UnknownNameError("workload", workload, registry.workloads())
     planned = planning.plan(frameworks, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
     config = planned.cells[0].config
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
         raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")
-    (data,) = planned.arrays.values()
+    (data,) = planned.datasets.values()
     with scratch() as place:
         ready = {cell.framework: where.environment(cell.framework, say, "cpu") for cell in planned.cells}
         run = CurveRun(place, training_batches.of_arrays(place, data, steps, config), config, say)

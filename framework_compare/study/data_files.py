@@ -1,33 +1,28 @@
-"""The images of a study on its disk: the list that its workers read, and checksums of their contents."""
+"""The data of a study on its disk: lists of images and arrays that its workers read, and checksums of their contents."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from framework_compare import registry
 from framework_compare.datasets.arrays import file_checksum
+from framework_compare.datasets.dataset import Dataset
 from framework_compare.errors import DataError, StudyError, UsageError
 from framework_compare.graph import Task
 from framework_compare.paths import file_name
-from framework_compare.protocol import Pictures
 from framework_compare.records import Cell
 from framework_compare.store import schema
 from framework_compare.store.folder import PICTURES, write_json
 from framework_compare.store.study_file import Store
 
-if TYPE_CHECKING:
-    from framework_compare.plan.planning import Plan
-
 SUM_BYTES = 8
 MAX_SHOWN = 3
 
 
-def pictures_path(folder: Path, dataset: str) -> Path:
+def images_path(folder: Path, dataset: str) -> Path:
     """The list of a data set's images in a study folder; no two data sets have the same."""
     plain = file_name(dataset)
     if plain != dataset or dataset != dataset.lower():  # some file systems tell no A from an a
@@ -37,28 +32,21 @@ def pictures_path(folder: Path, dataset: str) -> Path:
 
 
 def arrays_path(folder: Path, dataset: str) -> Path:
-    """The file of a data set that is arrays; it stands among the lists of pictures."""
-    return pictures_path(folder, dataset).with_suffix(".npz")
-
-
-def checksum(pictures: Pictures) -> str:
-    """Of the list of images, as its file holds it; not of their bytes."""
-    return _digest(json.dumps(dataclasses.asdict(pictures)).encode())
+    """The file of a data set that is arrays; it stands among the lists of images."""
+    return images_path(folder, dataset).with_suffix(".npz")
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def write_pictures(folder: Path, plan: Plan) -> None:
-    """The image lists of a study, where its workers and a later resume find them."""
-    for name, index in plan.datasets.items():
-        write_json(pictures_path(folder, name), dataclasses.asdict(index.pictures))
-    for name, data in plan.arrays.items():
-        path = arrays_path(folder, name)
+def write_data(folder: Path, datasets: Mapping[str, Dataset]) -> None:
+    """Write the data sets of a study, where its workers and a later resume find them."""
+    for name, data in datasets.items():
+        path = images_path(folder, name).with_suffix(data.suffix)
         with schema.study_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        data.write(path)
+            data.write(path)
 
 
 def check_arrays(folder: Path, datasets: Mapping[str, str]) -> None:
@@ -92,7 +80,7 @@ def warm_page_cache(folder: Path, datasets: Mapping[str, str | None]) -> None:
 
 
 def _listed(folder: Path, dataset: str, expected: str | None) -> list[str]:
-    path = pictures_path(folder, dataset)
+    path = images_path(folder, dataset)
     try:
         content = path.read_bytes()
         if expected != _digest(content):
@@ -118,7 +106,7 @@ def _checksum(dataset: str, path: str) -> str:
 
 def _compare(folder: Path, dataset: str, now: dict[str, str]) -> None:
     """Compare with the checksums of the study's first run; store them if this is the first."""
-    path = pictures_path(folder, dataset).with_suffix(".checksums")
+    path = images_path(folder, dataset).with_suffix(".checksums")
     if not path.exists():
         write_json(path, now)
         return
@@ -147,7 +135,7 @@ def _read_checksums(path: Path) -> dict[str, str]:
 
 def task_of(store: Store, cell: Cell) -> Task | None:
     """The task of a cell's data set, None of folders of images; StudyError if the study does not say it."""
-    if cell.model not in registry.WORKLOADS:
+    if not registry.of_arrays(cell.model):
         return None
     dataset = (store.settings().get("datasets") or {}).get(cell.dataset) or {}
     try:

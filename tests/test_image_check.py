@@ -1,4 +1,4 @@
-"""datasets/picture_check.py: which files are images, which of them are bad, and what is remembered of that."""
+"""datasets/image_check.py: which files are images, which of them are bad, and what is remembered of that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framework_compare.datasets import folder, picture_check
+from framework_compare.datasets import folder, image_check
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError
 
@@ -41,7 +41,7 @@ def make(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def names(index: folder.FolderIndex) -> list[str]:
+def names(index: folder.ImageFolder) -> list[str]:
     return [os.path.basename(path) for path in index.pictures.paths]
 
 
@@ -110,7 +110,7 @@ def test_a_bad_picture_is_skipped_and_listed(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_decompression_bomb_is_a_bad_picture(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(picture_check, "MAX_PICTURE_PIXELS", 5000)
+    monkeypatch.setattr(image_check, "MAX_IMAGE_PIXELS", 5000)
     root = make(
         tmp_path, {"a/1.jpg": JPEG, "a/2.png": picture("PNG", size=(100, 51)), "b/1.jpg": picture(size=(51, 100))}
     )
@@ -151,8 +151,8 @@ def test_a_bad_picture_with_a_newline_in_its_name_gives_one_line(tmp_path: Path)
 def test_pictures_are_decoded_once_and_again_when_they_change(tmp_path: Path, monkeypatch) -> None:
     root = make(tmp_path, {"a/1.jpg": JPEG, "b/1.jpg": JPEG, "b/2.jpg": b""})
     judged: list[str] = []
-    judge = picture_check.judge
-    monkeypatch.setattr(picture_check, "judge", lambda path: judged.append(path) or judge(path))
+    judge = image_check.judge
+    monkeypatch.setattr(image_check, "judge", lambda path: judged.append(path) or judge(path))
     first = read_folder(root, on_bad_image="skip")
     assert len(judged) == 3
     assert read_folder(root, on_bad_image="skip") == first

@@ -16,7 +16,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 import PIL
 import simplejpeg
@@ -27,7 +27,7 @@ from framework_compare.errors import DataError
 from framework_compare.paths import cache_dir
 
 # Twice Pillow's warning level, where Pillow itself refuses: a larger image is taken for a decompression bomb.
-MAX_PICTURE_PIXELS = 178_956_970
+MAX_IMAGE_PIXELS = 178_956_970
 
 EXTENSIONS = frozenset(
     ".jpg .jpeg .jpe .jfif .png .gif .bmp .dib .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2".split()
@@ -60,7 +60,7 @@ class Verdict:
     reason: str = ""
 
     @property
-    def is_picture(self) -> bool:
+    def is_image(self) -> bool:
         return bool(self.format or self.reason)
 
 
@@ -95,7 +95,7 @@ def check(root: Path, files: Sequence[str], progress: Callable[[int, int], None]
     finally:
         if new:
             _save(store, known)
-    return {file: known[keys[file]] for file in files if known[keys[file]].is_picture}
+    return {file: known[keys[file]] for file in files if known[keys[file]].is_image}
 
 
 def judge(path: str) -> Verdict:
@@ -117,7 +117,7 @@ def judge(path: str) -> Verdict:
 
 
 def sniff(head: bytes) -> str:
-    """Picture format by the first 32 bytes of a file, "" if none is known."""
+    """Return the image format by the first 32 bytes of a file, "" if none is known."""
     for offset, magic, name in MAGIC:
         if head[offset : offset + len(magic)] == magic and head.startswith(_FIRST.get(name, b"")):
             return name
@@ -127,8 +127,8 @@ def sniff(head: bytes) -> str:
 def _reason_against(data: bytes, name: str) -> str:
     try:
         width, height = preprocess.picture_size(data)
-        if width * height > MAX_PICTURE_PIXELS:
-            return f"it has {width} x {height} pixels, more than the {MAX_PICTURE_PIXELS} allowed"
+        if width * height > MAX_IMAGE_PIXELS:
+            return f"it has {width} x {height} pixels, more than the {MAX_IMAGE_PIXELS} allowed"
         if name != "JPEG" or not _simplejpeg_decodes(data):
             _decode_with_pillow(data)
     except PIL.UnidentifiedImageError:
@@ -153,11 +153,13 @@ def _decode_with_pillow(data: bytes) -> None:
         preprocess.to_rgb(image.crop((0, 0, 1, 1)))
 
 
-def _judge_all(files: Sequence[str], total: int, progress: Callable[[int, int], None] | None) -> Any:
+def _judge_all(
+    files: Sequence[str], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[str, Verdict]]:
     """Pairs of file and verdict, as they come, in order."""
     tasks = [files[start : start + _PER_TASK] for start in range(0, len(files), _PER_TASK)]
     done = total - len(files)
-    pool = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)), "picture-check")
+    pool = concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0)), "image-check")
     try:
         for part, verdicts in zip(tasks, pool.map(lambda part: [judge(file) for file in part], tasks)):
             yield from zip(part, verdicts)
@@ -180,9 +182,9 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in HIDDEN
 
 
-def _made_by() -> list[Any]:
+def _made_by() -> list[object]:
     """What a verdict depends on besides the file."""
-    return [1, PIL.__version__, ".".join(simplejpeg.__version_info__), MAX_PICTURE_PIXELS]
+    return [1, PIL.__version__, ".".join(simplejpeg.__version_info__), MAX_IMAGE_PIXELS]
 
 
 def _load(store: Path) -> dict[tuple[str, int, int], Verdict]:

@@ -455,7 +455,7 @@ def test_a_cell_without_a_verdict_is_shown_and_marked(mutate, pictures, tmp_path
 
 def test_a_proved_cell_has_its_level_and_no_mark(mutate, short_level_4, pictures, tmp_path):
     mutate()
-    climb()
+    climb(batch_size=4)
     found = train(pictures, tmp_path)
     assert found.frame["parity"].tolist() == ["0-5"] and found.frame["parity_error"].notna().all()
     assert "parity" not in found.table("time", width=200)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from framework_compare.protocol import TrainConfig
     from framework_compare.pytest_plugin import sweep
     from framework_compare.reproduction import reproduce
-    from framework_compare.stability_sweep import Stability, largest_batch, stability
+    from framework_compare.stability_sweep import Stability, largest_batch
     from framework_compare.study.executors import Slurm
     from framework_compare.study.request import Request
 

@@ -98,7 +98,7 @@ class Stability:
 
         limits = self.comparison.settings.get("limits") or {}
         tables = stability_tables.both(self.frame, self.probes, self.varying, limits.get("memory_bytes"))
-        return stability_tables.render(tables, self.probes, style, width=width, bold=bold)
+        return tables.text(style, width=width, bold=bold)
 
     def __str__(self) -> str:
         return self.table()
@@ -183,8 +183,8 @@ def _prepare(request: Request, batch_sizes: Sequence[int], search: str, watcher:
             f"batch_growth is {settings['batch_growth']!r}; allowed in a sweep, whose batches are of one size: 1"
         )
     settings["batch_size"] = sizes[0]
-    alone = {"schedule": schedules.SEQUENTIAL, "retries_when_disturbed": 0}
-    found = api.prepare(dataclasses.replace(request, settings=settings, **alone), watcher)
+    alone = dataclasses.replace(request, settings=settings, schedule=schedules.SEQUENTIAL, retries_when_disturbed=0)
+    found = api.prepare(alone, watcher)
     _check_enough(found.plan, sizes[-1])
     growth = Growth(found.plan.cells, tuple(sizes), search)
     return dataclasses.replace(found, strategy=growth, repeats=1, kept={})

@@ -81,7 +81,7 @@ def _print(beside: Any, judged: List[Any], headings: List[str], limit: float, mi
 
     def outcome(row: Any) -> str:
         one = judged[row.Index]
-        return one.outcome + (f" ({one.reason})" if one.reason else "")
+        return str(one.outcome) + (f" ({one.reason})" if one.reason else "")
 
     failing = sum(one.fails for one in judged)
     unsure = sum(not one.proved for one in judged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,9 +78,7 @@ def _file(where: Any, threads: int, tool: str) -> Path:
 
 def _program() -> Path:
     """The adapter's file, where the package has it: in a checkout beside the package, installed within it."""
-    from framework_compare import adapters
-
-    return Path(adapters.__path__[0]) / FRAMEWORK / "peaks.py"
+    return Path(importlib.import_module("framework_compare.adapters").__path__[0]) / FRAMEWORK / "peaks.py"
 
 
 def _named(fact: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable
+from typing import Any, Iterable, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def resolve(
     alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
     names: list[Any] = []
     imported: list[ImportedModel] = []
-    for model in [models] if alone else list(models):
+    for model in [models] if alone else list(cast(Iterable[Any], models)):
         made = _imported(model, _sizes(sizes), weights, tracer)
         if made is not None:
             registry.MODELS[made.name] = registry.Model(made)

@@ -291,13 +291,17 @@ class _Duel:
             rival.rest()
 
     def _enough(self, rivals: Sequence[_Rival]) -> bool:
-        """Whether a sample is as long as it was asked to be."""
+        """Whether a sample is as long as it was asked to be, or others have voided too many of its rounds."""
         sample_s = max((rival.spec.job.sample_s for rival in rivals), default=0.0)
-        counted = [one for rival in rivals for one in rival.transcript.slices if one.round not in self._voids]
-        took_s = sum(one.measured_s for one in counted)
-        if not sample_s or len(counted) < rounds.least(sample_s, took_s / max(len(counted), 1)) * len(rivals):
+        slices = [one for rival in rivals for one in rival.transcript.slices]
+        counted = [one for one in slices if one.round not in self._voids]
+        if not sample_s:
             return False
-        return took_s >= sample_s * len(rivals)
+        wanted_s, took_s = sample_s * len(rivals), sum(one.measured_s for one in counted)
+        if sum(one.measured_s for one in slices) >= rounds.PATIENCE * wanted_s and self._number > rounds.FEWEST_ROUNDS:
+            return True
+        enough = rounds.least(sample_s, took_s / max(len(counted), 1)) * len(rivals)
+        return len(counted) >= enough and took_s >= wanted_s
 
     def _count(self) -> int:
         """Note what all programs have used so far; the time."""

@@ -15,6 +15,7 @@ LONG_STEP_S = 1.0  # of which the part that fills caches is less than one percen
 LEAST_ROUNDS = 6  # that count, of a block; fewer say little
 FEWEST_ROUNDS = 2  # of steps so long that more do not fit into a sample
 JITTER = 0.25  # so that slices do not always begin at the same batch of an epoch
+PATIENCE = 3.0  # times the length of a sample: where others void its rounds, it ends then
 MOST_FAULTS = 20  # pages read from disk in a slice
 REHEARSAL = "first round: nothing of it counts"
 ENDED = "a rival ended in it"

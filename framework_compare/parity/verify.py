@@ -158,9 +158,12 @@ class ParityChecker:
         assert isinstance(environment, Environment), f"{framework} has no environment to describe"
         if registry.of_arrays(model):
             config = dataclasses.replace(config, pipeline="shared", loader_workers=0)
-        asked = {"optimizer": config.optimizer, "replicas": len(replicas_of(config))}
-        size = max(self.questions.batch_size, least_batch(graph))
-        questions = dataclasses.replace(self.questions, batch_size=size, **asked)
+        questions = dataclasses.replace(
+            self.questions,
+            batch_size=max(self.questions.batch_size, least_batch(graph)),
+            optimizer=config.optimizer,
+            replicas=len(replicas_of(config)),
+        )
         return Subject(framework, model, graph, config, questions, environment)
 
     def _verdict(self, subject: Subject, seek: bool) -> Parity | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import Any, Mapping, Sequence, TypedDict
+from typing import Any, Mapping, Sequence, TypeAlias, TypedDict
 
 from framework_compare.graph import LOSSES, OPTIMIZERS
 from framework_compare.protocol import (
@@ -139,7 +139,9 @@ SETTINGS: dict[str, Setting] = {
     "batch_size_limit": Setting("largest batch where they grow", least=1),
 }
 
-Words, Counts, Numbers = str | Sequence[str], int | Sequence[int], float | Sequence[float]
+Words: TypeAlias = str | Sequence[str]
+Counts: TypeAlias = int | Sequence[int]
+Numbers: TypeAlias = float | Sequence[float]
 
 
 class Settings(TypedDict, total=False):

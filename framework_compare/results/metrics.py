@@ -21,7 +21,7 @@ from framework_compare.results.measured import Measured, Pool, floats, present
 from framework_compare.samplers import throttle
 
 
-def _unless_empty(reduce: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], float | None]:
+def _unless_empty(reduce: Callable[..., Any]) -> Callable[[np.ndarray], float | None]:
     return lambda values: float(reduce(values)) if len(values) else None
 
 

@@ -9,7 +9,9 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from framework_compare.records import Energy, Epoch, Phase, ProfileRow, Quality, Run, Sample, Slice
+from framework_compare.records import Epoch, Phase, ProfileRow, Quality, Run, Slice
+from framework_compare.samplers.energy import Energy
+from framework_compare.samplers.samplers import Sample
 
 # table -> the record of a run that each row of it is
 CHILDREN = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any, Mapping, Sequence, TypedDict
 
 from framework_compare.launch.limits import Limits, PhaseTimeout
 from framework_compare.launch.limits import check as check_limits
 from framework_compare.plan.ladders import Rungs
 from framework_compare.plan.planning import DataSets, Models, Names, check_count
-from framework_compare.plan.settings import FORMER, Settings
+from framework_compare.plan.settings import Settings
 from framework_compare.records import Cell
 from framework_compare.results.verdicts import check_mode
 from framework_compare.study import blocks, schedules
@@ -152,11 +151,6 @@ class Request:
     @classmethod
     def of(cls, frameworks: Names, models: Models, device: Names = "cpu", **given: Any) -> Request:
         """Return the request of these keywords, of which those that are no fields are settings."""
-        for old, new in FORMER.items():
-            if old in given:
-                message = f"{old} is called {new} now; the old name goes with the next release"
-                warnings.warn(message, FutureWarning, stacklevel=3)
-                given.setdefault(new, given.pop(old))
         own = {name: given.pop(name) for name in FIELDS if name in given}
         return cls(frameworks, models, device, settings=given, **own)
 

@@ -81,7 +81,7 @@ class Runner:
         settings = {**self.trainer.settings(), "executions": executions, **self._growing_batches()}
         self.events.send("framework", version=self.trainer.version(), settings=settings)
         remark = untested(self.trainer_class.declared, self.config.device, [self.config.precision])
-        if remark and self._tells:
+        if remark and self._is_first_rank:
             self.events.send("warning", message=remark)
         try:
             self._train()

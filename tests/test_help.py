@@ -93,7 +93,7 @@ def headings(*arguments: str) -> "list[str]":
     [
         ("frameworks", "t", ["torch", "tensorflow"]),
         ("frameworks", "torch,t", ["torch,tensorflow"]),
-        ("models", "alexnet,vgg", ["alexnet,vgg16"]),
+        ("models", "alexnet,vgg", ["alexnet,vgg16", "alexnet,vgg16_frozen"]),
         ("execution", "g", ["graph"]),
         ("precision", "fp32,b", ["fp32,bf16"]),
         ("verify", "", ["require", "warn", "off"]),
@@ -160,7 +160,7 @@ def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value)
     assert old not in flags(name, "--help-all") | flags(name, "--help")
 
 
-COMPARE, SWEEP = "framework_compare.api.compare", "framework_compare.stability_sweep.largest_batch"
+COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"
 CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "framework_compare.parity.verify.verify"
 
 
@@ -172,7 +172,7 @@ CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "frame
         ("ladder torch abidate2025-google A", COMPARE, [["torch"], ["A"]]),
         ("largest-batch torch vgg16 A", SWEEP, [["torch"], ["vgg16"], ["A"]]),
         ("largest-batch torch --models vgg16", SWEEP, [["torch"], ["vgg16"]]),
-        ("overhead torch vgg16 A", "framework_compare.overhead.overhead", ["torch", "vgg16", "A"]),
+        ("overhead torch vgg16 A", "framework_compare.overhead.dry_run", ["torch", "vgg16", "A"]),
         ("doctor torch,jax", "framework_compare.cli.doctor.examine", [["torch", "jax"]]),
         ("verify torch,jax alexnet", LEVELS, [["torch", "jax"], ["alexnet"]]),
         ("verify STUDY", "framework_compare.api.verify_study", [studies_dir]),

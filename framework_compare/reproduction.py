@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from framework_compare import api, stability_sweep
 from framework_compare.api import compare
@@ -91,10 +91,10 @@ def reproduce(
     """
     watcher, folder = watcher or default_watcher(), check_folder("out", new_study_folder() if out is None else out)
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
-    studies: Studies = {
-        part: (largest_batch if one.sweeps else compare)(out=folder / part, watcher=watcher, **own)
-        for part, (one, own) in planned.items()
-    }
+    studies: Studies = {}
+    for part, (one, own) in planned.items():
+        measure: Callable[..., Comparison | Stability] = largest_batch if one.sweeps else compare
+        studies[part] = measure(out=folder / part, watcher=watcher, **own)
     return Reproduced(_find(name), full, folder, studies)
 
 
@@ -112,10 +112,11 @@ def dry_run(
     """Return what each part of `reproduce` would take, of a sweep, which ends where a size fails, the most."""
     watcher = watcher or default_watcher()
     planned = _planned(name, full, frameworks, device, parts, data or {}, watcher, request)
-    return {
-        part: (stability_sweep.dry_run if one.sweeps else api.dry_run)(watcher=watcher, **own)
-        for part, (one, own) in planned.items()
-    }
+    found: dict[str, Forecast] = {}
+    for part, (one, own) in planned.items():
+        expect: Callable[..., Forecast] = stability_sweep.dry_run if one.sweeps else api.dry_run
+        found[part] = expect(watcher=watcher, **own)
+    return found
 
 
 def _find(name: str) -> str:

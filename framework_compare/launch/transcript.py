@@ -279,7 +279,7 @@ def _text(value: object, longest: int) -> str:
 def _profile_row(kind: object, name: object, calls: object, self_ns: object) -> ProfileRow:
     if kind not in PROFILE_KINDS:
         raise ValueError(f"profile kind {_text(kind, MAX_NAME)!r}")
-    return ProfileRow(kind, _text(name, MAX_PROFILE_NAME), _whole(calls), _whole(self_ns) / 1e9)
+    return ProfileRow(_text(kind, MAX_NAME), _text(name, MAX_PROFILE_NAME), _whole(calls), _whole(self_ns) / 1e9)
 
 
 def _whole(value: object) -> int:

@@ -25,7 +25,8 @@ def _unless_empty(reduce: Callable[..., Any]) -> Callable[[np.ndarray], float | 
     return lambda values: float(reduce(values)) if len(values) else None
 
 
-_mean, _median, _max, _min = map(_unless_empty, (np.mean, np.median, np.max, np.min))
+_mean, _median = _unless_empty(np.mean), _unless_empty(np.median)
+_max, _min = _unless_empty(np.max), _unless_empty(np.min)
 
 
 def _ratio(part: float, whole: float) -> float | None:

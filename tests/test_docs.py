@@ -11,7 +11,6 @@ import typer
 
 from framework_compare import registry, resume
 from framework_compare.cli.root import app
-from framework_compare.study.request import FIELDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -154,14 +153,4 @@ def test_the_limits_name_the_frameworks_that_train_a_cell_on_several_hosts():
 def test_the_page_on_studies_names_what_a_resume_may_change():
     text = " ".join((ROOT / "docs" / "environments.md").read_text().split())
     named = set(re.findall(r"`(\w+)`", re.search(r"It takes other limits, (.*?)\.", text)[1]))
-<<<<<<< HEAD
-    assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", *LIMITS}
-||||||| 30cd970
-    assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", *LIMITS}
-    more = set(re.findall(r"`(\w+)`", re.search(r"does the same, and may change (.*?), too\.", text)[1]))
-    assert more <= set(inspect.signature(compare).parameters) - set(inspect.signature(resume).parameters)
-=======
     assert named == set(inspect.signature(resume).parameters) - {"study", "retry", "executor", "watcher", "limits"}
-    more = set(re.findall(r"`(\w+)`", re.search(r"does the same, and may change (.*?), too\.", text)[1]))
-    assert more <= {*FIELDS} - set(inspect.signature(resume).parameters)
->>>>>>> house-request

@@ -141,51 +141,7 @@ def test_what_the_short_help_shows_is_there():
     assert set(MATTER) <= set(options.OPTIONS)
 
 
-<<<<<<< HEAD
-COMPARE, SWEEP = "framework_compare.api.compare", "framework_compare.stability_sweep.largest_batch"
-||||||| 30cd970
-@pytest.mark.parametrize(
-    ("line", "new", "value"),
-    [
-        ("cost STUDY --co2 300", "co2_g_per_kwh", 300),
-        ("report STUDY --co2=300", "co2_g_per_kwh", 300),
-        ("run torch alexnet --loss mse", "loss_function", "mse"),
-        ("run torch alexnet --on-bad-picture=skip", "on_bad_image", "skip"),
-        ("overhead --framework torch", "frameworks", "torch"),
-        ("overhead --model=alexnet", "models", "alexnet"),
-    ],
-)
-def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
-    name, arguments = split(line)
-    with pytest.warns(FutureWarning, match="is called --.* now; the old name goes with the next release"):
-        assert COMMANDS[name].make_context(name, arguments).params[new] == value
-    old = next(word for word in arguments if word.startswith("--")).partition("=")[0]
-    assert old not in flags(name, "--help-all") | flags(name, "--help")
-
-
-COMPARE, SWEEP = "framework_compare.api.compare", "framework_compare.stability_sweep.largest_batch"
-=======
-@pytest.mark.parametrize(
-    ("line", "new", "value"),
-    [
-        ("cost STUDY --co2 300", "co2_g_per_kwh", 300),
-        ("report STUDY --co2=300", "co2_g_per_kwh", 300),
-        ("run torch alexnet --loss mse", "loss_function", "mse"),
-        ("run torch alexnet --on-bad-picture=skip", "on_bad_image", "skip"),
-        ("overhead --framework torch", "frameworks", "torch"),
-        ("overhead --model=alexnet", "models", "alexnet"),
-    ],
-)
-def test_former_options_work_with_a_warning_and_are_in_no_help(line, new, value):
-    name, arguments = split(line)
-    with pytest.warns(FutureWarning, match="is called --.* now; the old name goes with the next release"):
-        assert COMMANDS[name].make_context(name, arguments).params[new] == value
-    old = next(word for word in arguments if word.startswith("--")).partition("=")[0]
-    assert old not in flags(name, "--help-all") | flags(name, "--help")
-
-
 COMPARE, SWEEP = "framework_compare.study.request.Request.of", "framework_compare.stability_sweep.largest_batch"
->>>>>>> house-request
 CURVES, LEVELS = "framework_compare.parity.training.curves.train_curves", "framework_compare.parity.verify.verify"
 
 

@@ -197,7 +197,7 @@ AWKWARD = re.compile(
     r"\b(pictures?|(is|are) of|by itself|the least|comes? to|goes on|but for|told|tells?|said|is that of which)\b", re.I
 )
 LATER = {"CONTRIBUTING.md", "SECURITY.md"}
-LATER |= {f"{name}.md" for name in ("conformance", "environments", "extending", "fairness", "map", "operators")}
+LATER |= {f"{name}.md" for name in ("environments", "extending", "fairness", "map", "operators")}
 
 
 def awkward(text: str) -> "list[str]":

@@ -214,6 +214,8 @@ def test_pages_are_free_of_awkward_phrases(page):
     assert awkward(page.read_text()) == []
 
 
-@pytest.mark.parametrize("text", ["Intervals are of 95 %.", "The interval goes on", "All but for SINGA", "0 is the least"])
+@pytest.mark.parametrize(
+    "text", ["Intervals are of 95 %.", "The interval goes on", "All but for SINGA", "0 is the least"]
+)
 def test_an_awkward_phrase_is_seen(text):
     assert len(awkward(text)) == 1

@@ -190,3 +190,32 @@ def test_a_discouraged_word_is_seen(text):
 @pytest.mark.parametrize("text", ["`pictures.json`", "check the network and pip's settings", "one row per cell"])
 def test_code_and_reasoned_exceptions_pass(text):
     assert discouraged(text) == []
+
+
+# Phrases that plain English does without. The pages of LATER are not rewritten yet.
+AWKWARD = re.compile(
+    r"\b(pictures?|(is|are) of|by itself|the least|comes? to|goes on|but for|told|tells?|said|is that of which)\b", re.I
+)
+LATER = {"CONTRIBUTING.md", "SECURITY.md"}
+LATER |= {f"{name}.md" for name in ("environments", "extending", "fairness", "map", "operators")}
+
+
+def awkward(text: str) -> "list[str]":
+    """Return each awkward phrase of a text without its code and the meanings of settings."""
+    for setting in SETTINGS.values():
+        text = text.replace(setting.meaning, "")
+    for pattern, _ in GLOSSARY[0].right:
+        text = re.sub(pattern, "", text)
+    return [match[0] for match in AWKWARD.finditer(CODE.sub("", text))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in LATER], ids=lambda page: page.name)
+def test_pages_are_free_of_awkward_phrases(page):
+    assert awkward(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Intervals are of 95 %.", "The interval goes on", "All but for SINGA", "0 is the least"]
+)
+def test_an_awkward_phrase_is_seen(text):
+    assert len(awkward(text)) == 1

@@ -167,11 +167,11 @@ def _shares(counts: np.ndarray, n: int) -> list[int]:
     shares = np.floor(exact).astype(int)
     largest = np.argsort(shares - exact, kind="stable")
     shares[largest[: n - len(counts) - shares.sum()]] += 1
-    return (shares + 1).tolist()
+    return [int(share) for share in shares + 1]
 
 
 def _select(pictures: Pictures, keep: Sequence[int]) -> Pictures:
-    def take(column: tuple) -> tuple:
+    def take(column: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(column[i] for i in keep)
 
     return Pictures(pictures.classes, take(pictures.paths), take(pictures.labels), take(pictures.formats))

@@ -68,4 +68,5 @@ def _patterns(classes: int, shape: tuple[int, int, int], seed: int) -> np.ndarra
     mix = np.zeros((size, 5))
     mix[np.arange(size), low] = 1 - (at - low)
     mix[np.arange(size), low + 1] = at - low
-    return np.matmul(np.matmul(mix, grid), mix.T).astype(np.float32)
+    found: np.ndarray = np.matmul(np.matmul(mix, grid), mix.T).astype(np.float32)
+    return found

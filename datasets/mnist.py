@@ -94,7 +94,8 @@ def _divide(part: Labelled, train: int | None, validation: int | None, seed: int
             f"mnist: train {train} and validation {validation} ask for more than the {total} images there are"
         )
     order = np.random.RandomState(seed & 0xFFFFFFFF).permutation(total)
-    return [tuple(array[rows] for array in part) for rows in (order[held:], order[:held])]
+    images, labels = part
+    return [(images[rows], labels[rows]) for rows in (order[held:], order[:held])]
 
 
 def _draw(part: Labelled, count: int | None, seed: int) -> Labelled:

@@ -79,8 +79,8 @@ def _prepare(
     facts: dict[str, Any],
 ) -> ArrayData:
     numbers = make_vocabulary(([*words, END] for words in train), vocabulary)
-    splits = [_windows(part, numbers, window, stride) for part in (train, held)]
-    if not all(len(split.target) for split in splits):
+    first, second = (_windows(part, numbers, window, stride) for part in (train, held))
+    if not len(first.target) or not len(second.target):
         raise DataError(f"the text is too short for windows of {window} words in both splits; take more text")
     return ArrayData(
         "tweet-words",
@@ -92,14 +92,15 @@ def _prepare(
             ("accuracy",),
             "sequence",
         ),
-        *splits,
+        first,
+        second,
         {
             **facts,
             "texts": {"train": len(train), "validation": len(held)},
             "words": {"train": sum(map(len, train)), "validation": sum(map(len, held))},
             "vocabulary": len(numbers),
         },
-        Baseline("most frequent word", majority_outputs(splits[0].target, len(splits[1]), vocabulary)),
+        Baseline("most frequent word", majority_outputs(first.target, len(second), vocabulary)),
     )
 
 

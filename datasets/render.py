@@ -57,7 +57,8 @@ def _noise(state: np.random.RandomState, shape: tuple[int, int], power: float) -
     frequency[0, 0] = np.inf
     values = np.fft.irfft2(np.fft.rfft2(state.standard_normal(shape)) / frequency**power, shape)
     low, high = np.percentile(values, (1, 99))
-    return np.clip((values - low) / (high - low), 0, 1).astype(np.float32)
+    found: Array = np.clip((values - low) / (high - low), 0, 1).astype(np.float32)
+    return found
 
 
 def _coloured(values: Array, colours: Sequence[Sequence[float]]) -> Array:

@@ -89,7 +89,6 @@ def prepare(
     parts = split_indices(len(tweets), max(1, round(validation * len(tweets))), seed, name="tweets")
     train, held = ([tweets[i] for i in part] for part in parts)
     numbers = make_vocabulary((tweet.words for tweet in train), vocabulary)
-    splits = [_split(part, numbers, steps) for part in (train, held)]
     return ArrayData(
         "tweet-span",
         Task(
@@ -100,7 +99,8 @@ def prepare(
             ("word_jaccard", "token_accuracy", "token_f1"),
             "sequence",
         ),
-        *splits,
+        _split(train, numbers, steps),
+        _split(held, numbers, steps),
         {
             **facts,
             "tweets": len(tweets),

@@ -5,7 +5,26 @@
 
 from framework_compare.graph import Graph, GraphBuilder, Task
 
-CONFIGURATION_D = [64, 64, "M", 128, 128, "M", 256, 256, 256, "M", 512, 512, 512, "M", 512, 512, 512, "M"]
+CONFIGURATION_D: list[int | str] = [
+    64,
+    64,
+    "M",
+    128,
+    128,
+    "M",
+    256,
+    256,
+    256,
+    "M",
+    512,
+    512,
+    512,
+    "M",
+    512,
+    512,
+    512,
+    "M",
+]
 
 
 def build(num_classes: int = 3, image_size: int = 224) -> Graph:
@@ -35,7 +54,7 @@ def build_transfer(task: Task, hidden: int = 256) -> Graph:
 def _features(g: GraphBuilder) -> None:
     index = 0
     for width in CONFIGURATION_D:
-        if width == "M":
+        if isinstance(width, str):  # "M"
             g.maxpool(f"features.{index}", 2, stride=2)
             index += 1
         else:

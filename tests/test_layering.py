@@ -43,7 +43,7 @@ WITH_FRAMEWORKS = {"adapters", "importers"}
 WORKER_LIBRARIES = {"numpy", "PIL", "simplejpeg"}
 # Which packages may import a library that takes long to load or that not every user has.
 LIBRARIES = {
-    "scipy": {"results"},
+    "scipy": {"parity", "results"},
     "pandas": {"comparison", "report", "results", "stability_sweep"},
     "altair": {"report"},
     "vl_convert": {"report"},

@@ -396,7 +396,7 @@ def test_a_training_that_fails_is_known_to_studies(mutate, pictures, tmp_path):
         super().__init__(dataclasses.replace(config, weight_decay=config.weight_decay or 1e-3))
 """
     )
-    climb()
+    climb(batch_size=4)
     assert train(pictures, tmp_path).frame.parity[0].startswith("0-2, not 3: as a cell trains")
 
 

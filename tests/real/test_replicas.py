@@ -46,7 +46,7 @@ def climb(tmp_path, references, monkeypatch, small):
 @pytest.mark.parametrize("framework", some_nightly(FRAMEWORKS, nightly=["tensorflow", "jax"]))
 def test_two_replicas_train_the_mean_of_their_gradients(climb, framework):
     found = climb(framework)
-    assert found.status == "passed", (found.reason, found.levels)
+    assert found.status == "passed", "\n".join(map(str, [found.reason, *found.levels]))
     assert "BatchNorm of each replica's own batch" in found.settings["replicas"]
 
 
@@ -54,7 +54,7 @@ def test_two_replicas_train_the_mean_of_their_gradients(climb, framework):
 @pytest.mark.parametrize("framework, execution", [("mxnet", "graph"), ("paddle", "graph"), ("tensorflow", "compiled")])
 def test_two_replicas_train_so_in_graphs(climb, framework, execution):
     found = climb(framework, execution=execution)
-    assert found.status == "passed", (found.reason, found.levels)
+    assert found.status == "passed", "\n".join(map(str, [found.reason, *found.levels]))
 
 
 SYNCHRONISED = (

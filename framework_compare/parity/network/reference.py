@@ -101,7 +101,14 @@ class Reference:
         copies = np.random.default_rng(size).permutation(np.resize(np.arange(count), size))
         larger = dataclasses.replace(self, copies=copies)
         if size % count == 0 and self.precision != "fp16":  # whose gradients are smaller in a larger batch
-            return larger
+            # The rounding error of a sum grows with the square root of its length: Higham and Mary 2019, SIAM Journal on
+            # Scientific Computing 41(5), A2815.
+            growth = math.sqrt(max(1.0, size / count))
+            yardstick = {
+                level: {where: growth * error for where, error in places.items()}
+                for level, places in self.yardstick.items()
+            }
+            return dataclasses.replace(larger, yardstick=yardstick)
         return dataclasses.replace(larger, batches=self.batches[:1]).answered().at(self.precision, draws)
 
     def answered(self) -> "Reference":

@@ -73,9 +73,9 @@ def test_published_figures_stand_beside_ours(short, tmp_path):
     assert float(row.values[2].text.split()[0]) > 0 and row.values[3].text == "1.00"
     base, adam = gains.rows
     assert [row.names for row in (base, adam)] == [("PyTorch", "base"), ("PyTorch", "Adam")]  # no GPU, no rung of it
-    assert [figure.text for figure in adam.figures[:2]] == ["54.0", "15.7"] and float(adam.figures[3].text) > 0
+    assert [figure.text for figure in adam.values[:2]] == ["54.0", "15.7"] and float(adam.values[3].text) > 0
     (row,) = sizes.rows
-    assert [figure.text for figure in row.figures] == ["100", "-", "4", "-", "-"]
+    assert [figure.text for figure in row.values] == ["100", "-", "4", "-", "-"]
     text = str(result)
     assert "a source, epochs: published figures beside ours" in text and "plain: no figures are published." in text
     said = " ".join(listener.sentences)
@@ -93,7 +93,7 @@ def test_a_row_of_a_cell_that_failed_once_has_no_ratio():
     blocks = BlockTimes({0: {1: 2.0, 2: 2.1}, 1: {1: 3.0}})
     part = REPRODUCTIONS["lerat2021"].parts["cpu"]
     torch, mxnet = reproduction_tables.ratios(part, pandas.DataFrame(rows), blocks, "x").rows
-    assert [row.values[3].text for row in (torch, mxnet)] == ["1.00", "-"] and mxnet.figures[2].text == "crashed"
+    assert [row.values[3].text for row in (torch, mxnet)] == ["1.00", "-"] and mxnet.values[2].text == "crashed"
 
 
 def test_it_is_resumed_and_quick_is_another_size_than_full(short, tmp_path):

@@ -101,11 +101,12 @@ class Reference:
         copies = np.random.default_rng(size).permutation(np.resize(np.arange(count), size))
         larger = dataclasses.replace(self, copies=copies)
         if size % count == 0 and self.precision != "fp16":  # whose gradients are smaller in a larger batch
-            # The rounding error of a sum grows with the square root of its length: Higham and Mary 2019, SIAM Journal on
-            # Scientific Computing 41(5), A2815.
-            growth = math.sqrt(max(1.0, size / count))
+            # A kernel that adds samples one by one rounds once for each. Copies of the same numbers round alike, so that
+            # these errors do not cancel as those of independent numbers would (Higham and Mary 2019, SIAM Journal on
+            # Scientific Computing 41(5), A2815): they grow with the length of the sum, not with its square root.
+            copied = max(1.0, size / count)
             yardstick = {
-                level: {where: growth * error for where, error in places.items()}
+                level: {where: copied * error for where, error in places.items()}
                 for level, places in self.yardstick.items()
             }
             return dataclasses.replace(larger, yardstick=yardstick)

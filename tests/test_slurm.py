@@ -162,7 +162,7 @@ def test_ctrl_c_ends_the_jobs_and_a_refused_option_is_told(cluster, command, pic
 
 def running(tmp_path, phase):
     """Whether a worker on some node is in this phase."""
-    logs = [path.read_text() for path in (tmp_path / "disk").glob("*/runs/*/events.jsonl")]
+    logs = [path.read_text() for path in (tmp_path / "disk").rglob("runs/*/events.jsonl")]
     return any(f'"name":"{phase}"' in text.replace(" ", "") for text in logs)
 
 

@@ -57,6 +57,17 @@ NO_DROPOUT_SCALE = """
         return logits * numpy.float32(0.75) if training and self.graph.nodes[-1].op == "Dropout" else logits
 """
 
+COARSER_WHERE_LARGE = """
+    def forward(self, batch, *, training=False):
+        rounding = rounding_of("%s" if batch.size > 64 else self.config.precision)
+        oracle = Oracle(self.graph, self.oracle.weights, numpy.float32, rounding=rounding)
+        return oracle.forward(batch.images, training=training, dropout=self.random)
+"""
+NO_GRADIENTS_WHERE_LARGE = """
+    def gradients(self, batch):
+        return {name: g * (batch.size <= 64) for name, g in super().gradients(batch).items()}
+"""
+
 
 @pytest.fixture
 def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
@@ -76,9 +87,9 @@ def rounded(tmp_path, monkeypatch, own_cache, warm, references, short_level_4):
 def climb(tmp_path):
     """The network levels of `rounded` at a precision."""
 
-    def run(precision: str):
+    def run(precision: str, batch_size: int = 16):
         ready = {"rounded": ladder.Where(python={"rounded": sys.executable}).environment("rounded", print)}
-        config = TrainConfig(precision=precision, image_size=32, threads=1)
+        config = TrainConfig(precision=precision, image_size=32, threads=1, batch_size=batch_size)
         return ladder.ParityChecker(tmp_path, ready).network("rounded", "small", config)
 
     return run
@@ -99,6 +110,24 @@ def test_fp32_that_computes_in_fewer_bits_fails_by_its_logits(rounded, climb, co
     found = climb("fp32")
     assert (found.status, found.worst.number) == ("failed", 1)
     assert found.worst.ratio > 100
+
+
+@pytest.mark.parametrize("claimed, computes", [("fp32", "tf32"), ("fp32", "bf16")])
+def test_fewer_bits_in_large_batches_alone_fail_however_large_they_are(rounded, climb, claimed, computes):
+    rounded(COARSER_WHERE_LARGE % computes)
+    assert climb(claimed, batch_size=8).status == "passed"
+    found = climb(claimed, batch_size=1024)
+    assert (found.status, found.worst.number) == ("failed", 1)
+    assert found.worst.where == "logits, BatchNorm in evaluation mode at a batch of 1024"
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_gradients_left_out_of_large_batches_fail_however_much_rounding_is_allowed(rounded, climb, precision):
+    rounded(NO_GRADIENTS_WHERE_LARGE)
+    assert climb(precision, batch_size=8).status == "passed"
+    found = climb(precision, batch_size=1024)
+    assert (found.status, found.worst.number) == ("failed", 2)
+    assert found.worst.where.endswith(" at a batch of 1024")
 
 
 def test_tf32_that_computes_in_bf16_fails(rounded, climb):

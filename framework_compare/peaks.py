@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, List, NamedTuple, Optional, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
 from framework_compare.comparison import Comparison
 from framework_compare.environments import peaks
@@ -11,6 +11,8 @@ from framework_compare.errors import UsageError
 from framework_compare.launch.one_timing import one_timing
 from framework_compare.plan.searches import is_search
 from framework_compare.samplers.peaks import Peak
+
+SECONDS = 10  # that a peak takes, about
 
 
 class MeasuredPeak(NamedTuple):
@@ -23,6 +25,18 @@ class MeasuredPeak(NamedTuple):
     reason: str = ""
 
 
+def dry_run(study: Union[str, "os.PathLike[str]"]) -> str:
+    """Return what `measure_peaks` would measure, and for how long; nothing is started."""
+    wanted = _wanted(Comparison.load(os.fspath(study)))
+    lines = [f"{device}, {precision}, {threads} threads" for device, precision, threads in wanted]
+    return "\n".join([f"{len(wanted)} peaks, about {SECONDS * len(wanted)} s", *lines])
+
+
+def _wanted(result: Comparison) -> List[Tuple[str, str, int]]:
+    cells = [one for one in result.frame.itertuples() if one.status == "ok" and not is_search(one.model)]
+    return list(dict.fromkeys((str(one.device), str(one.precision), int(one.threads)) for one in cells))
+
+
 def measure_peaks(
     study: Union[str, "os.PathLike[str]"], *, say: Callable[[str], None] = lambda message: None
 ) -> List[MeasuredPeak]:
@@ -31,8 +45,8 @@ def measure_peaks(
     No other comparison is timed on this node meanwhile. Run it on the machine of the study, while that is quiet.
     """
     result = Comparison.load(os.fspath(study))
-    cells = [one for one in result.frame.itertuples() if one.status == "ok" and not is_search(one.model)]
-    wanted = list(dict.fromkeys((one.device, one.precision, int(one.threads)) for one in cells))
+    wanted = _wanted(result)
+    say(f"{len(wanted)} peaks, about {SECONDS} s each")
     measured = []
     for device, precision, threads in wanted:
         try:

@@ -156,6 +156,9 @@ def test_a_busy_machine_is_said_below_the_table(study, own_cache):
 
 def test_the_command_measures_and_says_what_it_cannot(study, own_cache, monkeypatch):
     monkeypatch.setattr(managed, "find", lambda *_, **__: None)
+    planned = CliRunner().invoke(app, ["peaks", str(study.folder), "--dry-run"])
+    assert planned.exit_code == 0 and "2 peaks, about 20 s\ncpu, fp32, 1 threads" in planned.stdout
+    assert not (own_cache / "peaks").exists(), "a dry run measures nothing"
     done = CliRunner().invoke(app, ["peaks", str(study.folder)])
     assert done.exit_code == 1 and "need PyTorch, which is not installed" in " ".join(done.stdout.split())
     first, second = Comparison.load(study.folder).roofline.itertuples()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from image_files import JPEG, PNG, make, names
 
 from framework_compare.datasets import folder
 from framework_compare.datasets.folder import limit, read_folder
@@ -24,28 +23,6 @@ def cache(tmp_path_factory, monkeypatch) -> Path:
     made = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(made))
     return made
-
-
-def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
-    noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(noise).convert(mode).save(file, form, **options)
-    return file.getvalue()
-
-
-JPEG = picture()
-PNG = picture("PNG")
-
-
-def make(root: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
-    return root
-
-
-def names(index: folder.ImageFolder) -> list[str]:
-    return [os.path.basename(path) for path in index.pictures.paths]
 
 
 def test_classes_are_sorted_folder_names_and_pictures_sorted_within(tmp_path: Path) -> None:

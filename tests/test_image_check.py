@@ -7,11 +7,11 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
+from image_files import JPEG, PNG, make, names, picture
 from PIL import Image
 
-from framework_compare.datasets import folder, image_check
+from framework_compare.datasets import image_check
 from framework_compare.datasets.folder import read_folder
 from framework_compare.errors import DataError
 
@@ -21,28 +21,6 @@ def cache(tmp_path_factory, monkeypatch) -> Path:
     made = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FRAMEWORK_COMPARE_CACHE", str(made))
     return made
-
-
-def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
-    noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(noise).convert(mode).save(file, form, **options)
-    return file.getvalue()
-
-
-JPEG = picture()
-PNG = picture("PNG")
-
-
-def make(root: Path, files: dict[str, bytes]) -> Path:
-    for name, data in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(data)
-    return root
-
-
-def names(index: folder.ImageFolder) -> list[str]:
-    return [os.path.basename(path) for path in index.pictures.paths]
 
 
 def test_hidden_files_and_other_files_are_ignored(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Image files and folders of them, as tests of data sets need them."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from framework_compare.datasets import folder
+
+
+def picture(form: str = "JPEG", mode: str = "RGB", size: tuple[int, int] = (24, 16), **options: object) -> bytes:
+    noise = np.random.RandomState(0).randint(0, 256, (size[1], size[0], 3)).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(file, form, **options)
+    return file.getvalue()
+
+
+JPEG = picture()
+PNG = picture("PNG")
+
+
+def make(root: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def names(index: folder.ImageFolder) -> list[str]:
+    return [os.path.basename(path) for path in index.pictures.paths]

@@ -40,6 +40,9 @@ class Framework:
     companions: tuple[str, ...] = ()  # packages that are from the same index as the framework's own
     process_per_device: bool = False  # whether a cell on several devices is as many processes, or one
     importer: str = ""  # "module:Class" of `importers`, which its workers run in place of `trainer`
+    library: str = ""  # package on top of a plain framework, whose version is this one's: "keras"
+    backend: str = ""  # that framework, whose adapter is staged too, and with which tables compare: "jax"
+    environment: str = ""  # framework whose environment it runs in; "" for one of its own
 
     def requirements_on(self, device: str) -> str:
         """The requirements file for a device ("cpu", "cuda", "cuda:1"); "" where there is none."""
@@ -113,7 +116,41 @@ FRAMEWORKS: dict[str, Framework] = {
         foreign=ForeignWheels("requirements-cp36.txt", "3.6", "cp36m", "manylinux2014_x86_64"),
         label="SINGA 3.0.0.dev1 (2020), repaired at run time",
     ),
+    "keras-tensorflow": Framework(
+        "keras-tensorflow",
+        _A + "keras:KerasTensorFlowTrainer",
+        "../tensorflow/" + _PINS,
+        imports="keras",
+        python=_PYTHONS,
+        library="keras",
+        backend="tensorflow",
+        environment="tensorflow",
+    ),
+    "keras-jax": Framework(
+        "keras-jax",
+        _A + "keras:KerasJaxTrainer",
+        "requirements-jax.txt",
+        imports="keras",
+        python=_PYTHONS,
+        whole_batches_from=3,
+        library="keras",
+        backend="jax",
+    ),
+    "keras-torch": Framework(
+        "keras-torch",
+        _A + "keras:KerasTorchTrainer",
+        "requirements-torch.txt",
+        imports="keras",
+        python=_PYTHONS,
+        whole_batches_from=1,
+        cpu_index="https://download.pytorch.org/whl/cpu",
+        companions=("torchvision",),
+        library="keras",
+        backend="torch",
+    ),
 }
+# What commands take where no framework is named: those of which none runs on top of another.
+PLAIN = tuple(name for name, entry in FRAMEWORKS.items() if not entry.library)
 
 # What reads models of users, in the environment of a framework or, of files that belong to none, in one of its own.
 _I = "framework_compare.importers."

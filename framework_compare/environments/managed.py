@@ -70,7 +70,7 @@ def ensure(
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
                 _make(plan, why, index, say)
-    return read(plan.folder)
+    return _read_for(spec, plan)
 
 
 def _make(plan: venvs.Plan, why: str, index: str | None, say: Report) -> None:
@@ -99,7 +99,7 @@ def find(framework: str, *, device: str = "cpu", python: str | Path | None = Non
         if is_given(spec, python):
             return _given(spec, python)
         plan = plan_for(spec.name, device)
-        return None if venvs.fault(plan) else read(plan.folder)
+        return None if venvs.fault(plan) else _read_for(spec, plan)
     except Unavailable:
         return None
 
@@ -129,7 +129,8 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
 
     Raises EnvironmentUnavailable where nothing is pinned for the device or no Python fits.
     """
-    return venvs.plan(registry.framework(framework.partition("@")[0]), _root(), device)
+    spec = registry.framework(framework.partition("@")[0])
+    return venvs.plan(registry.framework(spec.environment) if spec.environment else spec, _root(), device)
 
 
 def label(framework: str, device: str, python: str | Path | None = None) -> str:
@@ -159,6 +160,13 @@ def _parents_own(spec: registry.Framework) -> Environment:
     packages = venvs.packages_in(sys.path)
     version = packages.get(venvs.normal_name(spec.imports))
     return Environment(spec.name, Path(sys.executable), version, False, sys.version.split()[0], packages)
+
+
+def _read_for(spec: registry.Framework, plan: venvs.Plan) -> Environment:
+    """What is in the environment of a plan, as the framework that may share it with another."""
+    found = read(plan.folder)
+    version = found.packages.get(venvs.normal_name(spec.library)) if spec.library else found.version
+    return dataclasses.replace(found, framework=spec.name, version=version)
 
 
 def read(folder: Path) -> Environment:

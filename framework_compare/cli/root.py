@@ -258,10 +258,9 @@ def _run_and_show(
 ) -> Comparison:
     from framework_compare import api
     from framework_compare.study import executors
-    from framework_compare.study.opening import new_study_folder
     from framework_compare.study.request import Request
 
-    request, folder = Request.of(**given), out or new_study_folder()
+    request, folder = Request.of(**given), console.study_folder(out)
     watcher, executor = console.watcher(quiet, yes), executors.of(on, slurm)
     if dry_run:
         forecast = api.prepare(request, watcher, executor).forecast()
@@ -272,8 +271,7 @@ def _run_and_show(
         result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
-    if strict and (result.frame["status"] != "ok").any():
-        raise typer.Exit(1)
+    console.fail_if_nothing_ran(result, strict)
     return result
 
 

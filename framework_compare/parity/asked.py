@@ -17,7 +17,7 @@ from framework_compare.protocol import TrainConfig, replicas_of
 from framework_compare.results.timing_history import ASSUMED_START_S, Range, assumed_speed
 
 # Multiply-accumulates per second of the oracle, in numpy on all cores: least, middle, most.
-ORACLE_SPEED = (3e8, 3e9, 2e10)
+ORACLE_SPEED = (2e8, 3e9, 2e10)
 CURVE_RUNS = 5  # of the oracle for a loss curve: in float64, and those of its yardstick
 # Of a worker: batches of the cell's own size that levels 1 and 2 train on, and the workers that a whole verdict starts.
 PASSES, STARTS = 4, 3

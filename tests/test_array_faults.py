@@ -121,7 +121,7 @@ def test_a_column_that_cannot_be_prepared(tmp_path):
     ("text", "message"),
     [
         (TWEETS.replace("selected_text", "selected"), "has no column 'selected_text'"),
-        (TWEETS.replace("bb,positive", "bb,glad", 1), "line 2: sentiment is none of positive, negative, neutral; mend"),
+        (TWEETS.replace("bb,positive", "bb,glad", 1), "line 2: sentiment is none of positive, negative, neutral; fix"),
         (TWEETS.replace(",bb,", ",zz,", 1), "line 2: selected_text is not part of text; fix or remove the row"),
         (TWEETS.replace(",bb,", ",,", 1), "line 2: selected_text is not part of text"),
         (TWEETS.replace("aa bb cc", "bb"), "has no positive tweet of 3 words or more"),

@@ -73,7 +73,7 @@ def verify(
     verdicts = ladder.verify(folder=keep, say=_say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
-        print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
+        print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
 
@@ -111,7 +111,7 @@ def _verify_study(
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
-        _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
+        _say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
     for reason in reasons:
         _say(reason)
     if reasons or (verdicts and not all_hold(verdicts)):

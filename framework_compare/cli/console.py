@@ -69,13 +69,13 @@ class Expected(Protocol):
     def seconds(self) -> Sequence[float]: ...
 
 
-def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: bool, what: str = "runs") -> None:
+def announce(forecasts: Sequence[Expected], say: Callable[[str], None], yes: bool, what: str = "run") -> None:
     """Say how long studies will take; where that is more than ASKED_S, ask a person at a terminal whether to start."""
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
-    beside = "plus environments and data sets" if what == "runs" else "plus environments"
-    say(f"{runs} {what}, about {length(middle)} ({spread}); {beside}")
+    beside = "plus environments and data sets" if what == "run" else "plus environments"
+    say(f"{runs} {what}{'s' * (runs != 1)}, about {length(middle)} ({spread}); {beside}")
     if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm("Start?", abort=True, err=True)
 

@@ -65,7 +65,7 @@ def fairness(
     if dry_run:
         print("\n".join(f"{what}: {one}" for what, one in zip(("Loss curves", "Levels"), forecasts)))
         return
-    console.announce(forecasts, say, yes, "checks")
+    console.announce(forecasts, say, yes, "check")
     common.update(where=where, say=say)
     trained = curves.train_curves(frameworks, models, data, **of_curves, **common)
     curves_report.write(trained, out)

@@ -62,14 +62,17 @@ def verify(
     from framework_compare.parity import verify as ladder
     from framework_compare.report import parity_tables, renderers
     from framework_compare.results.parity import NOT_INSTALLED, UNSUPPORTED, all_hold
+    from framework_compare.study.opening import check_writable
 
     request["models"], _ = resolve(request["models"], request["image_size"], tracer=Tracer(python, index, _say))
+    if keep is not None:
+        check_writable(keep, "logs")
     asked = {"fresh": fresh, "where": ladder.Where(python, index), **request}
     forecast = ladder.dry_run(say=_say if dry_run else lambda message: None, **asked)
     if dry_run:
         print(forecast)
         return
-    console.announce([forecast], _say, yes, "checks")
+    console.announce([forecast], _say, yes, "check")
     verdicts = ladder.verify(folder=keep, say=_say, **asked)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
@@ -106,7 +109,7 @@ def _verify_study(
     if dry_run:
         print(forecast)
         return
-    console.announce([forecast], _say, yes, "checks")
+    console.announce([forecast], _say, yes, "check")
     verdicts, reasons = api.verify_study(study, index=index, fresh=fresh, trust=trust, say=_say)
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))

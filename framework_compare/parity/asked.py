@@ -42,7 +42,7 @@ class CheckForecast(NamedTuple):
         low, middle, high = (f"{value / 60:.2g}" for value in self.seconds)
         kept = f", {self.known} known from the cache" if self.known else ""
         return (
-            f"{self.runs} checks{kept}. Nothing was started.\n"
+            f"{self.runs} check{'s' * (self.runs != 1)}{kept}. Nothing was started.\n"
             f"In all about {middle} minutes, {low} to {high}; environments come on top."
         )
 
@@ -59,7 +59,7 @@ def check(models: Iterable[str], configs: Sequence[TrainConfig], say: Callable[[
         if size > most:
             raise UsageError(
                 f"batch_size is {config.batch_size}; one layer's output of {model} would take {size / 2**30:,.0f} GiB, "
-                f"and this machine has {most / 2**30:.1f} GiB of memory: name a smaller one"
+                f"and this machine has {most / 2**30:.1f} GiB of memory: name a smaller batch or image"
             )
     for sentence in beyond_cores(configs):
         say(sentence)

@@ -22,8 +22,11 @@ from framework_compare.study.executors import Executor
 from framework_compare.study.progress import Watcher
 
 QUICK = {"batch_size": 4, "epochs": 1, "threads": 1, "loader_workers": 0, "image_size": 32, "sampling_hz": 0}
-MEASURING = ("quickstart", "run", "ladder", "largest-batch", "overhead", "reproduce", "resume")
-LONG_HELP = ("run", "ladder", "largest-batch", "overhead")
+MEASURING = (
+    *("quickstart", "run", "duel", "ladder", "largest-batch", "overhead", "reproduce", "resume"),
+    *("part", "verify", "fairness"),
+)
+LONG_HELP = ("run", "duel", "ladder", "largest-batch", "overhead")
 
 
 class Heard(Watcher):

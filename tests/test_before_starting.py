@@ -26,7 +26,7 @@ MEASURING = (
     *("quickstart", "run", "duel", "ladder", "largest-batch", "overhead", "reproduce", "resume"),
     *("part", "verify", "fairness"),
 )
-LONG_HELP = ("run", "duel", "ladder", "largest-batch", "overhead")
+LONG_HELP = ("run", "duel", "ladder", "largest-batch", "overhead", "verify")
 
 
 class Heard(Watcher):
@@ -72,7 +72,7 @@ def test_a_forecast_of_what_cannot_run_here_fails(devices, options, code, own_ca
     ("python", "said"),
     [
         ("/etc/passwd", "the interpreter /etc/passwd is not an executable file"),
-        (shutil.which("ls"), "does not work as a Python"),
+        (shutil.which("ls"), "does not run as Python"),
         (sys.executable, "has no torch"),
     ],
 )

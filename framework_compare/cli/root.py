@@ -172,12 +172,12 @@ def run(
 
         own = {name: value for name, value in request.items() if asked(context, name)}
         request = study_toml.read(study_file, own)
-        _run_and_show(kind="gains" if "rungs" in request else None, **request)
+        _run(kind="gains" if "rungs" in request else None, **request)
         return
     for name in ("frameworks", "models"):
         if request[name] is None:
             raise UsageError(f"no {name} are given; give --{name}, FRAMEWORKS MODELS without options, or FILE.toml")
-    _run_and_show(**stated(context, request))
+    _run(**stated(context, request))
 
 
 @takes(
@@ -213,7 +213,7 @@ def ladder(
         rungs = rungs or LADDERS[name].rungs
     if not rungs:
         raise UsageError(f"no --rung is given; allowed: one or more, or a published ladder: {', '.join(LADDERS)}")
-    _run_and_show(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
+    _run(kind="gains", rungs=rungs, one_at_a_time=one_at_a_time, **request)
 
 
 @takes("frameworks", "out", *ENVIRONMENTS, "dry_run", "yes", by_place=("frameworks",), frameworks=QUICK_FRAMEWORKS)
@@ -240,6 +240,10 @@ def quickstart(**request: Any) -> None:
     print("This was a smoke test: a small model, generated images, seconds of training.")
     if not (result.frame["status"] == "ok").any():
         raise typer.Exit(1)
+
+
+def _run(strict: bool = False, **asked: Any) -> None:
+    console.fail_if_nothing_ran(_run_and_show(strict, **asked), strict)
 
 
 def _run_and_show(
@@ -271,7 +275,6 @@ def _run_and_show(
         result = api.run(request, folder, retry=retry, extend=extend, executor=executor, watcher=watcher)
     console.print_study(result, json, *filter(None, [kind]))
     watcher.say(f"study: {folder}")
-    console.fail_if_nothing_ran(result, strict)
     return result
 
 

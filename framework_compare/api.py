@@ -280,7 +280,7 @@ def resume(
         options, strategy = _as_planned(store, given, index, python, mode)
         note(programs((), {name: path for name, path in options.python.items() if python and name in python}))
         check(folder, programs([cell for _, cell in store.cells()], options.python), check_flag("trust", trust))
-        watcher.expect(lambda: _rest(store, options, strategy, statuses, executor))
+        watcher.expect(lambda: _rest(store, options, strategy, statuses, executor is None))
         with watcher:
             _run(store, options, watcher, strategy, executor, statuses)
     return _loaded(folder, watcher)
@@ -303,15 +303,13 @@ def dry_resume(
             if store.machine():
                 check_machine(store)
         options, strategy = _as_planned(store, check_limits(**limits), index, python, None)
-        return _rest(store, options, strategy, statuses, executor)
+        return _rest(store, options, strategy, statuses, executor is None)
 
 
-def _rest(
-    store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], executor: Executor | None
-) -> Forecast:
+def _rest(store: Store, options: RunOptions, strategy: Strategy, retry: Sequence[str], here: bool) -> Forecast:
     """What the runs that a study has still to do, and those to `retry`, would take."""
     cells = [cell for _, cell, _ in store.plan(retry)]
-    return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, executor is None)
+    return forecast_of_the_rest(cells, store.settings(), store.path, options, strategy, here)
 
 
 def _registered(study: Folder) -> Path:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from framework_compare.graph import Graph
 
-EXECUTIONS = ("default", "eager", "graph", "compiled")
+EXECUTIONS = ("default", "eager", "graph", "compiled", "fit")
 PIPELINES = ("native", "shared", "memory")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 TUNINGS = ("recommended", "none")

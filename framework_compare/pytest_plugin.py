@@ -102,9 +102,7 @@ def _cells(wanted: Any, config: pytest.Config) -> List[SweepCell]:
 
     registry.load_plugins()
     try:
-        frameworks = planning.find_all(
-            "framework", registry.FRAMEWORKS, wanted["frameworks"] or list(registry.FRAMEWORKS)
-        )
+        frameworks = planning.find_all("framework", registry.FRAMEWORKS, wanted["frameworks"] or list(registry.PLAIN))
         models = planning.find_all("model", registry.MODELS, wanted["models"] or list(registry.MODELS))
         frameworks = _narrowed(frameworks, "framework", registry.FRAMEWORKS, config.getoption("--fc-frameworks"))
         models = _narrowed(models, "model", registry.MODELS, config.getoption("--fc-models"))

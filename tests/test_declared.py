@@ -15,6 +15,7 @@ from reference_adapter import write_adapter
 
 from framework_compare import registry
 from framework_compare.adapters.jax import JaxTrainer
+from framework_compare.adapters.keras import KerasJaxTrainer, KerasTensorFlowTrainer, KerasTorchTrainer
 from framework_compare.adapters.mxnet import MXNetTrainer
 from framework_compare.adapters.paddle import PaddleTrainer
 from framework_compare.adapters.singa import SingaTrainer
@@ -39,9 +40,11 @@ from framework_compare.worker.runner import Runner
 
 PLUGINS = Path(__file__).parent / "plugins"
 ANY_PYTHON = ((3, 8), (3, 99))
-TRAINERS = (TorchTrainer, TensorFlowTrainer, MXNetTrainer, PaddleTrainer, JaxTrainer, SingaTrainer)
+PLAIN = (TorchTrainer, TensorFlowTrainer, MXNetTrainer, PaddleTrainer, JaxTrainer, SingaTrainer)
+KERAS = (KerasTensorFlowTrainer, KerasJaxTrainer, KerasTorchTrainer)
+TRAINERS = (*PLAIN, *KERAS)
 OURS = {trainer.name: trainer for trainer in TRAINERS}
-CPU_ONLY = {"singa"}
+CPU_ONLY = {"singa", *(trainer.name for trainer in KERAS)}
 PLUGGED = {"tiny": "TinyTrainer", "faulty": "FaultyTrainer", "reference": "ReferenceTrainer"}
 STRANGE = "no-such-thing"
 # By field of Declared: what is changed in a job to ask for something that nobody declares.

@@ -166,7 +166,9 @@ def embedding(net: Network, node: Node, x: Any) -> Any:
 def dropout(net: Network, node: Node, x: Any) -> Any:
     """Of a frozen part there is none."""
     of_samples = {"noise_shape": (None, *[1] * (len(x.shape) - 1))} if node.op == "StochasticDepth" else {}
-    return x if net.graph.is_frozen(node) else net.layer(node, net.keras.layers.Dropout, node.attrs["p"], **of_samples)(x)
+    return (
+        x if net.graph.is_frozen(node) else net.layer(node, net.keras.layers.Dropout, node.attrs["p"], **of_samples)(x)
+    )
 
 
 # Of a Network, a node, its inputs.
@@ -178,9 +180,9 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "AvgPool2d": avgpool,
     "AdaptiveAvgPool2d": adaptive_avgpool,
     "Linear": linear,
-    "LayerNorm": lambda net, node, x: net.layer(
-        node, net.keras.layers.LayerNormalization, epsilon=node.attrs["eps"]
-    )(x),
+    "LayerNorm": lambda net, node, x: net.layer(node, net.keras.layers.LayerNormalization, epsilon=node.attrs["eps"])(
+        x
+    ),
     "Dropout": dropout,
     "StochasticDepth": dropout,
     "ReLU": lambda net, node, x: net.layer(node, net.keras.layers.ReLU)(x),

@@ -33,14 +33,15 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
 
     def _make_functions(self) -> None:
         jit: Any = (lambda function, **_: function) if self.config.execution == "eager" else self.jax.jit
-        self._step = jit(self._step_of_state, donate_argnums=0)
-        self._evaluate = jit(lambda state, images: self._model.stateless_call(*state[:2], images, training=False)[0])
+        self._stepped = jit(self._step_of_state, donate_argnums=0)
+        self._outputs = jit(lambda state, images: self._model.stateless_call(*state[:2], images, training=False)[0])
+        self._training = jit(lambda state, images: self._model.stateless_call(*state[:2], images, training=True))
         self._gradients_of_state = jit(lambda *arguments: self._value_and_gradients(*arguments)[1])
 
     def _value_and_gradients(self, state: Any, images: Any, labels: Any) -> Any:
         def compute(trained: Any, others: Any) -> Any:
             outputs, others = self._model.stateless_call(trained, others, images, training=True)
-            return self._loss(labels, outputs), others
+            return self._objective(labels, outputs), others
 
         return self.jax.value_and_grad(compute, has_aux=True)(*state[:2])
 
@@ -63,33 +64,33 @@ class KerasJaxTrainer(KerasTrainer, JaxTrainer):
             copy = self.jax.numpy.array
             self._leaves = tuple([copy(v.value) for v in variables] for variables in self._variables)
 
-    def _state(self) -> Any:  # type: ignore[override]
+    def _held(self) -> Any:
         if self.config.execution == "fit":
             return tuple([v.value for v in variables] for variables in self._variables)
         return self._leaves
 
     def _values(self) -> Dict[int, np.ndarray]:
-        pairs = zip(self._variables[:2], self._state()[:2])
+        pairs = zip(self._variables[:2], self._held()[:2])
         return {id(v): np.asarray(array) for variables, held in pairs for v, array in zip(variables, held)}
 
     def _take_step(self, images: Any, labels: Any) -> Any:
-        self._leaves, self._loss_seen = self._step(self._leaves, images, labels)
+        self._leaves, self._loss_seen = self._stepped(self._leaves, images, labels)
         return self._loss_seen
 
     def train_step(self, batch: Batch) -> Any:
         return KerasTrainer.train_step(self, batch)
 
-    def _differentiate(self, images: Any, labels: Any) -> Any:  # type: ignore[override]
-        return self._gradients_of_state(self._state(), images, labels)
+    def _gradients_by(self, images: Any, labels: Any) -> Any:
+        return self._gradients_of_state(self._held(), images, labels)
 
-    def _infer(self, images: Any) -> Any:
-        self._loss_seen = self._evaluate(self._state(), images)
+    def _outputs_of(self, images: Any) -> Any:
+        self._loss_seen = self._outputs(self._held(), images)
         return self._loss_seen
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
         if not training:
             return np.asarray(self.infer(batch))
-        outputs, others = self._model.stateless_call(*self._state()[:2], batch.images, training=True)
+        outputs, others = self._training(self._held(), batch.images)
         for variable, value in zip(self._model.non_trainable_variables, others):  # the seeds of dropout among them
             variable.assign(value)
         if self._leaves is not None:

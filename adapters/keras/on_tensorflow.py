@@ -22,24 +22,24 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
     def _make_functions(self) -> None:
         execution, function = self.config.execution, self.tf.function
         if execution == "eager":
-            self._take_step, self._infer, self._differentiate = self._step_once, self._evaluate, self._gradients
+            self._take_step, self._outputs_of, self._gradients_by = self._step_once, self._outputs, self._dense_gradients
             return
         self._take_step = function(self._step_once, jit_compile=execution == "compiled" or None)
-        self._infer, self._differentiate = function(self._evaluate), function(self._gradients)
+        self._outputs_of, self._gradients_by = function(self._outputs), function(self._dense_gradients)
 
-    def _evaluate(self, images: Any) -> Any:
+    def _outputs(self, images: Any) -> Any:
         return self._model(images, training=False)
 
-    def _loss_and_gradients(self, images: Any, labels: Any) -> Any:
+    def _value_and_gradients(self, images: Any, labels: Any) -> Any:
         with self.tf.GradientTape() as tape:
-            loss = self._loss(labels, self._model(images, training=True))
+            loss = self._objective(labels, self._model(images, training=True))
         return loss, tape.gradient(loss, self._model.trainable_weights)
 
-    def _gradients(self, images: Any, labels: Any) -> List[Any]:
-        found = self._loss_and_gradients(images, labels)[1]
+    def _dense_gradients(self, images: Any, labels: Any) -> List[Any]:
+        found = self._value_and_gradients(images, labels)[1]
         return [self.tf.convert_to_tensor(gradient) for gradient in found]  # of an embedding it is sparse
 
     def _step_once(self, images: Any, labels: Any) -> Any:
-        loss, gradients = self._loss_and_gradients(images, labels)
+        loss, gradients = self._value_and_gradients(images, labels)
         self._optimizer.apply(gradients, self._model.trainable_weights)
         return loss

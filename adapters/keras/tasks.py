@@ -17,7 +17,11 @@ OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "rmsprop": "RMSprop", "nadam": "Nada
 
 
 def make_optimizer(keras: Any, config: TrainConfig) -> Any:
-    kind, rate, of = getattr(keras.optimizers, OPTIMIZERS[config.optimizer]), config.learning_rate, optimizer_settings(config)
+    kind, rate, of = (
+        getattr(keras.optimizers, OPTIMIZERS[config.optimizer]),
+        config.learning_rate,
+        optimizer_settings(config),
+    )
     if is_native(config):
         return kind(rate)
     if config.optimizer == "sgd":
@@ -46,15 +50,17 @@ def _base(kind: Any) -> Any:
 
 
 def _decaying(keras: Any, kind: Any, decay: float) -> Any:
+    trained: List[Any] = []  # as an attribute they would count as the optimiser's own variables
+
     class SGD(_base(kind)):  # type: ignore[misc]
         """Keras' own weight_decay is taken from the weights and not added to the gradient."""
 
         def build(self, variables: List[Any]) -> None:
             super().build(variables)
-            self.trained = list(variables)
+            trained[:] = variables
 
         def apply(self, grads: List[Any], trainable_variables: Any = None) -> Any:
-            values = [keras.ops.convert_to_tensor(variable) for variable in self.trained]
+            values = [keras.ops.convert_to_tensor(variable) for variable in trained]
             grads = [gradient + decay * value for gradient, value in zip(grads, values)]
             return super().apply(grads, trainable_variables)
 

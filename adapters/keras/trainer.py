@@ -37,7 +37,7 @@ def variables_for(backend: str) -> Dict[str, str]:
 class KerasTrainer:
     """Mixed into the plain trainer of a back end, which has the rest: threads, batches, pipelines, profiles.
 
-    A subclass makes `_take_step` of images and labels, `_infer`, `_differentiate` and `_values`.
+    A subclass makes `_take_step` of images and labels, `_outputs_of`, `_gradients_by` and `_values`.
     """
 
     config: TrainConfig
@@ -69,9 +69,9 @@ class KerasTrainer:
 
     def build(self, graph: Graph) -> None:
         keras = self.keras
-        self._network = Network(keras, graph)
-        self._model, self._arrays = self._network.model, self._network.arrays
-        self._loss = LOSSES[graph.task.loss](keras)
+        self._graphed = Network(keras, graph)
+        self._model, self._arrays = self._graphed.model, self._graphed.arrays
+        self._objective = LOSSES[graph.task.loss](keras)
         self._optimizer = make_optimizer(keras, self.config)
         self._optimizer.build(self._model.trainable_variables)
         # slots are zeros; what else an optimiser starts from is one number a variable
@@ -79,7 +79,7 @@ class KerasTrainer:
         trained = set(trainable_names(graph))
         self._trained = {name: array for name, array in self._arrays.items() if name in trained}
         if self.config.execution == "fit":
-            self._model.compile(optimizer=self._optimizer, loss=self._loss)
+            self._model.compile(optimizer=self._optimizer, loss=self._objective)
         self._make_functions()
 
     def _make_functions(self) -> None:
@@ -92,7 +92,9 @@ class KerasTrainer:
             if place.row is None:
                 place.variable.assign(place.to_native(array))
             else:
-                whole = rows.setdefault(id(place.variable), (place.variable, np.zeros(place.variable.shape, np.float32)))
+                whole = rows.setdefault(
+                    id(place.variable), (place.variable, np.zeros(place.variable.shape, np.float32))
+                )
                 whole[1][place.row] = place.to_native(array)
         for variable, values in rows.values():
             variable.assign(values)
@@ -121,20 +123,20 @@ class KerasTrainer:
 
     def gradients(self, batch: Batch) -> Dict[str, np.ndarray]:
         numpy_of = self.keras.ops.convert_to_numpy
-        found = zip(self._model.trainable_variables, self._differentiate(batch.images, batch.labels))
+        found = zip(self._model.trainable_variables, self._gradients_by(batch.images, batch.labels))
         by_variable = {id(variable): numpy_of(gradient) for variable, gradient in found}
         return {name: array.from_native(by_variable[id(array.variable)]) for name, array in self._trained.items()}
 
-    def _differentiate(self, images: Any, labels: Any) -> Any:
+    def _gradients_by(self, images: Any, labels: Any) -> Any:
         """Gradients of the model's trainable variables, in their order."""
         raise NotImplementedError
 
     def infer(self, batch: Batch) -> Any:
         if self.config.execution == "fit" and self.config.mode == "inference":
             return self._model.predict_on_batch(batch.images)
-        return self._infer(batch.images)
+        return self._outputs_of(batch.images)
 
-    def _infer(self, images: Any) -> Any:
+    def _outputs_of(self, images: Any) -> Any:
         raise NotImplementedError
 
     def forward(self, batch: Batch, *, training: bool = False) -> np.ndarray:
@@ -143,4 +145,4 @@ class KerasTrainer:
 
     def release(self) -> None:
         super().release()  # type: ignore[misc]
-        self._network = self._model = self._arrays = self._trained = self._optimizer = None
+        self._graphed = self._model = self._arrays = self._trained = self._optimizer = None

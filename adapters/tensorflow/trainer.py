@@ -12,6 +12,7 @@ from framework_compare.adapters.common.trainer import (
     HALF_TYPES,
     LOSS_SCALE,
     NATIVE_OPTIMIZERS,
+    STEPS,
     STEPS_BEFORE_GROWTH,
     TrainerDefaults,
     gpu_number,
@@ -24,7 +25,6 @@ from framework_compare.adapters.tensorflow.replicas import Mirrored, open_cpus, 
 from framework_compare.adapters.tensorflow.tasks import LOSSES, OPTIMIZERS, make_optimizer, optimizer_name
 from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
-    EXECUTIONS,
     PRECISIONS,
     Batch,
     Declared,
@@ -53,10 +53,10 @@ class TensorFlowTrainer(TrainerDefaults):
         ops=OPS,
         losses=frozenset(LOSSES),
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
-        executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
+        executions=dict.fromkeys(("cpu", "cuda"), STEPS),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         gpu_threads=frozenset({"shared", "private"}),
-        replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
+        replicas=dict.fromkeys(("cpu", "cuda"), STEPS - {"eager"}),
     )
 
     @staticmethod

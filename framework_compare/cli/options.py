@@ -123,6 +123,7 @@ def _statuses(text: str | None) -> list[str]:
 
 
 FRAMEWORKS, MODELS = ",".join(registry.FRAMEWORKS), ",".join(registry.image_models())
+PLAIN = ",".join(registry.PLAIN)  # what commands take by default: no libraries on top of others
 _DATASET = (
     "A folder with one folder of images per class, or a name that `list` shows. Default: the model's own. Repeatable."
 )

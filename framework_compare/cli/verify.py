@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, Optional
 import typer
 
 from framework_compare.cli import console, words
-from framework_compare.cli.options import ENVIRONMENTS, FRAMEWORKS, MODELS, OPTIONS, takes
+from framework_compare.cli.options import ENVIRONMENTS, MODELS, OPTIONS, PLAIN, takes
 from framework_compare.errors import UsageError
 from framework_compare.plan.settings import CODE_PATH, FEEDING, NETWORK, SIZES, of_verdict
 
@@ -27,7 +27,7 @@ STYLES = ("terminal", "markdown", "latex")
         "yes",
     ),
     by_place=(words.STUDY, "frameworks", "models"),
-    frameworks=FRAMEWORKS,
+    frameworks=PLAIN,
     models=MODELS,
 )
 def verify(
@@ -87,7 +87,7 @@ def _say(message: str) -> None:
 
 def _check_unasked(request: Dict[str, Any]) -> None:
     """UsageError for an option that a study has decided already."""
-    defaults = {"keep": None, "frameworks": FRAMEWORKS.split(","), "models": MODELS.split(",")}
+    defaults = {"keep": None, "frameworks": PLAIN.split(","), "models": MODELS.split(",")}
     for name, value in request.items():
         default = defaults[name] if name in defaults else OPTIONS[name].read(OPTIONS[name].default)
         if value != default:

@@ -32,12 +32,16 @@ GPU, HOST = "#5E3C99", "#DFC27D"
 
 
 def place(name: str, names: Sequence[str]) -> int:
-    """The number of a framework's colour and shape, the same in every study for those of the registry."""
-    known = list(registry.FRAMEWORKS)
+    """The number of a framework's colour and shape, the same in every study for the plain ones.
+
+    Others, such as a library on top of one, take numbers that no plain framework of the figure has.
+    """
+    known = list(registry.PLAIN)
     if name in known:
         return known.index(name) % len(COLOURS)
     others = [other for other in names if other not in known]
-    return (len(known) + others.index(name)) % len(COLOURS)
+    numbers = [*range(len(known), len(COLOURS)), *(n for n in range(len(known)) if known[n] not in names)]
+    return numbers[others.index(name) % len(numbers)]
 
 
 def config(font_size: float, legend_columns: int = 6) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def uri_of(svg: str) -> Markup:
 
 
 # The kinds that a report shows, where the study has them; profiles have a figure, and the roofline needs peaks.
-SHOWN = ("time", "resources", "speedup", "devices", "quality", "gains", "search", "inference", "energy")
+SHOWN = ("time", "resources", "speedup", "stack", "devices", "quality", "gains", "search", "inference", "energy")
 
 
 def _tables(study: Study) -> list[Table]:

@@ -18,7 +18,7 @@ from framework_compare.store.study_file import Store
 
 SECOND = 1_000_000_000
 STYLES = tuple(study_table.STYLES)
-NEW = ("speedup", "precision", "scaling", "energy")
+NEW = ("speedup", "stack", "precision", "scaling", "energy")
 OOM = Run("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory")
 
 
@@ -413,3 +413,17 @@ def test_csv_of_ratios_has_every_cell_and_what_it_is_held_against(tmp_path):
         ("out-of-memory", "", ""),
     ]
     assert float(read[1]["ratio_ci_low"]) == pytest.approx(4)
+
+
+def test_a_library_is_compared_with_the_framework_below_it(tmp_path):
+    outcomes = [
+        ("torch", {}, ok(2, 2)),
+        ("keras-torch", {}, ok(5, 5)),
+        ("keras-torch", {"execution": "fit"}, ok(4, 4)),
+        ("keras-jax", {}, ok(9, 9)),
+    ]
+    text = study(tmp_path, outcomes, repeats=2).table("stack", "csv")
+    found = {(row[0], row[3]): row for row in csv.reader(io.StringIO(text))}
+    assert len(found) == 3, text  # the heading and two rows: no JAX below Keras on JAX
+    assert found["keras-torch", "default"][-1].startswith("2.5"), text
+    assert found["keras-torch", "fit"][-1].startswith("2"), text

@@ -281,7 +281,7 @@ ALIASES: dict[str, str] = {
 
 
 Entry = TypeVar("Entry")
-PLUGINS = "framework_compare.plugins"
+PLUGINS, ADAPTERS = "framework_compare.plugins", "framework_compare.adapters"  # groups of entry points
 
 
 def find(kind: str, table: Mapping[str, Entry], name: object) -> Entry:
@@ -400,7 +400,13 @@ def by_name(model: str) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def load_plugins() -> None:
-    """Call every installed entry point of group `framework_compare.plugins`, once; each registers what it brings."""
+    """Register what installed packages bring, once.
+
+    An entry point of group `framework_compare.adapters` is a Framework, under its own name; one of group
+    `framework_compare.plugins` is a function that registers what it likes.
+    """
+    for entry in importlib.metadata.entry_points(group=ADAPTERS):
+        register_framework(dataclasses.replace(entry.load(), name=entry.name))
     for entry in importlib.metadata.entry_points(group=PLUGINS):
         entry.load()()
 

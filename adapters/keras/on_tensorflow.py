@@ -22,7 +22,11 @@ class KerasTensorFlowTrainer(KerasTrainer, TensorFlowTrainer):
     def _make_functions(self) -> None:
         execution, function = self.config.execution, self.tf.function
         if execution == "eager":
-            self._take_step, self._outputs_of, self._gradients_by = self._step_once, self._outputs, self._dense_gradients
+            self._take_step, self._outputs_of, self._gradients_by = (
+                self._step_once,
+                self._outputs,
+                self._dense_gradients,
+            )
             return
         self._take_step = function(self._step_once, jit_compile=execution == "compiled" or None)
         self._outputs_of, self._gradients_by = function(self._outputs), function(self._dense_gradients)

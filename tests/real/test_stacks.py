@@ -20,7 +20,7 @@ def networks():
 @pytest.mark.parametrize("framework", KERAS)
 def test_keras_holds_all_levels(framework, part, execution):
     (found,) = verify(framework, f"conformance-{part}", execution=execution, image_size=32, threads=1, fresh=True)
-    assert found.holds() == "0-5", [level for level in found.levels if not level.passed]
+    assert found.proves(), (found.reason, found.levels)
 
 
 @pytest.mark.nightly
@@ -28,7 +28,7 @@ def test_keras_holds_all_levels(framework, part, execution):
 @pytest.mark.parametrize("framework", KERAS)
 def test_keras_has_the_optimizers_of_the_graph(framework, optimizer):
     (found,) = verify(framework, "diabetes_ann", optimizer=optimizer, threads=1, fresh=True)
-    assert found.highest is not None and found.highest >= 3, [level for level in found.levels if not level.passed]
+    assert found.proves(), (found.reason, found.levels)
 
 
 @pytest.mark.nightly
@@ -36,4 +36,4 @@ def test_keras_has_the_optimizers_of_the_graph(framework, optimizer):
 @pytest.mark.parametrize("framework", KERAS)
 def test_keras_has_recurrent_layers(framework, model):
     (found,) = verify(framework, model, optimizer="adam", threads=1, fresh=True)
-    assert found.highest is not None and found.highest >= 3, [level for level in found.levels if not level.passed]
+    assert found.proves(), (found.reason, found.levels)

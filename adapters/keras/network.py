@@ -133,7 +133,12 @@ def adaptive_avgpool(net: Network, node: Node, x: Any) -> Any:
     layers, output = net.keras.layers, adaptive_size(node.attrs)
     if output == (1, 1):
         return net.layer(node, layers.GlobalAveragePooling2D, keepdims=True)(x)
-    return net.layer(node, layers.AdaptiveAveragePooling2D, output)(x)
+    sizes = list(zip(x.shape[1:3], output))
+    if all(size % count == 0 for size, count in sizes):
+        return net.layer(node, layers.AveragePooling2D, [size // count for size, count in sizes])(x)
+    # AdaptiveAveragePooling2D fails on TensorFlow where windows differ (3.15.1): theirs as a matrix for rows and columns
+    rows, columns = (network.adaptive_matrix(*pair) for pair in sizes)
+    return net.keras.ops.einsum("ih,nhwc,jw->nijc", rows, x, columns)
 
 
 def batchnorm(net: Network, node: Node, x: Any) -> Any:

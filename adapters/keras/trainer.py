@@ -75,7 +75,7 @@ class KerasTrainer:
         self._optimizer = make_optimizer(keras, self.config)
         self._optimizer.build(self._model.trainable_variables)
         # slots are zeros; what else an optimiser starts from is one number a variable
-        self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if not v.shape}
+        self._scalars = {id(v): keras.ops.convert_to_numpy(v) for v in self._optimizer.variables if len(v.shape) == 0}
         trained = set(trainable_names(graph))
         self._trained = {name: array for name, array in self._arrays.items() if name in trained}
         if self.config.execution == "fit":

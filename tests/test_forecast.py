@@ -39,7 +39,7 @@ def test_without_earlier_studies_assumptions_are_stated_with_their_range(tiny, o
     assert {alexnet.basis, vgg.basis} == {ASSUMPTION} and vgg.epoch_s.middle > 5 * alexnet.epoch_s.middle
     assert result.seconds.low < result.seconds.middle < result.seconds.high and result.runs == 2 * 1
     text = str(result)
-    assert "2 cells, 2 runs. Nothing was started." in text and "2 to 80 G multiply-accumulates per second" in text
+    assert "2 cells, 2 runs. Nothing has been started." in text and "2 to 80 G multiply-accumulates per second" in text
     assert "GB (data set fire-smoke-small" in text and result.table("latex").count("tabular")
 
 

@@ -123,7 +123,7 @@ def test_a_ladder_s_report_has_its_gains(tiny, pictures, tmp_path):
     asked = {"dataset": pictures, "image_size": 8, "epochs": 1, "repeats": 3, "python": {tiny: sys.executable}}
     study = ladder(tiny, "linear", {"batch 4": {"batch_size": 4}}, out=tmp_path / "study", **asked)
     assert "rung of the ladder" in Page(study.report(tmp_path / "report.html").read_text()).text
-    part = files.draw(Subject(study), "gains")["times faster than the rung before"]
+    part = files.draw(Subject(study), "gains")["speed-up over the previous rung"]
     (row,) = (row for rows in part.spec["datasets"].values() for row in rows)
     gained = study.gains.set_index("rung").loc["batch 4"]
     assert (row["ratio"], row["low"]) == pytest.approx(
@@ -279,7 +279,7 @@ def test_the_answer_over_all_models_is_never_cut(tmp_path):
     many = study(tmp_path / "study", ("torch", "mxnet"), tuple(f"model_{n}" for n in range(10)), failing=(), repeats=2)
     lines = headlines.answers(list(many.frame.itertuples()), many.verdicts())
     assert lines[-1].startswith("geometric mean of 10 models: ")
-    assert lines[-2] == "3 more: `Comparison.verdicts()` has all." and lines[0].startswith("model_0: ")
+    assert lines[-2] == "3 more: `Comparison.verdicts()` lists all." and lines[0].startswith("model_0: ")
 
 
 def test_a_budget_that_no_cell_kept_is_one_sentence():

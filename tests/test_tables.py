@@ -110,7 +110,7 @@ def test_the_caption_names_what_is_not_the_default(tmp_path):
     config = TrainConfig(batch_size=50, epochs=7, threads=2, execution="graph", pipeline="shared", precision="tf32")
     caption = study(tmp_path, {("torch", "alexnet"): ok(1)}, configs=[config]).table(style="markdown").splitlines()[0]
     assert caption == (
-        "Median epoch time in seconds ± longer arm of the 95 % interval over runs. "
+        "Median epoch time in seconds ± larger half-width of the 95 % confidence interval over runs. "
         "CPU, batch 50, execution graph, pipeline shared, "
         "precision tf32, 2 threads, 1 loader worker, 7 epochs, 1 run per cell. small: 791 images, 2 skipped."
     )
@@ -230,7 +230,7 @@ def test_resources_say_what_the_comparison_itself_took(tmp_path):
         for gauges, (run_id, *_) in zip(({}, parent), store.plan()):
             store.record(run_id, Run("ok", epochs=epochs, gauges=gauges))
     text = Comparison.load(tmp_path / "s").table("resources", width=200)
-    assert "The comparing process took 0.4 % of a core and 64 MiB at most." in text
+    assert "Measurement overhead: at most 0.4 % of a core and 64 MiB." in text
 
 
 def test_csv_has_nine_digits_and_the_ratio_to_the_best(tmp_path):

@@ -60,7 +60,7 @@ def test_with_one_run_a_figure_stands_and_nothing_is_named_the_fastest(tmp_path)
     sentence = "resnet50: no verdict on torch and mxnet (1.42x; an interval needs 2 blocks of runs that both have"
     assert comparison.verdicts()[0].sentence.startswith(sentence)
     text = comparison.table(style="markdown")
-    assert text.startswith("No verdict: an interval needs 2 runs per cell or more")
+    assert text.startswith("No verdict: an interval needs at least 2 runs per cell")
     assert "**" not in text and "±" not in text.partition("small")[2] and "fewer than 2 runs" in text
 
 

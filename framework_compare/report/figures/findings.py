@@ -79,6 +79,8 @@ def learning(subject: Subject) -> str:
     where = f" ({widest})" if len(ends) > 1 else ""
     if not several:
         return f"The loss ends at {digits(high)}{where}."
+    if high - low < (SAME - 1) * abs(high):
+        return f"The losses of all frameworks end at {digits(high)}{where}."
     return f"The losses of the frameworks end between {digits(low)} and {digits(high)}{where}."
 
 

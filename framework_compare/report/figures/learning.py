@@ -177,7 +177,7 @@ def _shares(subject: Subject, rows: Any, kind: str, width: float, columns: int) 
 
 
 def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
-    """F10: how many times faster a device is than the CPU, a precision or execution than fp32 eager; grey: not shown."""
+    """F10: the speed-up of a device over the CPU, of a precision or execution over fp32 eager; grey: not significant."""
     cells = list(subject.study.frame.itertuples())
     blocks = subject.study.block_times
     names = subject.cells.set_index("cell")[LABELS]
@@ -193,11 +193,11 @@ def gains(subject: Subject, width: float, columns: int) -> dict[str, Any]:
             row = {"ratio": ratio.ratio, "low": low, "high": high, "shown": shown, "worse": False}
             rows.append({**labels, **row, "label": f"{ratio.ratio:.2f}x"})
         if rows:
-            name, panel = f"times faster than {base}", marks.panel_width(width, columns, 90)
+            name, panel = f"speed-up over {base}", marks.panel_width(width, columns, 90)
             layers = _bars(subject, rows, marks.framework_axis(subject), name, panel, "condition_label")
             parts[name] = marks.bar_panels(layers, subject, width, columns)
     gained = subject.study.gains
-    faster = f"times faster than the {'base' if one_at_a_time(gained.itertuples()) else 'rung before'}"
+    faster = f"speed-up over the {'base' if one_at_a_time(gained.itertuples()) else 'previous rung'}"
     rungs = _rungs(subject, gained, faster, width, columns)
     return {**parts, **({faster: rungs} if rungs else {})}
 

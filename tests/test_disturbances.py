@@ -201,7 +201,9 @@ def test_no_fastest_is_named_beside_a_cell_that_was_disturbed_throughout(tmp_pat
     result = study(tmp_path / "a", *runs, *runs, repeats=2)
     assert result.frame.epoch_s[1] == pytest.approx(2.002)
     table = result.table(style="markdown")
-    assert "other programs took CPU time in every epoch of slow" in table and "Marked: significantly faster" not in table
+    assert (
+        "other programs took CPU time in every epoch of slow" in table and "Marked: significantly faster" not in table
+    )
     assert "all 6 epochs, so there is no verdict" in table
     assert [one.reason for one in result.verdicts()] == ["other programs took CPU time in every epoch of slow"]
     other = study(tmp_path / "b", mixed, quiet(1), mixed, quiet(1), repeats=2)

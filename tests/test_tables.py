@@ -246,7 +246,9 @@ def test_githubs_style_has_a_list_of_verdicts_and_folds_its_notes(tmp_path):
     outcomes = {("torch", "alexnet"): ok(1, 1, 1), ("paddle", "alexnet"): ok(2, 2, 2)}
     text = study(tmp_path, outcomes, repeats=2).table(style="github")
     assert text.startswith("- AlexNet: PyTorch is 2.00x ") and "**Median epoch time" in text
-    assert "<details><summary>Notes</summary>\n\n- Marked: significantly faster" in text and text.endswith("</details>\n")
+    assert "<details><summary>Notes</summary>\n\n- Marked: significantly faster" in text and text.endswith(
+        "</details>\n"
+    )
 
 
 @pytest.mark.parametrize("most", [900_000, 300])

@@ -217,7 +217,7 @@ def test_a_choice_before_a_figure_is_seen_holds_for_it(browser, path):
     opened.page.locator(".choices input[value=MXNet]").uncheck()
     everywhere = "() => [...document.querySelectorAll('.plot')].every(one => one.dataset.live === 'yes')"
     opened.page.wait_for_function(everywhere, timeout=60_000)
-    for figure in ("#F2", "#F4", "#F5"):  # legends keep every name
+    for figure in ("#F2", "#F4", "#F6"):  # legends keep every name
         texts = opened.page.eval_on_selector_all(f"{figure} svg text", "all => all.map(one => one.textContent)")
         assert "PyTorch" in texts and "MXNet" not in texts, figure
     assert opened.messages == []
@@ -230,11 +230,11 @@ def test_a_framework_that_is_unchecked_leaves_the_figures(browser, path):
     opened = Opened(browser, path)
     opened.draw_all()
     name = opened.page.get_attribute("#F2 svg[role=img]", "aria-label")
-    assert "MXNet" in texts("#F2") and "MXNet" in texts("#F5")
+    assert "MXNet" in texts("#F2") and "MXNet" in texts("#F6")
     opened.page.locator(".choices input[value=MXNet]").focus()
     opened.page.keyboard.press("Space")
     wait_until_drawn(opened)
-    for figure in ("#F2", "#F5"):
+    for figure in ("#F2", "#F6"):
         assert "MXNet" not in texts(figure) and "PyTorch" in texts(figure)
     assert opened.page.get_attribute("#F2 svg[role=img]", "aria-label") == name
     opened.page.locator(".choices input[value=JAX]").uncheck()
@@ -460,7 +460,7 @@ def test_the_tab_key_goes_through_the_page_in_its_order(browser, path):
         opened.page.keyboard.press("Tab")
         reached.append(opened.page.evaluate("document.activeElement.textContent.trim()"))
     links = opened.page.eval_on_selector_all("nav a", "all => all.map(one => one.textContent.trim())")
-    assert reached == ["Skip to the content", *links[:5]]
+    assert reached == ["Skip to the content", "Dark", *links[:4]]
 
 
 def looks(browser, page, folder):

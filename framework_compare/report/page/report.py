@@ -172,7 +172,7 @@ def _responsive(specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Specifications of the same data for each of WIDTHS, which share tables that are equal."""
     tables = {name: rows for spec in specs for name, rows in spec.get("datasets", {}).items()}
     bare = [{name: part for name, part in spec.items() if name != "datasets"} for spec in specs]
-    return {"widths": WIDTHS, "specs": bare, "datasets": tables}
+    return {"specs": bare, "datasets": tables}
 
 
 def uri_of(svg: str) -> Markup:

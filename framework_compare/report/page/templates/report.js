@@ -9,17 +9,21 @@
 
   const root = document.documentElement;
   const theme = document.getElementById("theme");
-  const named = () => { theme.textContent = root.dataset.theme === "dark" ? "Light" : "Dark"; };
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => { root.dataset.theme = dark.matches ? "dark" : "light"; named(); };
-  theme.addEventListener("click", () => { root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark"; named(); });
-  dark.addEventListener("change", follow);
-  theme.parentElement.hidden = false;
-  follow();
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  function darken(dark) {
+    root.dataset.theme = dark ? "dark" : "light";
+    theme.textContent = dark ? "Light" : "Dark";
+  }
+  if (theme) { // a page without the button has the colours of the system
+    theme.parentElement.hidden = false;
+    theme.addEventListener("click", () => darken(root.dataset.theme !== "dark"));
+    system.addEventListener("change", () => darken(system.matches));
+    darken(system.matches);
+  }
 
   // Every figure has a layout for each of these widths, the widest first.
-  const content = document.getElementById("content");
-  const widths = JSON.parse(content.dataset.widths);
+  const content = document.querySelector("main");
+  const widths = JSON.parse(content.dataset.widths || "[0]");
   const fitting = () => String(widths.find((width) => width <= content.clientWidth) || widths[widths.length - 1]);
 
   // A figure is drawn when it comes near the window, so that a long report opens at once.
@@ -51,7 +55,7 @@
       if (drawings.get(plot) !== mine) return;
       plot.dataset.width = fitting();
       const datasets = hidden.size ? shown(whole.datasets) : whole.datasets;
-      const spec = { ...whole.specs[whole.widths.indexOf(Number(plot.dataset.width))], datasets };
+      const spec = { ...(whole.specs ? whole.specs[widths.indexOf(Number(plot.dataset.width))] : whole), datasets };
       plot.hidden = hidden.size > 0 && !JSON.stringify(datasets).includes('"framework_label":'); // no row is left to draw
       if (plot.hidden) { plot.dataset.live = "yes"; return; }
       await (await embed)(live, spec, { ast: true, renderer: "svg", actions: false, logLevel: 1 });

@@ -73,6 +73,8 @@ def _ungrouped(svg: str) -> str:
     def kept(tag: "re.Match[str]") -> str:
         if tag[0] == "</g>":
             return tag[0] if open_groups.pop() else ""
+        if tag[0].startswith("<g ") and tag[0].endswith("/>"):  # a group of nothing
+            return ""
         if tag[0].startswith(("<g>", "<g ")):
             says = tag[0] not in ("<g>", '<g transform="translate(0,0)">')
             open_groups.append(says)

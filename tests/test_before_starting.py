@@ -112,7 +112,7 @@ def test_a_study_that_is_resumed_is_forecast_by_what_is_left(tiny, pictures, own
     done = resume(study, watcher=heard)
     assert heard.forecasts[1].runs == 3 and list(done.frame.runs_ok) == [3]
     assert dry_resume(study).runs == 0 and dry_resume(study, retry="ok").runs == 3
-    assert "0 runs. Nothing has been started." in run("resume", study, "--dry-run").stdout
+    assert "0 runs. Nothing was started." in run("resume", study, "--dry-run").stdout
 
 
 def test_a_resume_may_be_quiet_and_have_another_interpreter(tiny, pictures, own_cache, tmp_path):

@@ -178,7 +178,7 @@ def test_disturbed_epochs_are_left_out_of_times_and_noted(tmp_path):
     assert row.epoch_s == pytest.approx(1.002) and row.images_per_s == pytest.approx(13 / 1.002)
     assert (row.epochs_measured, row.epochs_disturbed, row.disturbed_s, row.disturbed_share) == (8, 2, 18.0, 0.8)
     table = result.table(style="markdown")
-    assert "(1) other programs took 80% of a core in 18.0 s: 2 of 8 epochs, which are excluded" in table
+    assert "(1) other programs took 80% of a core for 18.0 s: 2 of 8 epochs, which are excluded" in table
     assert "Marked: significantly faster" in table
     assert "Warning, fast linear: others took 80% of a core during 1 of 4 epochs, 9.0 s of 12.0 s" in table
     assert result.epochs.disturbed.tolist() == 2 * [0, 0, 0, 1] + 8 * [0]

@@ -369,7 +369,7 @@ def test_the_page_is_as_dark_as_the_system_until_it_is_told_otherwise(browser, p
 
 def test_tables_are_sorted_by_keyboard(browser, path):
     opened = Opened(browser, path)
-    heading = opened.page.locator("#tables thead button", has_text="slowdown").first
+    heading = opened.page.locator("#tables thead button", has_text="ratio").first
     heading.focus()
     for expected in ("ascending", "descending"):
         heading.press("Enter")

@@ -91,7 +91,7 @@ def test_bytes_bound_what_arithmetic_does_not(study, own_cache):
 
 def test_more_than_the_roofline_is_explained(study, own_cache):
     keep(1e9, 1e9)
-    assert "More than 100 %" in str(study.table("roofline"))
+    assert "Above 100 %" in str(study.table("roofline"))
 
 
 def test_layers_of_narrow_numbers_move_half_the_bytes():

@@ -64,7 +64,7 @@ def test_the_terminal_table_has_a_row_a_framework_and_a_time_and_a_ratio_a_model
     outcomes = {(f, m): ok(row + 1) for row, f in enumerate(FRAMEWORKS) for m in MODELS}
     titles, lines = body(study(tmp_path, outcomes).table(width=120))
     assert titles.split() == ["AlexNet", "MobileNetV2", "ResNet-50", "VGG-16", "mean"]
-    assert lines[0] == ["framework", *4 * ["s", "x", "best"], "x", "best"]
+    assert lines[0] == ["framework", *4 * ["s", "ratio"], "ratio"]
     names = ("PyTorch", "TensorFlow", "MXNet", "PaddlePaddle")
     assert lines[2:6] == [[name, *4 * [f"{n}.00", f"{n}.00"], f"{n}.00"] for n, name in enumerate(names, 1)]
 

@@ -71,7 +71,7 @@ def test_every_table_of_times_begins_with_verdicts_and_ranks_with_ties(tmp_path)
         assert first.startswith(
             r"ResNet-50: JAX is 1.42x \[1.39, 1.46\] faster than MXNet (not verified); no difference shown between"
         )
-        assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "3 comparisons (Holm)" in second
+        assert first.endswith("ranks 1 PyTorch = JAX, 3 MXNet") and "Holm-corrected for 3 comparisons" in second
     assert "No fastest framework is marked (no difference shown)" in str(comparison.table())
 
 

@@ -25,7 +25,7 @@ def table(
     varied += [name for name in _OTHERS if _tells_apart(name, cells)]
     runs = sum(one.runs for one in cells)
     return tabulate(
-        f"Estimate for this study: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing has been started.",
+        f"Estimate for this study: {plural(len(cells), 'cell')}, {plural(runs, 'run')}. Nothing was started.",
         (
             Column("framework", lambda one: one.cell.framework),
             Column("model", lambda one: one.cell.model),

@@ -15,7 +15,7 @@ from framework_compare.results.columns import SHARED, Record, batch_sizes
 from framework_compare.results.metrics import METRICS
 from framework_compare.results.ratios import epoch_seconds
 
-RATIO = "slowdown"
+RATIO = "ratio"
 # What an execution is weighed against: the first of these that the same framework has.
 BASES = ("eager", DEFAULTS.execution)
 NEVER = "never"
@@ -102,7 +102,7 @@ def _remarks(sheet: Sheet) -> Iterable[str]:
         yield f"No fastest framework is marked ({why}): {', '.join(same) if len(same) < len(keys) else 'all models'}."
     if _compared(sheet):
         mean = "; rows are sorted by its geometric mean" if len(keys) > 1 else ""
-        yield f"{RATIO.capitalize()}: epoch time relative to the fastest framework for the model{mean}."
+        yield f"{RATIO.capitalize()}: slowdown relative to the fastest framework for the model{mean}."
     yield from unverified_winner_note(_marked(sheet))
 
 

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
 
-from uv import find_uv_bin
-
-from framework_compare.environments import pip_settings
 from framework_compare.environments.interpreters import Unavailable
+from framework_compare.environments.uv_command import NETWORK, Failed, Uv, public_url
 from framework_compare.environments.venvs import Plan, requirement_lines, site_packages
 from framework_compare.paths import CACHE_VARIABLE
 
 NO_INDEX = "none"  # in place of a URL: no index but those of the settings
 
-_DOWNLOAD = re.compile(r"Downloading (\S+) \(([\d.]+[MG]iB)\)")
 _NO_BUILD = "No solution found"
 _OTHER_FILE = "Hash mismatch"
-_NETWORK = re.compile(r"Failed to fetch|error sending request|timed out")
 _SETTINGS = "pip's settings (`pip config list`) or uv's variables"
 _REMEDIES = (  # by what uv says
     (r"No space left", f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"),
     (_OTHER_FILE, f"name an index that has the file that is pinned, in {_SETTINGS}; that sum is not to be changed"),
-    (_NETWORK.pattern, f"check the network and {_SETTINGS}"),
+    (NETWORK.pattern, f"check the network and {_SETTINGS}"),
     (_NO_BUILD, f"name an index or find-links folder that has it, in {_SETTINGS} or by the `index` option"),
 )
-
-
-class _Failed(Exception):
-    """A command ended badly; its message is the reason that uv gave."""
 
 
 def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] = lambda message: None) -> str | None:
@@ -42,9 +32,9 @@ def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] 
     caller to remove.
     """
     with plan.log.open("w", encoding="utf-8") as log:
-        uv = _Uv(plan, log, say)
+        uv = _Installer(plan, Uv(plan.framework, log, say))
         try:
-            uv.run("venv", "--no-project", "--python", str(plan.interpreter.path), str(plan.folder))
+            uv.uv.run("venv", "--no-project", "--python", str(plan.interpreter.path), str(plan.folder))
             used = _fill(uv, plan, index, say)
             if plan.foreign:
                 _, python, _, platform = plan.foreign
@@ -52,12 +42,12 @@ def install(plan: Plan, *, index: str | None = None, say: Callable[[str], None] 
                 target = ("--target", str(site_packages(plan.folder)))
                 tags = ("--python-version", python, "--python-platform", f"{machine}-{system}")
                 uv.install(Path(plan.foreign.requirements), *target, *tags, alone=True)
-        except _Failed as failure:
+        except Failed as failure:
             raise _explained(plan, str(failure)) from None
     return used
 
 
-def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) -> str | None:
+def _fill(uv: _Installer, plan: Plan, index: str | None, say: Callable[[str], None]) -> str | None:
     """Install the requirements: from the settings' indexes, else those of the framework's own from its index.
 
     Where none has a build for CPUs, it is the one for GPUs.
@@ -68,29 +58,28 @@ def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) ->
     try:
         uv.install(plan.requirements)
         return None
-    except _Failed as failure:
-        if _NO_BUILD not in str(failure) or plan.larger is None:
+    except Failed as failure:
+        asks_on = plan.default_index if index is None else ""
+        if _NO_BUILD not in str(failure) or not (asks_on or plan.larger):
             raise
-    if index is None:
+    if asks_on:
         try:
             uv.install_from(plan.default_index)
             return plan.default_index
-        except _Failed as failure:
-            if _OTHER_FILE in str(failure):
+        except Failed as failure:
+            if _OTHER_FILE in str(failure) or plan.larger is None:
                 raise
             say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, does not serve ({failure})")
     say(f"{plan.framework}: no index has its build for CPUs; installing the one for GPUs, several GB")
-    uv.install(plan.larger)
+    uv.install(plan.larger or plan.requirements)
     return None
 
 
-class _Uv:
-    """Runs uv for one environment."""
+class _Installer:
+    """Installs requirements into one environment."""
 
-    def __init__(self, plan: Plan, log: TextIO, say: Callable[[str], None]) -> None:
-        self.plan, self.log, self.say = plan, log, say
-        self.settings = pip_settings.read()
-        log.write(f"from pip's settings: {', '.join(self.settings.names) or 'nothing'}\n")
+    def __init__(self, plan: Plan, uv: Uv) -> None:
+        self.plan, self.uv = plan, uv
 
     def install_from(self, index: str) -> None:
         """The framework's own packages from its index alone, then all, of which those are there already."""
@@ -106,77 +95,15 @@ class _Uv:
         """
         hashed = "--hash=" in requirements.read_text(encoding="utf-8")
         checked = ("--only-binary", ":all:", "--index-strategy", "unsafe-best-match") if hashed else ()
-        limits = [part for path in self.settings.constraints for part in ("--constraint", path)]
-        links = ("--no-index",) if self.settings.no_index else ()
-        install = (
-            "pip",
-            "install",
-            "--python",
-            str(self.plan.python),
-            "-r",
-            str(requirements),
-            *links,
-            *checked,
-            *options,
-        )
+        limits, links = self.uv.limits, self.uv.links
+        place = ("--python", str(self.plan.python), "-r", str(requirements))
+        install = ("pip", "install", *place, *links, *checked, *options)
         if hashed and limits:  # which uv refuses beside --require-hashes
-            self.run(*install, "--no-deps", "--dry-run", *limits)
+            self.uv.run(*install, "--no-deps", "--dry-run", *limits)
         how = ("--require-hashes",) if hashed else limits
         deps = ("--no-deps",) if alone else ()
         # Copies, as a file that is damaged in one environment must not be in the next.
-        self.run(*install, *how, *deps, "--link-mode", "copy", "--compile-bytecode")
-
-    def run(self, *arguments: str) -> None:
-        """Run uv; where no index can be reached, with what its cache has."""
-        try:
-            self._run(*arguments)
-        except _Failed as failure:
-            if not _NETWORK.search(str(failure)):
-                raise
-            self.say(f"{self.plan.framework}: {failure}; trying with what uv's cache has")
-            try:
-                self._run(*arguments, "--offline")
-            except _Failed:
-                raise failure from None
-
-    def _run(self, *arguments: str) -> None:
-        command = [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"]
-        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
-        self.log.flush()
-        environment, own_index = self.settings.environment(), "--default-index" in arguments
-        for name in ("PYTHONPATH", "PYTHONHOME", *(("UV_INDEX", "UV_EXTRA_INDEX_URL") if own_index else ())):
-            environment.pop(name, None)
-        lines = []
-        with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
-        ) as child:  # fmt: skip
-            try:
-                for line in child.stdout or ():
-                    self.log.write(line)
-                    lines.append(line)
-                    if match := _DOWNLOAD.match(line):
-                        self.say(f"{self.plan.framework}: downloading {match[1]} ({match[2]})")
-            except BaseException:
-                child.kill()
-                raise
-        if child.returncode:
-            raise _Failed(reason(lines))
-
-
-def public_url(url: str | None) -> str | None:
-    """A URL without the user name and password it may hold, fit to be stored and shown."""
-    return re.sub(r"(?<=//)[^/@]*@", "", url) if url else url
-
-
-def reason(lines: list[str]) -> str:
-    """Why uv failed, from what it printed: "error: ..." and its causes, the last of which is the first."""
-    text = re.split(r"^hint: ", "".join(lines), flags=re.MULTILINE)[0]
-    error = re.split(r"^error: ", text, flags=re.MULTILINE)[-1]
-    parts = [" ".join(part.split()).rstrip(".") for part in re.split(r"^\s*cause: ", error, flags=re.MULTILINE)]
-    parts[-1] = re.sub(r" Expected: .* Computed: (sha256:\w{12}).*", r" (it has \1...)", parts[-1])
-    told = ": ".join(parts if len(parts) < 3 else (*parts[:2], parts[-1])) or "it printed nothing"
-    return told if len(told) <= 400 else f"{told[:397]}..."
+        self.uv.run(*install, *how, *deps, "--link-mode", "copy", "--compile-bytecode")
 
 
 def _explained(plan: Plan, why: str) -> Unavailable:

@@ -96,9 +96,9 @@ def train_curves(
     """
     if steps < 1:
         raise UsageError(f"steps is {steps}; allowed: a whole number of at least 1")
-    names = planning.find_all("framework", registry.FRAMEWORKS, frameworks)
     chosen = planning.find_all("model", registry.image_models(), models)
     configs = planning.expand_configs({**settings, "pipeline": "shared"})
+    names, where = where.named(frameworks, configs[0].device, say)
     if any(config.precision != "fp32" for config in configs):
         raise UsageError("loss curves are compared in fp32: their yardstick is float32 rounding")
     if len({dataclasses.replace(config, execution="default") for config in configs}) > 1:
@@ -129,7 +129,8 @@ def train_workload_curves(
     """
     if not registry.of_arrays(workload):
         raise UnknownNameError("workload", workload, registry.workloads())
-    planned = planning.plan(frameworks, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
+    names, where = where.named(frameworks, "cpu", say)
+    planned = planning.plan(names, workload, "cpu", dataset, {**settings, "pipeline": "shared"})
     config = planned.cells[0].config
     if any(cell.config != config for cell in planned.cells) or config.precision != "fp32":
         raise UsageError("loss curves of a workload are compared in fp32, and each of its settings is one value")

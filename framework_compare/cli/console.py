@@ -57,8 +57,14 @@ def announce(forecasts: Sequence["Forecast"], say: Callable[[str], None], yes: b
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
-    say(f"{runs} runs, about {length(middle)} ({spread}); environments and data sets come on top")
-    if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    text = f"{runs} runs, about {length(middle)} ({spread}); environments and data sets come on top"
+    ask_about(0.0 if yes else middle, text, say)
+
+
+def ask_about(seconds: float, text: str, say: Callable[[str], None]) -> None:
+    """Say what will be done; where it takes more than ASKED_S, ask a person at a terminal whether to start."""
+    say(text)
+    if seconds > ASKED_S and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm("Start?", abort=True, err=True)
 
 

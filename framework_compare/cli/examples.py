@@ -23,6 +23,10 @@ EXAMPLES: Dict[str, Tuple[str, ...]] = {
         "duel jax@0.9.2 jax resnet50 IMAGES",
         "duel alexnet mobilenet_v2 torch IMAGES",
     ),
+    "bisect": (
+        "bisect jax 0.9..0.10 cifar_cnn --threshold 5% --dry-run",
+        "bisect torch 2.10..2.14 resnet50 IMAGES --metric memory --out FOLDER",
+    ),
     "ladder": (
         'ladder torch lstm_google --rung "batch 100: batch_size=100" --rung "Nadam: optimizer=nadam"',
         "ladder torch abidate2025-google",

@@ -99,7 +99,7 @@ def test_a_version_is_made_from_a_lock_with_checksums_and_shared():
     said: list[str] = []
     made = managed.ensure("tiny@1.1", report=said.append)
     assert (made.framework, made.version) == ("tiny@1.1", "1.1")
-    lock = locks.find(managed._locks(), "tiny@1.1", "cpu")
+    lock = locks.find(managed.locks_dir(), "tiny@1.1", "cpu")
     assert re.search(r"^tinyfw==1\.1 \\\n    --hash=sha256:\w{64}$", lock.path.read_text(), re.MULTILINE)
     assert "resolving" in said[0] and managed.find("tiny@1.1") == made
     assert managed.ensure("tiny@1.1-b").folder == made.folder, "the same version again has the same environment"
@@ -187,9 +187,9 @@ def test_the_commands_list_and_prune():
     assert "2 environments" in run("prune", "--older-than", "0.001s", "--dry-run").output
     assert len(managed.installed()) == 2
     assert run("prune", "--older-than", "0.001s", "--yes").exit_code == 0
-    assert managed.installed() == [] and locks.find(managed._locks(), "tiny@1.1", "cpu"), "its lock stays"
+    assert managed.installed() == [] and locks.find(managed.locks_dir(), "tiny@1.1", "cpu"), "its lock stays"
     assert managed.ensure("tiny@1.1").version == "1.1"
-    assert run("remove", "tiny@1.1").exit_code == 0 and locks.find(managed._locks(), "tiny@1.1", "cpu") is None
+    assert run("remove", "tiny@1.1").exit_code == 0 and locks.find(managed.locks_dir(), "tiny@1.1", "cpu") is None
 
 
 def test_names_for_readers():

@@ -17,7 +17,7 @@ from framework_compare.errors import EnvironmentUnavailable, UsageError
 from framework_compare.launch.limits import parse_bytes
 from framework_compare.plan import competitors
 from framework_compare.plan.planning import check_device
-from framework_compare.plan.values import seconds, split
+from framework_compare.plan.values import listed, seconds, split
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and remove the environments of the frameworks.")
 
@@ -31,7 +31,7 @@ def create(
 ) -> None:
     """Make the environments now instead of at first use; complete ones stay."""
     check_device(device)
-    wanted = split(frameworks)
+    wanted = listed("framework", split(frameworks))
     readers = [name for name in wanted if name in registry.READERS]
     others = [name for name in wanted if name not in readers]
     found = competitors.read(others, {}, index, device, _say) if others else competitors.Competitors([], {}, index)
@@ -123,7 +123,8 @@ def _line(made: managed.Environment) -> str:
 
 def _named(frameworks: str) -> list[str]:
     """Names of what has an environment of its own."""
-    return [name if name in registry.READERS else competitors.find_frameworks(name)[0] for name in split(frameworks)]
+    names = listed("framework", split(frameworks))
+    return [name if name in registry.READERS else competitors.find_frameworks(name)[0] for name in names]
 
 
 def titled(framework: str, device: str) -> str:

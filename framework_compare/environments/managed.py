@@ -87,11 +87,11 @@ def ensure(
 def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
     """Resolve a version that is neither pinned nor resolved before."""
     spec, version = other_version(framework, device)
-    if not version or locks.find(_locks(), framework, device):
+    if not version or locks.find(locks_dir(), framework, device):
         return
-    with _locked(_locks() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")):
-        if not locks.find(_locks(), framework, device):
-            locks.make(_locks(), spec, version, device, index, say)
+    with _locked(locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")):
+        if not locks.find(locks_dir(), framework, device):
+            locks.make(locks_dir(), spec, version, device, index, say)
 
 
 def _used(plan: venvs.Plan, name: str) -> Environment:
@@ -147,7 +147,7 @@ def remove(framework: str) -> list[Path]:
     name = registry.framework(framework).name
     base, version = locks.split(name)
     if version:
-        for lock in _locks().glob(f"{base}-{version}-*-cp*"):
+        for lock in locks_dir().glob(f"{base}-{version}-*-cp*"):
             lock.unlink(missing_ok=True)
     ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}")
     folders = [path for path in sorted(_root().glob(f"{name}-*")) if path.is_dir() and ours.fullmatch(path.name)]
@@ -171,7 +171,7 @@ def plan_for(framework: str, device: str = "cpu") -> venvs.Plan:
     spec, version = other_version(framework, device)
     if version:
         name = f"{spec.name}@{version}"
-        lock = locks.find(_locks(), name, device)
+        lock = locks.find(locks_dir(), name, device)
         if lock is None:
             raise NotResolved(f"{name} was not installed here yet", f"`framework-compare env create {name}` does it")
         spec = locks.requirements(spec, lock, name, device)
@@ -189,7 +189,7 @@ def versions_here(base: str, device: str = "cpu") -> list[Version]:
     """Versions of a framework whose environments are there, oldest first."""
     spec = registry.framework(base)
     pinned = locks.pinned(spec, device)
-    named = {str(one): f"{spec.name}@{one}" for one in locks.known(_locks(), spec.name, device)}
+    named = {str(one): f"{spec.name}@{one}" for one in locks.known(locks_dir(), spec.name, device)}
     named.update({pinned: spec.name} if pinned else {})
     return sorted(Version(version) for version, name in named.items() if _is_there(name, device))
 
@@ -288,5 +288,6 @@ def _root() -> Path:
     return cache_dir() / "envs"
 
 
-def _locks() -> Path:
+def locks_dir() -> Path:
+    """The folder of the lock files of versions."""
     return _root() / "locks"

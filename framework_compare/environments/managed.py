@@ -76,7 +76,7 @@ def ensure(
     plan = plan_for(spec.name, device)
     wanted = None if index == installer.NO_INDEX else public_url(index)
     if venvs.fault(plan, index=wanted):
-        waiting = f"{spec.name}: another process is making its environment; waiting"
+        waiting = f"{spec.name}: another process is creating its environment; waiting"
         with _locked(plan.folder, waiting=lambda: say(waiting)):
             why = venvs.fault(plan, index=wanted)  # the process waited for may have mended it
             if why:
@@ -89,7 +89,9 @@ def _lock(framework: str, device: str, index: str | None, say: Report) -> None:
     spec, version = other_version(framework, device)
     if not version or locks.find(locks_dir(), framework, device):
         return
-    with _locked(locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")):
+    with _locked(
+        locks_dir() / f"{spec.name}-{version}", waiting=lambda: say(f"{framework}: another process resolves it")
+    ):
         if not locks.find(locks_dir(), framework, device):
             locks.make(locks_dir(), spec, version, device, index, say)
 
@@ -281,7 +283,9 @@ def _locked(folder: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _refuse_removal(framework: str) -> None:
-    raise Unavailable(f"{framework}'s environment is being made by another process", "remove it when that has finished")
+    raise Unavailable(
+        f"{framework}'s environment is being created by another process", "remove it when that has finished"
+    )
 
 
 def _root() -> Path:

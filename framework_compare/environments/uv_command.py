@@ -43,7 +43,7 @@ class Uv:
         except Failed as failure:
             if not NETWORK.search(str(failure)):
                 raise
-            self.say(f"{self.framework}: {failure}; trying with what uv's cache has")
+            self.say(f"{self.framework}: {failure}; trying uv's cache")
             try:
                 self._run(*arguments, "--offline")
             except Failed:

@@ -6,7 +6,7 @@
 
 JAX in the real environments of its releases. From the planted release on, an environment variable of the worker makes each
 step wait for a share of the time that it took. Without --plant all releases run in the environment of the newest, so that
-nothing can have changed. --minutes ends early, in the middle of a search, too; the same command goes on with it.
+nothing can have changed. --minutes ends early, in the middle of a search, too; the same command continues it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def main() -> None:
             options.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
             print(kept["each"][-1]["sentence"], flush=True)
     except KeyboardInterrupt:
-        print(f"stopped in search {len(kept['each'])}; the same command goes on", file=sys.stderr)
+        print(f"stopped in search {len(kept['each'])}; the same command continues it", file=sys.stderr)
 
 
 if __name__ == "__main__":

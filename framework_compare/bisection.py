@@ -116,7 +116,7 @@ def bisect(
 
     versions: the ends, as "0.9..0.12"; pre-releases and those without a wheel for this Python are left out. threshold: a
     change of so much is sought, up or down; half of it is still taken for none. metric: "time" of an epoch, "memory", the
-    peak of a run, or "parity", whether the ladder holds. out: a folder; one that holds this search is gone on with. The
+    peak of a run, or "parity", whether the ladder holds. out: a folder; a search that it holds continues. The
     rest is as `duel` takes it. A wrong release has at most the probability `version_search.ALPHA`.
     """
     watcher = watcher or default_watcher()
@@ -153,7 +153,7 @@ def dry_run(framework: str, versions: str, model: str, dataset: Any = None, **re
 def _asked(
     framework: str, versions: str, model: str, dataset: Any, threshold: Any, metric: str, request: dict[str, Any]
 ) -> dict[str, Any]:
-    """A search as it is kept, checked."""
+    """A search as it is stored, checked."""
     if metric not in METRICS:
         raise UnknownNameError("metric", metric, METRICS)
     (name,) = competitors.find_frameworks(framework)

@@ -40,8 +40,8 @@ def bisect(
     """Find the release that changed a figure: a binary search of duels with the oldest one.
 
     A wrong release is named with a probability of 5 % at most. The exit code is 0 where nothing changed, 1 where a
-    release changed it or the newest does not work, 3 where the search cannot decide. The same command with --out goes on
-    with a search that was stopped.
+    release changed it or the newest does not work, 3 where the search cannot decide. The same command with --out continues
+    a search that was stopped.
     """
     from framework_compare import bisection
     from framework_compare.report.renderers import terminal

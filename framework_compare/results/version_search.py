@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 
 ALPHA = 0.05
-LOOKS = (8, 16, 32)  # blocks of a duel, all told, after which its answer is sought
+LOOKS = (8, 16, 32)  # blocks of a duel after which its answer is sought
 CHANGED, UNCHANGED, INCONCLUSIVE, FAILED = "changed", "unchanged", "inconclusive", "failed"
 # The log ratios of the first blocks, so many at least, of a release and the first; None where it does not work.
 Measure = Callable[[int, int], "Sequence[float] | None"]

@@ -23,6 +23,7 @@ from framework_compare.parity import verify
 from framework_compare.plan import competitors
 from framework_compare.plan.values import share
 from framework_compare.report import bisection_report
+from framework_compare.report.figures import releases as releases_figure
 from framework_compare.report.tables import Table
 from framework_compare.results import parity, version_search
 from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, LOOKS, UNCHANGED, Found
@@ -72,7 +73,7 @@ class Bisection:
     def figure(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write the ratios over releases as SVG, by default beside the studies; its path."""
         target = Path(path) if path is not None else self.folder / "bisect.svg"
-        target.write_text(bisection_report.svg(self), encoding="utf-8")
+        target.write_text(releases_figure.svg(self), encoding="utf-8")
         return target
 
 

@@ -1,20 +1,18 @@
-"""A search over releases for readers: one sentence, a table with all releases, a figure of ratios."""
+"""A search over releases for readers: one sentence, and a table with all releases."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from framework_compare.report.figures import files, look
 from framework_compare.report.names import title
 from framework_compare.report.table_spec import Column, tabulate
 from framework_compare.report.tables import NOTHING, Table
 from framework_compare.results import version_search
-from framework_compare.results.version_search import CHANGED, FAILED, INCONCLUSIVE, UNCHANGED, Answer
+from framework_compare.results.version_search import FAILED, INCONCLUSIVE, UNCHANGED, Answer
 
 _MORE = {"time": ("slower", "faster"), "memory": ("larger", "smaller")}
-_OF = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
-WIDTH, HEIGHT = 560.0, 260.0
+OF_METRIC = {"time": "epoch time", "memory": "peak memory", "parity": "parity"}
 
 
 def sentence(search: Any) -> str:
@@ -26,9 +24,9 @@ def sentence(search: Any) -> str:
         return f"No answer: {name} {versions[-1]} does not work: {search.reasons.get(versions[-1], 'see its study')}."
     if found.outcome == UNCHANGED:
         size = "" if search.metric == "parity" else f" of {limit} or more ({_ratio(last)})"
-        return f"No change{size} in {_OF[search.metric]} between {ends}."
+        return f"No change{size} in {OF_METRIC[search.metric]} between {ends}."
     if found.outcome == INCONCLUSIVE and len(found.answers) == 1:
-        return f"Inconclusive: whether {_OF[search.metric]} changed by {limit} between {ends} ({_ratio(last)})."
+        return f"Inconclusive: whether {OF_METRIC[search.metric]} changed by {limit} between {ends} ({_ratio(last)})."
     place = f"between {versions[found.before]} and {versions[found.after]}"
     if found.outcome == INCONCLUSIVE:
         return (
@@ -38,9 +36,7 @@ def sentence(search: Any) -> str:
         what = "parity is not what it was"
     else:
         how = _MORE[search.metric][last.ratio < 1]
-        what = (
-            f"{_OF[search.metric]} is {how} from it on: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
-        )
+        what = f"{OF_METRIC[search.metric]} is {how} from it on: {_ratio(_at(search, found.after) or last)} of {versions[0]}'s"
     skipped = "" if found.after - found.before == 1 else f" or one after {versions[found.before]} that does not work"
     return f"{name} {versions[found.after]}{skipped}: {what}."
 
@@ -49,7 +45,7 @@ def table(search: Any) -> Table:
     """One row per release."""
     level = 1 - version_search.ALPHA
     caption = (
-        f"{sentence(search)} {_OF[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
+        f"{sentence(search)} {OF_METRIC[search.metric].capitalize()} of {search.model} over that of {search.versions[0]}; all"
         f" intervals hold together with {level:.0%}."
     )
     columns = (
@@ -59,42 +55,6 @@ def table(search: Any) -> Table:
     )
     versions = Column("release", lambda place: search.versions[place])
     return tabulate(caption, (versions,), columns, range(len(search.versions)))
-
-
-def svg(search: Any) -> str:
-    """Ratios over releases with their intervals, the threshold as lines, the release that changed it filled."""
-    import altair as alt
-    import pandas as pd
-
-    known = [one for one in search.found.answers if one.blocks and math.isfinite(one.high)]
-    rows = [{"release": search.versions[0], "ratio": 1.0, "low": 1.0, "high": 1.0, "named": False}]
-    rows += [
-        {
-            **{"release": search.versions[one.place], "ratio": one.ratio, "low": one.low, "high": one.high},
-            "named": search.outcome == CHANGED and one.place == search.found.after,
-        }
-        for one in known
-    ]
-    frame = pd.DataFrame(rows)
-    x = alt.X(
-        "release:N",
-        sort=list(search.versions),
-        title=f"release of {title(search.framework)}",
-        axis=alt.Axis(labelAngle=0),
-    )
-    x = x.scale(domain=list(search.versions))
-    y_title = f"{_OF[search.metric]} over that of {search.versions[0]}"
-    y = alt.Y("ratio:Q", title=y_title, scale=alt.Scale(zero=False))
-    base = alt.Chart(frame)
-    colour = look.COLOURS[look.place(search.framework, [search.framework])]
-    arms = base.mark_rule(color=colour, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q")
-    points = base.mark_point(size=70, color=colour, strokeWidth=1.5).encode(
-        x=x, y=y, fill=alt.condition("datum.named", alt.value(colour), alt.value("white"))
-    )
-    limits = pd.DataFrame({"ratio": [1 + search.threshold, 1 / (1 + search.threshold)]})
-    lines = alt.Chart(limits).mark_rule(color=look.GREY, strokeDash=[4, 3]).encode(y=y)
-    chart = alt.layer(lines, arms, points).properties(width=WIDTH, height=HEIGHT)
-    return files.render(chart, files.FONT).svg
 
 
 def _at(search: Any, place: int) -> Answer | None:

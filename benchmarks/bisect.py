@@ -3,6 +3,7 @@
     python benchmarks/bisect.py --searches 10 --plant 0.9.2 --save FILE --work FOLDER
     python benchmarks/bisect.py --searches 20 --save FILE --work FOLDER
     python benchmarks/bisect.py --table --save FILE
+    python benchmarks/bisect.py --simulate
 
 JAX in the real environments of its releases. From the planted release on, an environment variable of the worker makes each
 step wait for a share of the time that it took. Without --plant all releases run in the environment of the newest, so that
@@ -19,11 +20,15 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from framework_compare import bisection, registry
 from framework_compare.adapters import jax as adapter
 from framework_compare.environments import managed
+from framework_compare.results.version_search import CHANGED, LOOKS, search
 from framework_compare.samplers import host
 
 PLANTED = """
@@ -105,6 +110,42 @@ def table(kept: dict) -> str:
     return "\n".join(lines)
 
 
+def drawer(change: float, at: int, noise: float, random: np.random.Generator) -> Callable[[int, int], list[float]]:
+    """Measures synthetic releases: blocks are looked at again, not drawn again."""
+    drawn: dict[int, list[float]] = {}
+
+    def measure(place: int, blocks: int) -> list[float]:
+        if place not in drawn:
+            truth = change if place >= at else 0.0
+            drawn[place] = (truth + noise * random.standard_normal(LOOKS[-1])).tolist()
+        return drawn[place][:blocks]
+
+    return measure
+
+
+def simulate(searches: int = 10_000) -> str:
+    """Shares of outcomes of synthetic searches for 5 %: the right release, nothing, doubt, a wrong answer."""
+    random = np.random.default_rng(36)
+    lines = [
+        "| change | noise per block | right | unchanged | inconclusive | wrong release | mean blocks |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for size in (0.0, 0.03, 0.05, 0.07, 0.10):
+        for noise in (0.01, 0.03, 0.05):
+            counts = dict.fromkeys(("right", "unchanged", "inconclusive", "wrong"), 0)
+            blocks = 0
+            for _ in range(searches):
+                releases = int(random.integers(2, 40))
+                at = int(random.integers(1, releases))
+                found = search(releases, 0.05, drawer(float(np.log1p(size)), at, noise, random))
+                blocks += sum(answer.blocks for answer in found.answers)
+                hit = size and (found.outcome, found.after) == (CHANGED, at)
+                counts["right" if hit else "wrong" if found.outcome == CHANGED else found.outcome] += 1
+            shares = [f"{count / searches:.2%}" for count in counts.values()]
+            lines.append(f"| {size:.0%} | {noise:.0%} | {' | '.join(shares)} | {blocks / searches:.0f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=10)
@@ -118,9 +159,13 @@ def main() -> None:
     parser.add_argument("--sample", default="1s")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--work", type=Path, help="where the duels of unfinished searches stay")
-    parser.add_argument("--save", type=Path, required=True)
+    parser.add_argument("--save", type=Path)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--simulate", action="store_true")
     options = parser.parse_args()
+    if options.simulate:
+        print(simulate())
+        return
     kept = json.loads(options.save.read_text()) if options.save.exists() else {"each": []}
     if options.table:
         print(table(kept))

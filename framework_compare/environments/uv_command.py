@@ -49,13 +49,23 @@ class Uv:
             except Failed:
                 raise failure from None
 
-    def _run(self, *arguments: str) -> None:
-        command = [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"]
-        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
-        self.log.flush()
+    def succeeds(self, *arguments: str, given: str) -> bool:
+        """Whether a command ends well, with a text as its input; what it prints is dropped."""
+        command, environment = self._command(*arguments)
+        done = subprocess.run(command, env=environment, input=given, capture_output=True, encoding="utf-8")
+        return not done.returncode
+
+    def _command(self, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        """A command of uv and its variables."""
         environment, own_index = self.settings.environment(), "--default-index" in arguments
         for name in ("PYTHONPATH", "PYTHONHOME", *(("UV_INDEX", "UV_EXTRA_INDEX_URL") if own_index else ())):
             environment.pop(name, None)
+        return [find_uv_bin(), *arguments, "--no-config", "--no-progress", "--color", "never"], environment
+
+    def _run(self, *arguments: str) -> None:
+        command, environment = self._command(*arguments)
+        self.log.write("$ " + " ".join(public_url(part) or "" for part in command) + "\n")
+        self.log.flush()
         lines = []
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

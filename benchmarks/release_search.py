@@ -1,9 +1,9 @@
 """How often a search over releases is right: one with a regression planted at a known release, or one where nothing changes.
 
-    python benchmarks/bisect.py --searches 10 --plant 0.9.2 --save FILE --work FOLDER
-    python benchmarks/bisect.py --searches 20 --save FILE --work FOLDER
-    python benchmarks/bisect.py --table --save FILE
-    python benchmarks/bisect.py --simulate
+    python benchmarks/release_search.py --searches 10 --plant 0.9.2 --save FILE --work FOLDER
+    python benchmarks/release_search.py --searches 20 --save FILE --work FOLDER
+    python benchmarks/release_search.py --table --save FILE
+    python benchmarks/release_search.py --simulate
 
 JAX in the real environments of its releases. From the planted release on, an environment variable of the worker makes each
 step wait for a share of the time that it took. Without --plant all releases run in the environment of the newest, so that

@@ -125,7 +125,7 @@ def bisect(
     asked = _asked(framework, versions, model, dataset, threshold, metric, request)
     listed = _kept(folder, asked) or _start(folder, asked, _between(framework, versions, watcher.say))
     state = _Search(asked, listed, dataset, folder, watcher, request)
-    found = version_search.search(len(listed), asked["threshold"], state.measure)
+    found = version_search.search(len(listed), asked["threshold"], state.measure, looks=LOOKS)
     result = Bisection(asked["framework"], model, metric, asked["threshold"], listed, found, state.reasons, folder)
     result.figure()
     return result

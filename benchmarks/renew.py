@@ -2,7 +2,7 @@
 
     python benchmarks/renew.py [FRAMEWORK ...] [--quick] [--save FILE]
 
-For each framework: resolve the newest stable release for the Python taken here (FRAMEWORK_COMPARE_PYTHON names another),
+For each framework: resolve the newest stable release for the Python taken here (that of this process, if it fits),
 make its environment, run the parity ladder on MODELS, and a duel of the pinned release against it for each. One row per
 framework. Exit code 1 if a release that is newer fails. The file is written after each framework.
 """

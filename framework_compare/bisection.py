@@ -201,8 +201,8 @@ def _between(framework: str, versions: str, say: Callable[[str], None]) -> tuple
         if more:
             newest = max(more, key=Version)
             say(
-                f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them, too, name a"
-                f" Python {range_text((other, other))} in ${interpreters.PYTHONS_VARIABLE}"
+                f"{newest} and others have no wheel for Python {range_text((minor, minor))}; to search them, too, run this"
+                f" under Python {range_text((other, other))}"
             )
             break
     if len(listed) < 2:

@@ -31,7 +31,7 @@ class Rival(TinyTrainer):
 
     def train_step(self, batch):
         import sys, time
-        time.sleep(0.006 if sys.prefix.rpartition("-")[2] in {slow!r} else 0.004)
+        time.sleep(0.02 if sys.prefix.rpartition("-")[2] in {slow!r} else 0.004)
         return super().train_step(batch)
 """
 
@@ -75,7 +75,7 @@ def test_the_release_that_is_slower_is_found_and_a_search_goes_on_where_it_was(t
     asked = dict(threshold="20%", out=tmp_path / "s", python=python, **QUICK)
     found = bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **asked)
     assert (found.outcome, found.release, found.versions) == ("changed", "1.2", VERSIONS)
-    assert "tiny 1.2: epoch time is slower from it on: 1." in found.sentence
+    assert "tiny 1.2: epoch time is slower from it on: " in found.sentence
     assert [row.names[0] for row in found.table().rows] == [*VERSIONS]
     assert (tmp_path / "s/bisect.svg").read_text().startswith("<svg")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").glob("*/runs/*/log.txt")}
@@ -87,11 +87,11 @@ def test_the_release_that_is_slower_is_found_and_a_search_goes_on_where_it_was(t
         bisection.bisect("tiny", "1.0..2.0", "linear", pictures, **{**asked, "threshold": "30%"})
 
 
-def test_the_command_says_what_it_would_take_and_how_it_ended(tiny_versions, pictures, tmp_path):
+def test_the_command_says_what_it_would_take_and_how_a_search_of_memory_ended(tiny_versions, pictures, tmp_path):
     python = tiny_versions()
     words = ["bisect", "tiny", "1.0..2.0", "linear", str(pictures), "--threshold", "50%", "--out", str(tmp_path / "s")]
     words += ["--sample", "0.3s", "--batch-size", "1", "--threads", "1", "--loader-workers", "0", "--image-size", "32"]
-    words += ["--pipeline", "memory"]
+    words += ["--pipeline", "memory", "--metric", "memory"]
     for name, path in python.items():
         words += ["--python", f"{name}={path}"]
     planned = CliRunner().invoke(app, [*words, "--dry-run"])
@@ -101,22 +101,6 @@ def test_the_command_says_what_it_would_take_and_how_it_ended(tiny_versions, pic
     document = json.loads(done.stdout)
     assert document["outcome"] == "unchanged" and document["release"] is None
     assert [one["version"] for one in document["releases"]] == ["2.0"]
-
-
-def test_memory_is_a_figure_of_each_run(tiny_versions, pictures, tmp_path):
-    python = tiny_versions("2.0")
-    found = bisection.bisect(
-        "tiny",
-        "1.0..2.0",
-        "linear",
-        pictures,
-        threshold="50%",
-        metric="memory",
-        out=tmp_path / "s",
-        python=python,
-        **QUICK,
-    )
-    assert found.outcome == "unchanged" and "peak memory" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_mlflow_reads_each_run_back(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is missing: pip install -e '.[test]'")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     made = drawn_study.study(tmp_path / "study")
-    (place,) = made.export(tmp_path / "out", "mlflow").files
+    (place,) = export(made.folder, tmp_path / "out", "mlflow").files
     client = mlflow.MlflowClient(place)
     experiment = client.get_experiment_by_name("framework_compare")
     found = client.search_runs([experiment.experiment_id], max_results=1000)

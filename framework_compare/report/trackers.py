@@ -114,7 +114,7 @@ def to_mlflow(logged: Iterator[LoggedRun], out: Path) -> str:
     """Log the runs to MLFLOW_TRACKING_URI, else to the folder `out`/mlruns; return the place."""
     _needs("mlflow", "mlflow-skinny")
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 asks for consent to a store of plain files
-    from mlflow import MlflowClient  # type: ignore[import-not-found]
+    from mlflow import MlflowClient
 
     place = os.environ.get("MLFLOW_TRACKING_URI") or (out / "mlruns").resolve().as_uri()
     client = MlflowClient(place)
@@ -136,15 +136,20 @@ def to_mlflow(logged: Iterator[LoggedRun], out: Path) -> str:
 def to_wandb(logged: Iterator[LoggedRun], out: Path) -> str:
     """Write the runs as offline runs of Weights & Biases into `out`; `wandb sync` uploads them. Return the folder."""
     _needs("wandb", "wandb")
-    import wandb  # type: ignore[import-not-found]
+    import wandb
 
-    mode = "online" if os.environ.get("WANDB_MODE") == "online" else "offline"
+    online = os.environ.get("WANDB_MODE") == "online"
     quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True)
     for one in logged:
         run = wandb.init(
-            project=EXPERIMENT, name=one.name, dir=str(out), mode=mode, config={**one.parameters, **one.tags},
-            reinit="finish_previous", settings=quiet,
-        )  # fmt: skip
+            project=EXPERIMENT,
+            name=one.name,
+            dir=str(out),
+            mode="online" if online else "offline",
+            config={**one.parameters, **one.tags},
+            reinit="finish_previous",
+            settings=quiet,
+        )
         for step, metrics in one.steps.items():
             run.log(metrics, step=step)
         run.summary.update(one.metrics)

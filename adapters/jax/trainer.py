@@ -27,6 +27,7 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -75,6 +76,7 @@ class JaxTrainer(TrainerDefaults):
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
         several_nodes=True,
+        updates=frozenset(UPDATES),
     )
 
     @staticmethod

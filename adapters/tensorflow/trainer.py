@@ -26,6 +26,7 @@ from framework_compare.graph import Graph, trainable_names
 from framework_compare.protocol import (
     EXECUTIONS,
     PRECISIONS,
+    UPDATES,
     Batch,
     Declared,
     Pictures,
@@ -55,6 +56,7 @@ class TensorFlowTrainer(TrainerDefaults):
         optimizers=frozenset(OPTIMIZERS) | NATIVE_OPTIMIZERS,
         executions=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS)),
         precisions={"cpu": frozenset({"fp32", "bf16"}), "cuda": frozenset(PRECISIONS)},
+        updates=frozenset(UPDATES),
         gpu_threads=frozenset({"shared", "private"}),
         replicas=dict.fromkeys(("cpu", "cuda"), frozenset(EXECUTIONS) - {"eager"}),
     )

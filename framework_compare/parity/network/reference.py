@@ -9,7 +9,16 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from framework_compare.graph import OPTIMIZERS, Graph, Optimizer, Task, initial_weights, weight_views, weights_size
+from framework_compare.graph import (
+    OPTIMIZERS,
+    Graph,
+    Optimizer,
+    Schedule,
+    Task,
+    initial_weights,
+    weight_views,
+    weights_size,
+)
 from framework_compare.parity.network import calibration
 from framework_compare.parity.network.deviations import (
     EVALUATION,
@@ -35,6 +44,8 @@ CURVED_STRIDE = 0.1
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
+DECAY = 0.1  # of adamw: a twentieth of its step and more
+SCHEDULE, SCHEDULED = Schedule(2, 6, 0.1), 4  # updates that show both of its parts
 NOTHING = Answers(np.empty(0), np.empty(0), {}, (), {})
 
 
@@ -46,7 +57,8 @@ class Questions:
     between them lie the orders in which frameworks sum. Below float32 they also round at other places (`Rounding`).
     replicas: each is asked with a batch of `batch_size`, part by part of one batch of all.
     optimizer: by its name; momentum and weight decay are those of "sgd". Another's eps is asked as large as the
-    gradients, so that it shows where eps is added, and noise of gradients near zero does not.
+    gradients, so that it shows where eps is added, and noise of gradients near zero does not. clips, schedules: whether
+    gradients are clipped, to half of the first one's norm, and rates rise and fall, over a few updates (SCHEDULE).
     """
 
     batch_size: int = 2
@@ -58,6 +70,10 @@ class Questions:
     draws: int = 3
     optimizer: str = "sgd"
     replicas: int = 1
+    beta2: float = 0.999
+    clips: bool = False
+    schedules: bool = False
+    accumulation: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +102,15 @@ class Reference:
         if optimizer.name == "sgd":
             return {"learning_rate": optimizer.learning_rate, "optimizer": "sgd", **optimizer.settings}
         others = {"optimizer": optimizer.name, "epsilon": optimizer.settings["eps"], "weight_decay": 0.0}
-        return {"learning_rate": optimizer.learning_rate, **others}
+        own = {name: value for name, value in optimizer.settings.items() if name in ("beta2", "weight_decay")}
+        return {"learning_rate": optimizer.learning_rate, **others, **own}
+
+    @property
+    def recipe(self) -> Dict[str, Any]:
+        """The settings of what comes in front of the optimiser."""
+        asked, schedule = self.optimizer, self.optimizer.schedule
+        rates = {"ramp_updates": schedule.ramp, "decay_updates": schedule.decay, "final_rate": schedule.final}
+        return {"clip_norm": asked.clip_norm, "accumulation": asked.accumulation, **rates}
 
     def after_first_step(self) -> Dict[str, Array]:
         """The trained arrays after one step from the initial ones, whose optimiser has no past."""
@@ -188,7 +212,9 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     smooth = flat.copy()
     smooth_views = weight_views(graph, smooth)
     calibration.smooth(graph, smooth_views, batches[0][0], questions.seed, questions.replicas)
-    optimizer = asked_optimizer(graph, smooth_views, batches[0], questions)
+    optimizer = in_front(
+        asked_optimizer(graph, smooth_views, batches[0], questions), graph, smooth_views, batches[0], questions
+    )
     asked = Reference(graph, flat, smooth, optimizer, batches, NOTHING, {}, replicas=questions.replicas)
     return asked.answered().at(precision, questions.draws)
 
@@ -221,7 +247,8 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
         for field in task.inputs
     ]
     batches: List[Tuple[Inputs, Array]] = []
-    for step in range(questions.steps):
+    updates = max(questions.steps, SCHEDULED) if questions.schedules else questions.steps
+    for step in range(updates * questions.accumulation):
         # each replica keeps its inputs, as its batch statistics keep them clear of kinks
         order = np.roll(np.arange(count).reshape(questions.replicas, -1), step, axis=1).ravel()
         if step == 1 and any(field.vocabulary for field in task.inputs):
@@ -268,12 +295,31 @@ def asked_optimizer(
         return Optimizer("sgd", float(f"{off / square:.1e}"), options)
     mean_square = square / sum(np.count_nonzero(gradient) for gradient in gradients.values())
     eps = mean_square if questions.optimizer == "rmsprop" else np.sqrt(mean_square)  # inside the root, or beside it
-    options = {"eps": float(f"{eps:.1e}")} if "eps" in OPTIMIZERS[questions.optimizer] else {}
+    asked = {"eps": float(f"{eps:.1e}"), "beta2": questions.beta2, "weight_decay": DECAY}
+    options = {name: value for name, value in asked.items() if name in OPTIMIZERS[questions.optimizer]}
     trial = Oracle(graph, weights)
     before = {name: trial.weights[name].copy() for name in gradients}
     trial.apply(gradients, Optimizer(questions.optimizer, 1.0, options))
     taken_off = sum(float(((before[name] - trial.weights[name]) * gradients[name]).sum()) for name in gradients)
     return Optimizer(questions.optimizer, float(f"{off / taken_off:.1e}"), options)
+
+
+def in_front(
+    optimizer: Optimizer,
+    graph: Graph,
+    weights: Mapping[str, Array],
+    batch: Tuple[Inputs, Array],
+    questions: Questions,
+) -> Optimizer:
+    """With the clipping, the schedule and the accumulation that are asked about."""
+    asked: Dict[str, Any] = {"accumulation": questions.accumulation}
+    if questions.clips:
+        gradients = Oracle(graph, weights, np.float32, replicas=questions.replicas).gradients(*batch)[2]
+        norm = math.sqrt(sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values()))
+        asked["clip_norm"] = float(f"{norm / 2:.1e}")
+    if questions.schedules:
+        asked["schedule"] = SCHEDULE
+    return dataclasses.replace(optimizer, **asked)
 
 
 def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
@@ -290,13 +336,13 @@ def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:
         names = [name for name in views if name.rpartition(".")[0] == node.name]
         for name in names:
             kind = name.rpartition(".")[2]
-            if node.op in ("BatchNorm2d", "LayerNorm") and kind in ("weight", "bias"):
+            if node.op in ("BatchNorm2d", "LayerNorm", "RMSNorm") and kind in ("weight", "bias"):
                 views[name][:] = rng.uniform(*{"weight": (0.5, 2.0), "bias": (-1.0, 1.0)}[kind], views[name].shape)
             elif kind.startswith("bias"):
                 views[name][:] += (0.1 * rng.standard_normal(views[name].shape)).astype(np.float32)
             elif node.op in ("Parameter", "RelativeBias"):
                 views[name][:] = rng.uniform(0.5, 1.5, views[name].shape) * rng.choice([-1, 1], views[name].shape)
-            elif node.op == "Embedding":
+            elif node.op == "Embedding" and node.attrs["init"] == "uniform_0.05":
                 views[name][:] *= 20  # up to 1, where gates are no longer linear
             if kind == "bias" and node.name in capped:
                 views[name][::4] += 5.0  # standard normal values hardly ever reach the cap of 6

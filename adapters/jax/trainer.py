@@ -143,6 +143,7 @@ class JaxTrainer(TrainerDefaults):
             "optimizer": f"optax.{config.optimizer}, its own defaults"
             if is_native(config)
             else NAMES[config.optimizer],
+            "attention": "jax.nn.dot_product_attention by XLA",
             "threads": config.threads,
             "loader_workers": "threads" if config.loader_workers < PROCESSES_FROM else "processes",
             **({"gpu": self._device.device_kind, "preallocate": False} if self._on_gpu else {}),

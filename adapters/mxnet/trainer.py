@@ -101,6 +101,7 @@ class MXNetTrainer(TrainerDefaults):
             "hybridize": self._hybridize,
             "layout": self.layout,
             "optimizer": optimizer_name(self.config),
+            "attention": "batch_dot and softmax, causal by its lengths: MXNet's fused kernels take another order",
             "running_variance": "biased",
             "threads": self.config.threads,
             **(

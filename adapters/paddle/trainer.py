@@ -96,6 +96,7 @@ class PaddleTrainer(TrainerDefaults):
             "layout": self.layout,
             "allocator": "keeps freed memory" if self._keeps_memory else "system default",
             "optimizer": optimizer_name(self.config),
+            "attention": "scaled_dot_product_attention; products with a bias",
             "running_variance": "biased",
             "threads": self.config.threads,
             **({"replicas": "DataParallel, BatchNorm of each replica's own batch"} if self._replicas else {}),

@@ -115,6 +115,7 @@ class TensorFlowTrainer(TrainerDefaults):
             "layout": self.layout,
             "jit_compile": self._execution == "compiled",
             "optimizer": optimizer_name(self.config),
+            "attention": "products and a softmax: TensorFlow has no fused kernel",
             "threads": self.tf.config.threading.get_intra_op_parallelism_threads(),
             **(self._gpu_settings() if self._gpu else {}),
             **loss_scale_settings(self.config),

@@ -105,6 +105,7 @@ class TorchTrainer(TrainerDefaults):
             "execution": execution + (" in a CUDA graph" if self._captures and execution == "compiled" else ""),
             "memory_format": "channels_last" if self._channels_last else "contiguous",
             "optimizer": self._optimizer_name,
+            "attention": "scaled_dot_product_attention",
             "threads": torch.get_num_threads(),
             **self._replica_settings,
         }

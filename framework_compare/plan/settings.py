@@ -141,7 +141,7 @@ SETTINGS: dict[str, Setting] = {
     "clip_norm": Setting("largest norm of all gradients together, to which larger ones are scaled; 0: none"),
     "ramp_updates": Setting("first updates, over which the learning rate rises in a line"),
     "decay_updates": Setting("update at which a cosine has brought the learning rate down to final_rate; 0: it stays"),
-    "final_rate": Setting("share of the learning rate that is left then", below=1.0000001),
+    "final_rate": Setting("share of the learning rate that is left then", below=1),
     "accumulation": Setting("batches whose mean gradient makes one update", least=1),
 }
 

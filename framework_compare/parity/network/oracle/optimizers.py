@@ -28,8 +28,8 @@ def adam(weight: Array, gradient: Array, slots: Slots, step: int, settings: Sett
 
 
 def adamw(weight: Array, gradient: Array, slots: Slots, step: int, settings: Settings) -> None:
-    if weight.ndim >= DECAYED:
-        weight -= settings["rate"] * settings["weight_decay"] * weight
+    if weight.ndim >= DECAYED:  # by a factor, which float32 rounds by more than the other form; some kernels have it
+        weight *= weight.dtype.type(1 - settings["rate"] * settings["weight_decay"])
     adam(weight, gradient, slots, step, settings)
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.graph import (
-    OPTIMIZERS,
     Graph,
     Optimizer,
-    Schedule,
     Task,
     initial_weights,
     weight_views,
     weights_size,
 )
 from framework_compare.parity.network import calibration
+from framework_compare.parity.network.asked_optimizer import SCHEDULED, asked_optimizer
 from framework_compare.parity.network.deviations import (
     EVALUATION,
     TRAINING,
@@ -38,14 +37,9 @@ from framework_compare.parity.network.surgery import without_dropout
 Array = np.ndarray
 
 
-# Calibrated ReLUs leave a network almost linear; these do not, and a long step takes it to where rounding grows fast.
-CURVED = ("LSTM", "GRU", "Tanh", "Sigmoid", "Quanv2d", "SiLU", "HardSwish", "GELU", "Mul", "Attention")
-CURVED_STRIDE = 0.1
 # Of two values BatchNorm makes two signs, whatever they are: what is left of their gradients is rounding.
 NORMED = 8
 GROWN = 0.07  # relative; ten such units are less than a gradient that is left out
-DECAY = 0.1  # of adamw: a twentieth of its step and more
-SCHEDULE, SCHEDULED = Schedule(2, 6, 0.1), 4  # updates that show both of its parts
 NOTHING = Answers(np.empty(0), np.empty(0), {}, (), {})
 
 
@@ -212,9 +206,7 @@ def make_reference(graph: Graph, questions: Questions = Questions(), precision: 
     smooth = flat.copy()
     smooth_views = weight_views(graph, smooth)
     calibration.smooth(graph, smooth_views, batches[0][0], questions.seed, questions.replicas)
-    optimizer = in_front(
-        asked_optimizer(graph, smooth_views, batches[0], questions), graph, smooth_views, batches[0], questions
-    )
+    optimizer = asked_optimizer(graph, smooth_views, batches, questions)
     asked = Reference(graph, flat, smooth, optimizer, batches, NOTHING, {}, replicas=questions.replicas)
     return asked.answered().at(precision, questions.draws)
 
@@ -237,7 +229,8 @@ def make_yardstick(found: Reference, precision: str, draws: int) -> Errors:
 def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array]]:
     """One batch a step: the same inputs in each, as they are clear of kinks, in another order, so that a step which
     keeps those of the first is seen; other targets. Tokens of the first sequence are not in the second batch, so that
-    an optimiser which leaves out the rows of absent tokens is seen."""
+    an optimiser which leaves out the rows of absent tokens is seen. Of several batches each, every other update has one
+    batch only, several times."""
     rng, task = np.random.default_rng(questions.seed), graph.task
     count = questions.batch_size * questions.replicas
     inputs = [
@@ -248,7 +241,9 @@ def make_batches(graph: Graph, questions: Questions) -> List[Tuple[Inputs, Array
     ]
     batches: List[Tuple[Inputs, Array]] = []
     updates = max(questions.steps, SCHEDULED) if questions.schedules else questions.steps
-    for step in range(updates * questions.accumulation):
+    for number in range(updates * questions.accumulation):
+        update = number // questions.accumulation
+        step = update * questions.accumulation if update % 2 else number  # `clip_norm_of` says why
         # each replica keeps its inputs, as its batch statistics keep them clear of kinks
         order = np.roll(np.arange(count).reshape(questions.replicas, -1), step, axis=1).ravel()
         if step == 1 and any(field.vocabulary for field in task.inputs):
@@ -279,47 +274,6 @@ def _targets(task: Task, count: int, step: int) -> Array:
     if task.loss == "token_cross_entropy":
         labels[rng.random(shape) < 0.25] = -1
     return labels
-
-
-def asked_optimizer(
-    graph: Graph, weights: Mapping[str, Array], batch: Tuple[Inputs, Array], questions: Questions
-) -> Optimizer:
-    """With a rate of two digits: a larger one takes the network to where it is not smooth, a smaller one moves the
-    weights by less than float32 can tell. Only SGD's first step is as long as the gradient; others' go by its signs."""
-    oracle = Oracle(graph, weights, np.float32, replicas=questions.replicas)
-    loss, _, gradients, _ = oracle.gradients(*batch)
-    off = questions.stride * loss * (CURVED_STRIDE if any(node.op in CURVED for node in graph.nodes) else 1)
-    square = sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values())
-    if questions.optimizer == "sgd":
-        options = {"momentum": questions.momentum, "weight_decay": questions.weight_decay}
-        return Optimizer("sgd", float(f"{off / square:.1e}"), options)
-    mean_square = square / sum(np.count_nonzero(gradient) for gradient in gradients.values())
-    eps = mean_square if questions.optimizer == "rmsprop" else np.sqrt(mean_square)  # inside the root, or beside it
-    asked = {"eps": float(f"{eps:.1e}"), "beta2": questions.beta2, "weight_decay": DECAY}
-    options = {name: value for name, value in asked.items() if name in OPTIMIZERS[questions.optimizer]}
-    trial = Oracle(graph, weights)
-    before = {name: trial.weights[name].copy() for name in gradients}
-    trial.apply(gradients, Optimizer(questions.optimizer, 1.0, options))
-    taken_off = sum(float(((before[name] - trial.weights[name]) * gradients[name]).sum()) for name in gradients)
-    return Optimizer(questions.optimizer, float(f"{off / taken_off:.1e}"), options)
-
-
-def in_front(
-    optimizer: Optimizer,
-    graph: Graph,
-    weights: Mapping[str, Array],
-    batch: Tuple[Inputs, Array],
-    questions: Questions,
-) -> Optimizer:
-    """With the clipping, the schedule and the accumulation that are asked about."""
-    asked: Dict[str, Any] = {"accumulation": questions.accumulation}
-    if questions.clips:
-        gradients = Oracle(graph, weights, np.float32, replicas=questions.replicas).gradients(*batch)[2]
-        norm = math.sqrt(sum(float(np.linalg.norm(gradient)) ** 2 for gradient in gradients.values()))
-        asked["clip_norm"] = float(f"{norm / 2:.1e}")
-    if questions.schedules:
-        asked["schedule"] = SCHEDULE
-    return dataclasses.replace(optimizer, **asked)
 
 
 def asked_weights(graph: Graph, images: Inputs, seed: int) -> Array:

@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, NamedTuple
 import numpy as np
 import pytest
 from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings
+from sequences import TEXT
 
-from framework_compare.graph import Field, Graph, Schedule, Task
+from framework_compare.graph import Graph, Schedule
 from framework_compare.models import language
 from framework_compare.parity.network import oracle
 from framework_compare.parity.network.ladder import TOLERANCE
@@ -21,7 +22,6 @@ from framework_compare.parity.network.oracle import Oracle, network
 from framework_compare.parity.network.reference import Questions, Reference, make_reference
 from framework_compare.parity.network.rounding import rounding_of
 
-TEXT = Task((Field("tokens", (9,), "int32", 40),), Field("next", (9,), "int64"), 40, "token_cross_entropy")
 NETWORKS: Dict[str, Callable[[], Graph]] = {
     "gpt": lambda: language.gpt(TEXT, layers=2, heads=2, width=16),
     "llama": lambda: language.llama(TEXT, layers=2, heads=4, kv_heads=2, width=32),

@@ -22,12 +22,11 @@ def attention(gluon: Any, a: Mapping[str, Any]) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            if mask is not None:
-                with self.name_scope():
+            with self.name_scope():
+                if mask is not None:
                     array = mask.reshape(1, count, 1, steps, steps)
                     self.mask = self.params.get_constant("mask", array)
-            if causal:
-                with self.name_scope():
+                if causal:
                     self.seen = self.params.get_constant("seen", np.arange(1, steps + 1, dtype=np.float32)[None])
 
         def hybrid_forward(self, F: Any, *inputs: Any, mask: Any = None, seen: Any = None) -> Any:

@@ -126,19 +126,9 @@ def _adamw(mx: Any) -> Any:
             key = (self.rescale_grad, str(context))
             if key not in self._rescale:
                 self._rescale = {key: mx.nd.array([self.rescale_grad], ctx=context)}
-            mx.nd.contrib.adamw_update(
-                weight,
-                grad,
-                *state,
-                self._rescale[key],
-                lr=root / (1 - self.beta1**step),
-                eta=self._get_lr(index),
-                beta1=self.beta1,
-                beta2=self.beta2,
-                epsilon=self.epsilon * root,
-                wd=self._get_wd(index),
-                out=weight,
-            )
+            own = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root, "wd": self._get_wd(index)}
+            rates = {"lr": root / (1 - self.beta1**step), "eta": self._get_lr(index)}
+            mx.nd.contrib.adamw_update(weight, grad, *state, self._rescale[key], out=weight, **own, **rates)
 
     return AdamW
 

@@ -22,6 +22,7 @@ from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
+from framework_compare.graph.primitives import ALONG, REDUCTIONS
 from framework_compare.graph.task import Field
 from framework_compare.graph.window import Window
 
@@ -92,7 +93,7 @@ def lowered(
     lowering = _Lowering(graph, frozenset(has), channels_last, frozenset(as_stored), views)
     for node in graph.nodes:
         RULES.get(node.op, _as_it_is)(lowering, node, lowering.given[node.inputs[0]] if node.inputs else ())
-    return Program(graph, tuple(lowering.nodes), lowering.shapes, frozenset(lowering.shared))
+    return Program(graph, lowering.needed(), lowering.shapes, frozenset(lowering.shared))
 
 
 class Step(NamedTuple):
@@ -122,6 +123,26 @@ class _Lowering:
         self.given = graph.shapes()  # of the graph's values, with its order of axes
         self.shapes: Dict[str, Shape] = {name: self.own(self.given[name]) for name in graph.inputs}
         self.shared: Set[str] = set()
+        self.plains: Dict[str, str] = {}  # of images, the value with the axes of the graph
+
+    def plain(self, name: str) -> str:
+        """A value with its axes as the graph has them."""
+        if len(self.given[name]) != IMAGE or not self.channels_last:
+            return name
+        if name not in self.plains:
+            step = _permute(self.shapes[name], 2, 0, 1)
+            self.plains[name] = self.append(f"{name}.plain", step.op, [name], step.attrs, step.shape)
+        return self.plains[name]
+
+    def needed(self) -> Tuple[Node, ...]:
+        """The nodes without each Permute that nobody reads."""
+        kept: List[Node] = []
+        read = {self.nodes[-1].name}
+        for node in reversed(self.nodes):
+            if node.op != "Permute" or node.name in read:
+                kept.append(node)
+                read.update(node.inputs)
+        return tuple(reversed(kept))
 
     def own(self, axes: Sequence[_T]) -> Tuple[_T, ...]:
         """A shape of the graph, or what stands for its axes, in the framework's order."""
@@ -346,7 +367,47 @@ def _relative_bias(to: _Lowering, node: Node, shape: Shape) -> None:
     to.append(node.name, node.op, (), attrs, to.given[node.name])
 
 
+# -- primitives ----------------------------------------------------------------------------------------------------------
+
+
+def _along(to: _Lowering, node: Node, shape: Shape) -> None:
+    """Axes of an array in place of those of the graph."""
+    a = node.attrs
+    changed: Dict[str, Any] = {"axis": to.axis(a["axis"], len(shape))} if "axis" in a else {}
+    if "axes" in a:
+        changed["axes"] = tuple(to.axis(axis, len(shape)) for axis in a["axes"])
+    if "pads" in a:
+        changed["pads"] = ((0, 0), *to.own([tuple(sides) for sides in a["pads"]]))
+    to.one(node, **changed)
+
+
+def _in_graph_order(to: _Lowering, node: Node, shape: Shape) -> None:
+    """Computed with the axes of the graph; where those of an image stand otherwise, between two Permutes."""
+    inputs, out, attrs = [to.plain(name) for name in node.inputs], to.given[node.name], dict(node.attrs)
+    if "shape" in attrs:
+        attrs["shape"] = (-1, *out)
+    if "order" in attrs:
+        attrs["order"] = (0, *(1 + axis for axis in attrs["order"]))
+    if node.op == "MatMul":  # one matrix for all: no copy of it for each sample
+        second = to.given[node.inputs[1]]
+        attrs["shared"] = node.inputs[1] in to.shared and math.prod(second[:-2]) == 1
+    turned = len(out) == IMAGE and to.channels_last
+    made = f"{node.name}.plain" if turned else node.name
+    to.append(made, node.op, inputs, attrs, out)
+    if turned:
+        step = _permute(out, 1, 2, 0)
+        to.append(node.name, step.op, [made], step.attrs, step.shape)
+        to.plains[node.name] = made
+
+
+def _windowed(to: _Lowering, node: Node, shape: Shape) -> None:
+    to.one(node, size=to.own(to.given[node.name]))
+
+
 RULES: Mapping[str, Rule] = {
+    **dict.fromkeys((*REDUCTIONS, *ALONG, "Take", "PadAxes"), _along),
+    **dict.fromkeys(("Reshape", "Permute", "Expand", "MatMul", "Gather"), _in_graph_order),
+    **dict.fromkeys(("Convolve", "ConvTranspose"), _windowed),
     **dict.fromkeys(PATTERNS, _moved),
     "Attention": _attention,
     "Concat": _concat,

@@ -7,8 +7,8 @@ import math
 from typing import Any, Callable, Dict, List
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import attention, image_ops
-from framework_compare.graph.node import IMAGE, Node, Parameter, Shape, feature_axis, with_features
+from framework_compare.graph import attention, image_ops, primitives
+from framework_compare.graph.node import Node, Parameter, Shape, feature_axis, with_features
 
 
 def _conv1d_shape(node: Node, shape: Shape) -> Shape:
@@ -89,7 +89,7 @@ def _concat_shape(node: Node, *shapes: Shape) -> Shape:
     first = shapes[0]
     axis = concat_axis(node, first)
     rest = [(len(shape), shape[:axis], shape[axis + 1 :]) for shape in shapes]
-    if len(first) > IMAGE or not 0 <= axis < len(first) or any(other != rest[0] for other in rest):
+    if not 0 <= axis < len(first) or any(other != rest[0] for other in rest):
         what = "steps" if "axis" in node.attrs else "features"
         raise UsageError(f"layer {node.name}: cannot join the {what} of shapes {', '.join(map(str, shapes))}")
     return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
@@ -242,4 +242,21 @@ OPS: Dict[str, Op] = {
     "RelativeBias": Op(attention.relative_bias_shape, attention.relative_bias_parameters),
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
+    "GroupNorm": Op(primitives.groupnorm_shape, primitives.groupnorm_parameters),
+    **dict.fromkeys(primitives.UNARY, Op(_same)),
+    **dict.fromkeys(
+        (*primitives.BINARY[2:], *primitives.COMPARISONS, "Where"),
+        Op(primitives.broadcast_shape),
+    ),
+    **dict.fromkeys(primitives.REDUCTIONS, Op(primitives.reduced_shape)),
+    **dict.fromkeys(primitives.ALONG, Op(primitives.along_shape)),
+    "Reshape": Op(primitives.reshape_shape),
+    "Permute": Op(primitives.permute_shape),
+    "Expand": Op(primitives.expand_shape),
+    "Take": Op(primitives.take_shape),
+    "Gather": Op(primitives.gather_shape),
+    "PadAxes": Op(primitives.pad_axes_shape),
+    "MatMul": Op(primitives.matmul_shape, macs=primitives.matmul_macs),
+    "Convolve": Op(primitives.convolve_shape, macs=primitives.convolve_macs),
+    "ConvTranspose": Op(primitives.transposed_shape, macs=primitives.transposed_macs),
 }

@@ -13,6 +13,12 @@ from framework_compare.graph.network import Graph
 ANSWER, ARRAYS, EXACT = "trace.json", "weights.npz", "exact.npz"
 
 
+def input_names(graph: Graph) -> Sequence[str]:
+    """By which the exact answers have what was fed."""
+    fields = graph.task.inputs
+    return ("images",) if len(fields) == 1 else tuple(f"input:{field.name}" for field in fields)
+
+
 class TraceAnswer(NamedTuple):
     """Graphs by image size, float32 arrays by their names there, what the model computes in float64, and remarks.
 

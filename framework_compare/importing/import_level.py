@@ -9,7 +9,9 @@ import numpy as np
 from framework_compare.graph import Graph
 from framework_compare.graph.imported_model import ImportLevel
 from framework_compare.parity.network.deviations import relative
+from framework_compare.graph.trace_answer import input_names
 from framework_compare.parity.network.oracle import Oracle
+from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.surgery import without_dropout
 
 Arrays = Mapping[str, np.ndarray]
@@ -27,20 +29,22 @@ def judge(graph: Graph, exact: Arrays, judge_name: str) -> ImportLevel:
     """
     bare = without_dropout(graph)
     start = {parameter.name: exact[f"start:{parameter.name}"] for parameter in bare.parameters()}
-    images, labels = exact["images"], exact["labels"]
+    inputs, labels = [exact[name] for name in input_names(graph)], exact["labels"]
+    images = inputs[0] if len(inputs) == 1 else tuple(inputs)
     found = _answers(bare, start, images, labels)
     errors = _errors(found, lambda name: exact.get(name))
     where = max(errors, key=lambda name: errors[name])
     passed, rounding = errors[where] <= TOLERANCE, 0.0
     if not passed:
-        nearby = _answers(bare, start, np.nextafter(images, np.inf), labels)
+        moved = tuple(np.nextafter(one, np.inf) if one.dtype.kind == "f" else one for one in inputs)
+        nearby = _answers(bare, start, moved[0] if len(moved) == 1 else moved, labels)
         noise = _errors(nearby, lambda name: found[name])
         rounding = noise[where]
         passed = all(error <= max(TOLERANCE, min(AMPLIFIED * noise[name], MOST)) for name, error in errors.items())
     return ImportLevel(bool(passed), where, float(errors[where]), judge_name, float(rounding))
 
 
-def _answers(graph: Graph, start: Arrays, images: np.ndarray, labels: np.ndarray) -> Dict[str, np.ndarray]:
+def _answers(graph: Graph, start: Arrays, images: Inputs, labels: np.ndarray) -> Dict[str, np.ndarray]:
     """The reference's, by the names that `exact` has."""
     oracle = Oracle(graph, start)
     _, training, gradients, statistics = oracle.gradients(images, labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from framework_compare.errors import UsageError
 from framework_compare.graph.network import INPUT, Graph
 from framework_compare.graph.node import Node, Shape
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.task import image_classification
+from framework_compare.graph.task import Field, Task, image_classification
 from framework_compare.importers.common.views import (
     BATCH,
     Atom,
@@ -32,15 +32,17 @@ Arrays = Mapping[str, Tuple[str, np.ndarray]]  # by the last part of their names
 class GraphReader:
     """Collects nodes and arrays. `batch` is the size with which the program was traced: a prime."""
 
-    def __init__(self, batch: int, image_shape: Shape) -> None:
+    def __init__(self, batch: int, inputs: Union[Shape, Mapping[str, Shape]]) -> None:
         self.batch = batch
         self.arrays: Dict[str, np.ndarray] = {}
         self.origin: Dict[str, str] = {}  # names of the program's arrays by those of the graph
         self.nodes: Dict[str, Node] = {}
-        self.shapes: Dict[str, Shape] = {INPUT: image_shape}
+        self.shapes: Dict[str, Shape] = dict(inputs) if isinstance(inputs, Mapping) else {INPUT: inputs}
+        self.lifts = True  # whether a vector may become an image of one pixel, with all that it is made of
+        self._once: Dict[Any, str] = {}
         self._where: Dict[str, str] = {}  # of missing layers
         self._behind: Set[str] = set()  # missing layers, and what reads them
-        self.input = self.plain(INPUT)
+        self.input = self.plain(next(iter(self.shapes)))
 
     def plain(self, name: str) -> Value:
         """What a node gives, in its own axes."""
@@ -70,19 +72,30 @@ class GraphReader:
             self._behind.add(node.name)
         return node.name
 
+    def once(self, stem: str, op: str, sources: Sequence[str], attrs: Mapping[str, Any]) -> str:
+        """A node without arrays; the one that is there already where it has the same inputs and attributes."""
+        key = (op, tuple(sources), repr(sorted(attrs.items())))
+        if key not in self._once:
+            self._once[key] = self.add(stem, op, sources, attrs)
+        return self._once[key]
+
+    def nodes_input(self, value: Any) -> bool:
+        """Whether it is an input as it is fed."""
+        return isinstance(value, Value) and value.node not in self.nodes and value == self.plain(value.node)
+
     def is_behind_missing(self, names: Sequence[str]) -> bool:
         """Whether one of these nodes is missing or reads what is: nobody knows how its axes stand."""
         return not self._behind.isdisjoint(names)
 
-    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int]) -> Value:
+    def missing(self, kind: str, where: str, sources: Sequence[str], shape: Sequence[int], line: str = "") -> Value:
         """A place for what cannot be expressed, so that all that is missing is known at the end.
 
-        kind: "" for what could be, were it not for another that is missing in front of it.
+        kind: "" for what could be, were it not for another that is missing in front of it. line: in the user's source.
         """
         node = Node(self._name(where), MISSING + kind, tuple(sources), {})
         self.nodes[node.name] = node
         self._behind.add(node.name)
-        self._where[node.name] = where
+        self._where[node.name] = f"{where} ({line})" if line else where
         if len(shape) > 1 and shape[0] == self.batch:
             self.shapes[node.name] = tuple(shape[1:])
             return self.plain(node.name)
@@ -100,7 +113,7 @@ class GraphReader:
     def image(self, value: Value) -> str:
         """The node of a value that stands as (N, C, H, W)."""
         name, view = value
-        if len(self.shapes[name]) == 1 and len(view) == 4:
+        if len(self.shapes[name]) == 1 and len(view) == 4 and self.lifts:
             self.lift(name)
             view = moved(view, (0,))
         if len(self.shapes[name]) != 3 or view != plain(self.batch, self.shapes[name]):
@@ -178,8 +191,11 @@ class GraphReader:
         shape = self.shapes[name]
         if len(shape) == 3:
             return
+        if not self.lifts:
+            raise NotExpressible("a vector that becomes an image")
         readers = [one for one in self.nodes.values() if name in one.inputs and len(self.shapes[one.name]) == 1]
-        if node is None or len(shape) != 1 or any(one.op.startswith(MISSING) for one in readers):
+        fixed = {one.op for one in readers} - {*KEEPS_RANK, "Reshape", "Concat"}
+        if node is None or len(shape) != 1 or fixed:
             raise NotExpressible("a vector that becomes an image")
         if node.op == "GlobalAvgPool" and len(self.shapes[node.inputs[0]]) == 3:
             node = dataclasses.replace(node, op="AdaptiveAvgPool2d", attrs={"output": 1})
@@ -202,19 +218,23 @@ class GraphReader:
             name = f"{stem or 'layer'}_{number}"
         return name
 
-    def finish(self, name: str, output: Value, image_size: int) -> Graph:
-        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing."""
+    def finish(self, name: str, output: Value, fields: Union[int, Sequence[Field]]) -> Graph:
+        """The part of the network that gives `output`; UsageError that lists every kind of layer that is missing.
+
+        fields: its inputs, or the size of its images.
+        """
         last = self._vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
-        if len(last.shape) != 2 or last.view != plain(self.batch, self.shapes[last.node]):
+        task = _task(fields, last.shape[1:])
+        if task is None or last.view != plain(self.batch, self.shapes[last.node]):
             raise UsageError(f"its first output has shape {output.shape}; allowed: (images, classes)")
         self._check_shared(nodes)
         renamed = _clear_names(nodes)
         nodes = [_renamed_node(node, renamed) for node in nodes]
         if not nodes:
             raise UsageError("it has no layer")
-        graph = Graph(name, image_classification(last.shape[1], image_size), tuple(nodes))
+        graph = Graph(name, task, tuple(nodes))
         graph.shapes()
         kept = {parameter.name for parameter in graph.parameters()}
         self.arrays = _renamed(self.arrays, renamed, kept)
@@ -239,6 +259,21 @@ class GraphReader:
             kinds = len({node.op for node in nodes} - {MISSING})
             words = "; ".join(f"{kind} ({len(where)} x, first at {where[0]})" for kind, where in places.items())
             raise UsageError(f"{len(places)} of {kinds} kinds of layer cannot be expressed: {words}")
+
+
+def _task(fields: Union[int, Sequence[Field]], output: Shape) -> Optional[Task]:
+    """Classes of a sample, or of each of its steps; None for another shape."""
+    if isinstance(fields, int) or (len(fields) == 1 and fields[0] == Field("image", fields[0].shape)):
+        if not isinstance(fields, int) and fields[0].shape != (3, *fields[0].shape[1:2] * 2):
+            return None
+        size = fields if isinstance(fields, int) else fields[0].shape[-1]
+        return image_classification(output[0], size) if len(output) == 1 else None
+    if len(output) == 1:
+        return Task(tuple(fields), Field("label", (), "int64"), output[0], "cross_entropy", ("accuracy",), "row")
+    if len(output) == 2:
+        target = Field("labels", output[:1], "int64")
+        return Task(tuple(fields), target, output[1], "token_cross_entropy", ("accuracy",), "sequence")
+    return None
 
 
 # Ops that give a vector for a vector and an image of one pixel for such an image.

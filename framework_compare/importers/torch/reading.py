@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import Graph
+from framework_compare.graph import INPUT, Field, Graph
+from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
-from framework_compare.importers.torch import attention, windows
+from framework_compare.importers.torch import attention, core, windows
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
 SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "ones_like", "empty_like", "full_like")
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
+NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
 
 
@@ -39,16 +41,25 @@ class Learned(NamedTuple):
 class Reading(ProgramReading):
     """The graph of a program, its arrays, and the names that these have in the module."""
 
-    def __init__(self, program: Any, batch: int) -> None:
+    debug: Any = None  # a function that is told what could not be expressed, and how it was tried
+
+    def __init__(self, program: Any, batch: int, apart: Collection[str] = ()) -> None:
+        """apart: names of arrays that several kinds of operators read, each a node of its own."""
         import torch
 
         self.torch = torch
+        self.apart = frozenset(apart)
+        self.shared: Set[str] = set()  # arrays that turned out to be so
         signature = program.graph_signature
-        (images,) = signature.user_inputs
-        example = next(n for n in program.graph.nodes if n.name == images).meta["val"]
-        self.reader = GraphReader(batch, tuple(example.shape[1:]))
+        metas = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+        fed = [name for name in signature.user_inputs if isinstance(name, str)]
+        names = [INPUT] if len(fed) == 1 else fed
+        self.reader = GraphReader(batch, {name: tuple(metas[one].shape[1:]) for name, one in zip(names, fed)})
+        self.reader.lifts = NO_LIFTS not in self.apart
+        self.whole_numbers = {name for name, one in zip(names, fed) if not metas[one].dtype.is_floating_point}
+        self.vocabularies: Dict[str, int] = {}  # of inputs of tokens
         # A Value, a Mask, a Learned, Scores, a list of them, or a tensor: what depends on nothing learned or fed
-        self.values: Dict[str, Any] = {images: self.reader.input}
+        self.values: Dict[str, Any] = {one: self.reader.plain(name) for name, one in zip(names, fed)}
         self.learned: Dict[str, Learned] = {}  # by placeholder
         self.forms: Dict[str, Callable[[Any], Any]] = {}  # from an array of the module to the graph's, by its name
         self._trained = set(signature.inputs_to_parameters)
@@ -63,8 +74,14 @@ class Reading(ProgramReading):
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
         value = self.values.get(getattr(_first(returned, signature), "name", ""))
         if not isinstance(value, Value):
-            raise UsageError("what it returns does not depend on its images")
-        self.graph: Graph = self.reader.finish("", value, example.shape[-1])
+            raise UsageError("what it returns does not depend on its inputs")
+        value = materialised(self.reader, value)
+        fields = [_field(name, metas[one], self.vocabularies.get(name, 0)) for name, one in zip(names, fed)]
+        try:
+            self.graph: Graph = self.reader.finish("", value, fields)
+        except UsageError as error:
+            error.shared = frozenset({*self.shared, NO_LIFTS})  # another reading may have them apart
+            raise
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
         self.notes = (*self._notes(), *_other_outputs(signature))
@@ -78,8 +95,29 @@ class Reading(ProgramReading):
             target = first.setdefault((tensor.data_ptr(), tensor.shape), target) if tensor.numel() else target
             self.learned[place] = Learned(target, tensor)
             self.values[place] = self.learned[place] if place in self._trained else tensor.clone()
+            if target in self.apart:
+                self.values[place] = self._apart(target, tensor)
         for place, target in signature.inputs_to_lifted_tensor_constants.items():
             self.values[place] = program.constants[target].clone()
+
+    def _apart(self, target: str, tensor: Any) -> Value:
+        attrs = {"shape": list(tensor.shape), "init": "normal_0.02"}
+        made = self.reader.once(f"{target}.array", "Parameter", [], attrs)
+        self.reader.arrays[f"{made}.value"], self.reader.origin[f"{made}.value"] = tensor.cpu().numpy(), target
+        self.forms[target] = lambda one: one
+        return Value(made, self.reader.plain(made).view[1:])
+
+    def constant_node(self, node: Any, array: np.ndarray) -> str:
+        """A Parameter that is not trained."""
+        attrs = {"shape": list(array.shape), "init": "zeros", "trained": False}
+        made = self.reader.add(self.stem(node), "Parameter", [], attrs)
+        self.reader.arrays[f"{made}.value"] = np.array(array, np.float64)
+        return made
+
+    def keep_whole(self, source: str, made: str) -> None:
+        """What moves whole numbers gives whole numbers."""
+        if source in self.whole_numbers:
+            self.whole_numbers.add(made)
 
     def _notes(self) -> List[str]:
         trained = (self.learned[place] for place in self._trained)
@@ -113,15 +151,27 @@ class Reading(ProgramReading):
                 raise NotExpressible(kind)
             else:
                 result = HANDLERS[kind](self, node, given)
+        except LACKS as first:
+            result = self._read_core(node, kind, given, operands, first)
+        if name.endswith("_"):  # later readers of what it changed see the result
+            self.values[node.args[0].name] = result
+        return result
+
+    read_inner = _read
+
+    def _read_core(self, node: Any, kind: str, given: Any, operands: Any, first: Exception) -> Any:
+        """What is no layer as primitives; a place for it where it is neither."""
+        try:
+            if kind in RANDOM or self.reader.is_behind_missing([one.node for one in attention.values_of(operands)]):
+                raise first
+            return core.read(self, node, kind, given, first)
         except (NotExpressible, AttributeError, LookupError, TypeError, ValueError) as lack:
             # an operator has overloads with other arguments, and a parameter may stand where a handler expects a value
             words = str(lack) if isinstance(lack, NotExpressible) else f"{kind} of other arguments"
             sources = [value.node for value in attention.values_of(operands)]
-            unknown = words != kind and self.reader.is_behind_missing(sources)
-            result = self._missing(node, "" if unknown else words, sources)
-        if name.endswith("_"):  # later readers of what it changed see the result
-            self.values[node.args[0].name] = result
-        return result
+            known = words != kind or kind in core.PRIMITIVES
+            unknown = known and self.reader.is_behind_missing(sources)
+            return self._missing(node, "" if unknown else words, sources)
 
     def _read_call(self, call: windows.Call) -> Value:
         outside = {one.name for node in call.nodes for one in node.all_input_nodes} - {node.name for node in call.nodes}
@@ -135,10 +185,10 @@ class Reading(ProgramReading):
             return self._missing(call.last, "" if unknown else words, sources)
 
     def _missing(self, node: Any, kind: str, sources: Sequence[str]) -> Any:
-        val = node.meta.get("val")
+        val, where = node.meta.get("val"), core.place_of(node)
         if isinstance(val, (list, tuple)):
-            return [self.reader.missing(kind, self._path(node), sources, one.shape) for one in val]
-        return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()))
+            return [self.reader.missing(kind, self._path(node), sources, one.shape, where) for one in val]
+        return self.reader.missing(kind, self._path(node), sources, getattr(val, "shape", ()), where)
 
     def _arguments(self, node: Any, kind: str) -> Dict[str, Any]:
         schema = node.target._schema.arguments
@@ -215,6 +265,7 @@ class Reading(ProgramReading):
         first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
         alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
         if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != _form(own[part]) for part in own):
+            self.shared.update(own[part].target for part in taken)
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
 
@@ -236,12 +287,19 @@ class Reading(ProgramReading):
     def reshape(self, value: Any, shape: Sequence[int]) -> Any:
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.reshape(tuple(shape)))
-        return super().reshape(value, shape)
+        if not isinstance(value, Value):
+            return self.torch.as_tensor(value).reshape(tuple(shape))
+        try:
+            return super().reshape(value, shape)
+        except NotExpressible:
+            return recut(self.reader, value, shape)
 
     def permute(self, value: Any, order: Sequence[int]) -> Any:
         order = list(order)
         if isinstance(value, Learned):
             return value.through(lambda tensor: tensor.permute(order))
+        if not isinstance(value, Value):
+            return self.torch.as_tensor(value).permute(order)
         return super().permute(value, order)
 
     def expand(self, value: Any, shape: Sequence[int]) -> Any:
@@ -351,6 +409,7 @@ class Reading(ProgramReading):
         return self.parameter(at, like, array if isinstance(array, Learned) else Learned("", array), free=axis)
 
 
+LACKS = core.LACKS
 OPERANDS = (Value, Mask, Learned, attention.Scores)
 
 
@@ -378,6 +437,13 @@ def _first(outputs: Any, signature: Any) -> Any:
         if spec.kind.name == "USER_OUTPUT":
             return output
     raise UsageError("it returns nothing")
+
+
+def _field(name: str, example: Any, vocabulary: int) -> Field:
+    """An input of the program, as its example has it; "image" where it is one."""
+    shape, dtype = tuple(example.shape[1:]), str(example.dtype).rpartition(".")[2]
+    named = "image" if name == INPUT and len(shape) == 3 and dtype == "float32" else name
+    return Field(named, shape, dtype, vocabulary)
 
 
 def _other_outputs(signature: Any) -> Tuple[str, ...]:

@@ -14,15 +14,15 @@ import inspect
 import math
 import os
 import sys
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from framework_compare.adapters.torch.pipeline import import_torchvision
 from framework_compare.adapters.torch.trainer import TorchTrainer
 from framework_compare.errors import Unsupported, UsageError
-from framework_compare.graph import Graph
-from framework_compare.graph.trace_answer import TraceAnswer
+from framework_compare.graph import Field, Graph
+from framework_compare.graph.trace_answer import TraceAnswer, input_names
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, one_line
@@ -117,21 +117,28 @@ def _guesses(graph: Graph) -> Tuple[str, ...]:
     return (words,) if free else ()
 
 
-def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = None) -> TraceAnswer:
-    """Read a module at each image size; its own mode, weights and statistics stay as they are."""
+def trace_module(
+    module: Any, sizes: Sequence[int], known: Optional[Known] = None, inputs: Sequence[Field] = ()
+) -> TraceAnswer:
+    """Read a module at each image size; its own mode, weights and statistics stay as they are.
+
+    inputs: what it takes where that is no image; its graph then stands under the size 0.
+    """
     import torch
 
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError(
             "it is a program of torch.jit, which torch.export does not read; give the module that it is of"
         )
-    _check_inputs(module)
+    if not inputs:
+        _check_inputs(module)
     _check_numbers(module)
     _check_gradient_hooks(module)
     module = _copied(module).cpu().float()
     readings: Dict[int, Reading] = {}
+    sizes = [0] if inputs else sizes
     for size in sizes:
-        readings[size] = read(torch, module, size)
+        readings[size] = read(torch, module, inputs or size)
     first = readings[sizes[0]]
     _check_all_trained(module, first)
     for size in sizes[1:]:
@@ -142,11 +149,24 @@ def trace_module(module: Any, sizes: Sequence[int], known: Optional[Known] = Non
     )
 
 
-def read(torch: Any, module: Any, size: int) -> Reading:
-    """A float32 module on the CPU at one image size; it is in training mode afterwards."""
-    images = torch.zeros(BATCH, 3, size, size)
-    _check_runs(torch, module, images)
-    return Reading(_export(torch, module, images), BATCH)
+def read(torch: Any, module: Any, fed: Any) -> Reading:
+    """A float32 module on the CPU; it is in training mode afterwards. fed: a size of images, or the shapes of inputs."""
+    inputs = [torch.zeros(BATCH, 3, fed, fed)] if isinstance(fed, int) else [_zeros(torch, field) for field in fed]
+    _check_runs(torch, module, inputs)
+    program = _export(torch, module, inputs)
+    first, apart = None, frozenset()
+    while True:  # until no array is left that two kinds of layers share
+        try:
+            return Reading(program, BATCH, apart)
+        except UsageError as error:
+            first = first or error
+            if getattr(error, "shared", apart) <= apart:
+                raise first from None
+            apart |= error.shared
+
+
+def _zeros(torch: Any, field: Field) -> Any:
+    return torch.zeros((BATCH, *field.shape), dtype=getattr(torch, field.dtype))
 
 
 def _check_inputs(module: Any) -> None:
@@ -220,18 +240,20 @@ def _available_bytes() -> Optional[int]:
     return None
 
 
-def _check_runs(torch: Any, module: Any, images: Any) -> None:
+def _check_runs(torch: Any, module: Any, inputs: Sequence[Any]) -> None:
     try:
         with torch.no_grad():
-            module.eval()(images)
+            module.eval()(*inputs)
     except Exception as error:
-        raise UsageError(f"forward fails on a batch of images {tuple(images.shape)}: {one_line(error)}") from error
+        images = len(inputs) == 1 and inputs[0].dim() == 4
+        what = f"a batch of {'images' if images else 'inputs'} {', '.join(str(tuple(one.shape)) for one in inputs)}"
+        raise UsageError(f"forward fails on {what}: {one_line(error)}") from error
 
 
-def _export(torch: Any, module: Any, images: Any) -> Any:
+def _export(torch: Any, module: Any, inputs: Sequence[Any]) -> Any:
     """The ATen program of a training pass; nothing is computed, so statistics stay."""
     try:
-        return torch.export.export(module.train(), (images,), strict=False)
+        return torch.export.export(module.train(), tuple(inputs), strict=False)
     except Exception as error:
         raise UsageError(
             f"torch.export cannot trace it: {one_line(error)}; what forward does must not depend on the values of its input"
@@ -253,13 +275,15 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
             own = arrays[name].numpy()
             start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
             arrays[name].copy_(torch.from_numpy(start))
-    images = torch.from_numpy(known.images if known else rng.standard_normal((_judged(reading.graph), 3, size, size)))
-    labels = torch.arange(len(images)) % reading.graph.num_classes
-    exact = {"images": images.numpy(), "labels": labels.numpy()}
+    graph = reading.graph
+    inputs = [torch.from_numpy(known.images)] if known else _drawn(torch, rng, graph, size)
+    labels = _labels(torch, graph, len(inputs[0]))
+    exact = {name: array.numpy() for name, array in zip(input_names(graph), inputs)}
+    exact["labels"] = labels.numpy()
     exact.update({f"start:{name}": array for name, array in reading.arrays.items() if name not in reading.origin})
     exact.update({f"start:{ours}": reading.as_graph(ours, arrays[own]) for ours, own in reading.origin.items()})
-    exact["evaluation"] = _evaluated(torch, module, images) if known is None else known.logits
-    exact["training"] = _trained(torch, module, images, labels)
+    exact["evaluation"] = _evaluated(torch, module, inputs) if known is None else known.logits
+    exact["training"] = _trained(torch, module, inputs, labels)
     _check_finite(exact)
     for ours, own in reading.origin.items():
         array = arrays[own]
@@ -270,10 +294,29 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
     return exact
 
 
-def _evaluated(torch: Any, module: Any, images: Any) -> np.ndarray:
+def _drawn(torch: Any, rng: Any, graph: Graph, size: int) -> List[Any]:
+    """Normally distributed numbers; tokens from 1 on, as 0 often stands for none."""
+    count, arrays = _judged(graph), []
+    for field in graph.task.inputs:
+        shape = (count, *field.shape)
+        if field.dtype == "float32":
+            arrays.append(torch.from_numpy(rng.standard_normal(shape)))
+        else:
+            arrays.append(torch.from_numpy(rng.integers(min(1, field.vocabulary), max(2, field.vocabulary), shape)))
+    return arrays
+
+
+def _labels(torch: Any, graph: Graph, count: int) -> Any:
+    shape = (count, *graph.task.target.shape)
+    return torch.arange(math.prod(shape)).reshape(shape) % graph.num_classes
+
+
+def _evaluated(torch: Any, module: Any, inputs: Sequence[Any]) -> np.ndarray:
     """Logits in evaluation, which must be the same at a second call."""
     with torch.no_grad():
-        logits, again = (first_output(module.eval()(images.clone())).numpy().copy() for _ in range(2))
+        logits, again = (
+            first_output(module.eval()(*(one.clone() for one in inputs))).numpy().copy() for _ in range(2)
+        )
     if not np.allclose(logits, again, rtol=1e-9, atol=1e-9 * float(np.abs(logits).max()), equal_nan=True):
         raise UsageError(
             "in evaluation it gives other logits for the same images at a second call: it remembers the first, or draws"
@@ -282,19 +325,19 @@ def _evaluated(torch: Any, module: Any, images: Any) -> np.ndarray:
     return logits  # type: ignore[no-any-return]
 
 
-def _trained(torch: Any, module: Any, images: Any, labels: Any) -> np.ndarray:
+def _trained(torch: Any, module: Any, inputs: Sequence[Any], labels: Any) -> np.ndarray:
     """Logits in training; gradients are with the parameters then."""
     with exact_derivatives(torch):
-        given = images.clone()
-        logits = first_output(module.train()(given))
-        if not torch.equal(given, images):
+        given = [one.clone() for one in inputs]
+        logits = first_output(module.train()(*given))
+        if not all(map(torch.equal, given, inputs)):
             raise UsageError(
                 "forward changes its images in place, which the next epoch would see; let it copy them first"
             )
         if not logits.requires_grad:
             raise UsageError("no gradient reaches a parameter from its first output, so nothing of it can be trained")
         try:
-            torch.nn.functional.cross_entropy(logits, labels).backward()
+            torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten()).backward()
         except RuntimeError as error:
             raise UsageError(f"its backward pass fails in torch, too: {one_line(error)}") from error
     return logits.detach().numpy()  # type: ignore[no-any-return]

@@ -134,11 +134,14 @@ def _recurrent_shape(node: Node, shape: Shape) -> Shape:
 
 
 def _lstm_parameters(node: Node) -> List[Parameter]:
+    """One bias, or, as torch and cuDNN have it, two that are added: trained both, their sum moves twice as far."""
     inputs, hidden = node.attrs["input_size"], node.attrs["hidden_size"]
+    two = node.attrs.get("biases", 1) == 2
+    biases = {"bias_ih": "forget_ones", "bias_hh": "zeros"} if two else {"bias": "forget_ones"}
     return [
         Parameter(f"{node.arrays}.weight_ih", (4 * hidden, inputs), "glorot_uniform"),
         Parameter(f"{node.arrays}.weight_hh", (4 * hidden, hidden), "orthogonal"),
-        Parameter(f"{node.arrays}.bias", (4 * hidden,), "forget_ones"),
+        *(Parameter(f"{node.arrays}.{name}", (4 * hidden,), init) for name, init in biases.items()),
     ]
 
 

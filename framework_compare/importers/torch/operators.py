@@ -179,6 +179,8 @@ def mul(reading: Any, node: Any, a: Arguments) -> Any:
 
 
 def stochastic_depth(reading: Any, node: Any, x: Value, mask: Mask) -> Value:
+    if mask.divided and tuple(mask.shape) == tuple(x.shape) and 0 < mask.keep < 1:
+        return reading.elementwise(node, "Dropout", x, {"p": round(1 - mask.keep, 9)})
     rows = mask.shape[0] == reading.reader.batch and all(size == 1 for size in mask.shape[1:])
     if not rows or not mask.divided:
         refuse("StochasticDepth", "of a whole batch" if not rows else "that does not scale what is left")

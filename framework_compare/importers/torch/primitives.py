@@ -17,6 +17,7 @@ from framework_compare.importers.common.axes import (
     common_patterns,
     is_batch,
     materialised,
+    pattern,
     program_axes,
     reshaped_node,
     sizes_in,
@@ -267,21 +268,56 @@ def matmul(reading: Any, node: Any, first: Any, second: Any) -> Value:
     second = reading.reshape(second, (*second.shape, 1)) if ranks[1] == 1 else second
     rank = max(len(first.shape), len(second.shape))
     first, second = (value_of(reading, node, x) if not isinstance(x, Value) else numbers(reading, x) for x in (first, second))
-    pairs = [materialised(reading.reader, x) for x in (first, second)]
-    for one in pairs:
-        if any(atom.axis == BATCH for group in one.view[-2:] for atom in group):
-            raise NotExpressible("a product across the samples of a batch")
+    reader = reading.reader
+    pairs = [materialised(reader, x) for x in (first, second)]
+    if any(atom.axis == BATCH for group in (pairs[0].view[-1], pairs[1].view[-2]) for atom in group):
+        raise NotExpressible("a product across the samples of a batch")
     outer = [Operand(Value(one.node, one.view[:-2])) for one in pairs]
-    patterns = common_patterns(reading.reader, outer, rank - 2)
+    patterns = common_patterns(reader, outer, rank - 2)
+    own = [pattern(pairs[0].view[-2]) or (False,), pattern(pairs[1].view[-1]) or (False,)]  # of rows and columns
+    if sum(True in how for how in (*patterns, *own)) > 1:
+        raise NotExpressible("a product of all samples of a batch with all")
     names = []
-    for one, lead in zip(pairs, outer):
-        sizes, _ = sizes_in(lead, patterns, reading.reader.batch)
-        names.append(reshaped_node(reading.reader, one.node, (*sizes, *reading.reader.shapes[one.node][-2:])))
-    inner = reading.reader.shapes[names[0]][-1]
-    made = reading.node(node, "MatMul", names, {"inner": inner})
-    view = program_axes(reading.reader, [*patterns, (False,), (False,)], reading.reader.shapes[made])
+    for one, lead, how, place in zip(pairs, outer, own, (-2, -1)):
+        sizes, _ = sizes_in(lead, patterns, reader.batch)
+        inner = [_size_of(group) for group in one.view[-2:] if not is_batch(group)]
+        if how == (True,):  # each sample is a row, or a column, by itself
+            inner.insert(0 if place == -2 else 1, 1)
+        names.append(reshaped_node(reader, one.node, (*sizes, *inner)))
+    made = reading.node(node, "MatMul", names, {"inner": reader.shapes[names[0]][-1]})
+    shape = list(reader.shapes[made])
+    kept = [*shape[:-2], *(size for size, how in zip(shape[-2:], own) if how != (True,))]
+    view = program_axes(reader, [*patterns, *own], kept)
+    made = reshaped_node(reader, made, kept)
     view = view[:-2] + view[-1:] if ranks[0] == 1 else view
     return Value(made, view[:-1] if ranks[1] == 1 else view)
+
+
+def _size_of(group: Any) -> int:
+    return math.prod(atom.size for atom in group if atom.axis != BATCH)
+
+
+def attention(reading: Any, node: Any, a: Arguments) -> Value:
+    """softmax(scale q k' + mask) v, where no layer is for it: with a dropout, or heads that stand in another way."""
+    q, k, v = (value_of(reading, node, a[name]) for name in ("query", "key", "value"))
+    if a.get("enable_gqa"):
+        times = q.shape[-3] // k.shape[-3]
+        heads = [head for head in range(k.shape[-3]) for _ in range(times)]
+        k, v = (taken(reading, node, x, -3, heads) for x in (k, v))
+    scale = a["scale"] if a.get("scale") is not None else 1 / math.sqrt(q.shape[-1])
+    order = [*range(len(k.shape) - 2), len(k.shape) - 1, len(k.shape) - 2]
+    scores = emit(reading, node, "Mul", matmul(reading, node, q, reading.permute(k, order)), float(scale))
+    mask = a.get("attn_mask")
+    if a.get("is_causal"):
+        mask = reading.torch.ones(q.shape[-2], k.shape[-2], dtype=reading.torch.bool).tril()
+    if getattr(mask, "dtype", None) == reading.torch.bool or a.get("mask_is_bool"):
+        scores = where(reading, node, mask, scores, -LARGE)
+    elif mask is not None:
+        scores = emit(reading, node, "Add", scores, mask)
+    shares = along("Softmax")(reading, node, {"self": scores, "dim": -1})
+    if a.get("dropout_p"):
+        shares = Value(reading.node(node, "Dropout", [shares.node], {"p": a["dropout_p"]}), shares.view)
+    return matmul(reading, node, shares, v)
 
 
 def addmm(reading: Any, node: Any, a: Arguments) -> Value:
@@ -657,6 +693,46 @@ def elu(reading: Any, node: Any, a: Arguments) -> Value:
     )
 
 
+def recurrent(op: str, gates: int) -> Handler:
+    """Layers of one direction or two, from a state of zeros; states of all steps, and the last of each direction."""
+
+    def handler(reading: Any, node: Any, a: Arguments) -> Any:
+        if not a["has_biases"] or any(bool(state.any()) for state in _listed(a["hx"])):
+            refuse(op, "without biases" if not a["has_biases"] else "from a state that is not zero")
+        x = a["input"]
+        batch, steps = (x.view[0], x.view[1]) if a["batch_first"] else (x.view[1], x.view[0])
+        if not is_batch(batch):
+            refuse(op, "of what is no batch of sequences")
+        params, ends = list(a["params"]), []
+        source, reader = materialised(reading.reader, numbers(reading, x)).node, reading.reader
+        for layer in range(a["num_layers"]):
+            if layer and a["train"] and a["dropout"]:
+                source = reading.node(node, "Dropout", [source], {"p": a["dropout"]})
+            given = []
+            for backward in range(1 + a["bidirectional"]):
+                arrays = dict(zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), params))
+                params = params[4:]
+                width = arrays["weight_hh"].shape[1]
+                attrs = {"input_size": reader.shapes[source][-1], "hidden_size": width}
+                attrs.update({"biases": 2} if op == "LSTM" else {})
+                one = reading.node(node, "Reverse", [source], {}) if backward else source
+                one = reading.node(node, op, [one], attrs, **arrays)
+                ends.append(reading.node(node, "Last", [one], {}))
+                given.append(reading.node(node, "Reverse", [one], {}) if backward else one)
+            source = given[0] if len(given) == 1 else reading.node(node, "Concat", given, {})
+        out = reader.shapes[source]
+        groups = (batch, whole(0, out[0])) if a["batch_first"] else (whole(0, out[0]), batch)
+        lasts = [Value(end, ((), batch, whole(0, reader.shapes[end][0]))) for end in ends]
+        states = lasts[0] if len(lasts) == 1 else concat(reading, node, lasts, 0)
+        return [Value(source, (*groups, whole(1, out[1]))), states, None]
+
+    return handler
+
+
+def _listed(states: Any) -> List[Any]:
+    return list(states) if isinstance(states, (list, tuple)) else [states]
+
+
 def _not(reading: Any, node: Any, x: Any) -> Value:
     return emit(reading, node, "Equal", x, 0.0)
 
@@ -728,6 +804,9 @@ PRIMITIVES: Dict[str, Handler] = {
     **dict.fromkeys(("mm", "bmm"), lambda r, n, a: matmul(r, n, a["self"], a["mat2"])),
     **dict.fromkeys(("addmm", "baddbmm"), addmm),
     "linear": linear,
+    "scaled_dot_product_attention": attention,
+    "lstm": recurrent("LSTM", 4),
+    "gru": recurrent("GRU", 3),
     **dict.fromkeys(("conv1d", "conv2d", "convolution", "conv_transpose1d", "conv_transpose2d"), convolution),
     "max_pool1d": pooled1d("max_pool2d"),
     "avg_pool1d": pooled1d("avg_pool2d"),

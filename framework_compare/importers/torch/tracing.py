@@ -274,7 +274,7 @@ def judge(torch: Any, module: Any, reading: Reading, size: int, known: Optional[
         for name in dict.fromkeys(reading.origin.values()):
             own = arrays[name].numpy()
             start = known.start[name] if known else moved(rng, own, positive=name.endswith("running_var"))
-            arrays[name].copy_(torch.from_numpy(start))
+            arrays[name].copy_(torch.from_numpy(np.asarray(start)))
     graph = reading.graph
     inputs = [torch.from_numpy(known.images)] if known else _drawn(torch, rng, graph, size)
     labels = _labels(torch, graph, len(inputs[0]))

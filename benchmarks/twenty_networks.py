@@ -115,7 +115,10 @@ class CnnLstm(nn.Module):
     def __init__(self, width=16, hidden=20, classes=10):
         super().__init__()
         self.cnn = nn.Sequential(
-            nn.Conv2d(3, width, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, stride=2, padding=1), nn.ReLU()
+            nn.Conv2d(3, width, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride=2, padding=1),
+            nn.ReLU(),
         )
         self.lstm = nn.LSTM(width * 8, hidden, batch_first=True)
         self.head = nn.Linear(hidden, classes)

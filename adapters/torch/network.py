@@ -85,7 +85,9 @@ def _recurrent(kind: str) -> Any:
                 return super().forward(x)[0]
 
         layer = Recurrent(a["input_size"], a["hidden_size"], batch_first=True)
-        if kind == "LSTM" and a.get("biases", 1) == 1:  # of its two biases the graph has one: trained both, it would move twice as far
+        if (
+            kind == "LSTM" and a.get("biases", 1) == 1
+        ):  # of its two biases the graph has one: trained both, it would move twice as far
             nn.init.zeros_(layer.bias_hh_l0)
         return layer
 

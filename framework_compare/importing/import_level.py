@@ -8,8 +8,8 @@ import numpy as np
 
 from framework_compare.graph import Graph
 from framework_compare.graph.imported_model import ImportLevel
-from framework_compare.parity.network.deviations import relative
 from framework_compare.graph.trace_answer import input_names
+from framework_compare.parity.network.deviations import relative
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.oracle.op import Inputs
 from framework_compare.parity.network.surgery import without_dropout

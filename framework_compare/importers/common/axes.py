@@ -87,9 +87,7 @@ def rows(reader: GraphReader, value: Value) -> Tuple[str, View]:
     groups = []
     for group in value.view[:-1]:
         stride = {axis: math.prod(shape[axis + 1 : -1]) for axis in range(len(shape))}
-        groups.append(
-            tuple(atom if atom.axis == BATCH else Atom(0, stride[atom.axis], atom.size) for atom in group)
-        )
+        groups.append(tuple(atom if atom.axis == BATCH else Atom(0, stride[atom.axis], atom.size) for atom in group))
     return name, (*groups, whole(1, shape[-1]))
 
 

@@ -122,7 +122,7 @@ class GraphReader:
 
     def features_last(self, value: Value) -> Tuple[str, View]:
         """Node and view of a value whose last axis is the features: channels of an image, else the last axis."""
-        value = self._vector(value)
+        value = self.vector(value)
         name, view = value
         if view[-1] == whole(self.feature_axis(name), self.width(name)):
             return name, view
@@ -134,7 +134,7 @@ class GraphReader:
     def width(self, name: str) -> int:
         return self.shapes[name][self.feature_axis(name)]
 
-    def _vector(self, value: Value) -> Value:
+    def vector(self, value: Value) -> Value:
         """An image of one pixel that stands as (N, C) becomes a vector, by a fast op where it was averaged."""
         name, view = value
         shape = self.shapes[name]
@@ -223,7 +223,7 @@ class GraphReader:
 
         fields: its inputs, or the size of its images.
         """
-        last = self._vector(output)
+        last = self.vector(output)
         nodes = _needed(list(self.nodes.values()), last.node)
         self._check_missing(nodes)
         task = _task(fields, last.shape[1:])

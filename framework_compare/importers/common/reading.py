@@ -114,7 +114,9 @@ class ProgramReading:
         view = tuple(one or other for one, other in pairs)
         atoms = [atom for group in view for atom in group]
         if len(set(atoms)) < len(atoms):
-            raise NotExpressible(f"{op} of {first.shape} and {second.shape}, an axis of one beside another of the other")
+            raise NotExpressible(
+                f"{op} of {first.shape} and {second.shape}, an axis of one beside another of the other"
+            )
         return Value(self.node(at, op, [first.node, second.node], {}), view)
 
     def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:

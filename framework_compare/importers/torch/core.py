@@ -65,7 +65,9 @@ def _decomposed(reading: Any, node: Any, kind: str) -> Any:
     from torch._decomp import core_aten_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    table = {op: how for op, how in core_aten_decompositions().items() if _kind(op) not in PRIMITIVES or op is node.target}
+    table = {
+        op: how for op, how in core_aten_decompositions().items() if _kind(op) not in PRIMITIVES or op is node.target
+    }
     inner = [one for one in node.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
 
     def run(*tensors: Any) -> Any:

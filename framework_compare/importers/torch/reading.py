@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from framework_compare.errors import UsageError
-from framework_compare.graph import INPUT, Field, Graph
+from framework_compare.graph import INPUT, Graph
 from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
 from framework_compare.importers.common.views import BATCH, NotExpressible, Value, moved, shape_of, whole
 from framework_compare.importers.torch import attention, core, windows
+from framework_compare.importers.torch.learned import Learned, field, first, flat, form, other_outputs, owner, taken
 from framework_compare.importers.torch.operators import HANDLERS, Mask
 
 # What they give depends on the shape of their input alone.
@@ -20,22 +21,6 @@ SHAPE_ONLY = ("new_zeros", "new_ones", "new_empty", "new_full", "zeros_like", "o
 RANDOM = ("rand", "randn", "rand_like", "randn_like", "randint", "randperm", "normal", "uniform", "multinomial")
 NO_LIFTS = ""  # beside names of arrays: no vector becomes an image
 STATISTICS = ("batch_norm",)  # operators that take buffers as their own; to others a buffer is a constant
-
-
-class Learned(NamedTuple):
-    """A parameter or a buffer of the module, or another shape of it: `form` makes that of the whole array."""
-
-    target: str
-    tensor: Any
-    form: Callable[[Any], Any] = lambda tensor: tensor
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-    def through(self, function: Callable[[Any], Any]) -> "Learned":
-        form = self.form
-        return Learned(self.target, function(self.tensor), lambda tensor: function(form(tensor)))
 
 
 class Reading(ProgramReading):
@@ -72,11 +57,12 @@ class Reading(ProgramReading):
             elif call is None and node.op == "call_function":
                 self.values[node.name] = self._read(node)
         returned = next(n for n in program.graph.nodes if n.op == "output").args[0]
-        value = self.values.get(getattr(_first(returned, signature), "name", ""))
+        value = self.values.get(getattr(first(returned, signature), "name", ""))
         if not isinstance(value, Value):
             raise UsageError("what it returns does not depend on its inputs")
-        value = materialised(self.reader, value)
-        fields = [_field(name, metas[one], self.vocabularies.get(name, 0)) for name, one in zip(names, fed)]
+        value = self.reader.vector(value)
+        value = value if value == self.reader.plain(value.node) else materialised(self.reader, value)
+        fields = [field(name, metas[one], self.vocabularies.get(name, 0)) for name, one in zip(names, fed)]
         try:
             self.graph: Graph = self.reader.finish("", value, fields)
         except UsageError as error:
@@ -84,7 +70,7 @@ class Reading(ProgramReading):
             raise
         self.arrays = self.reader.arrays
         self.origin = self.reader.origin
-        self.notes = (*self._notes(), *_other_outputs(signature))
+        self.notes = (*self._notes(), *other_outputs(signature))
 
     def _take_state(self, program: Any, signature: Any) -> None:
         """Parameters and buffers by placeholder; of one under two names both stand for the first."""
@@ -139,7 +125,7 @@ class Reading(ProgramReading):
         name = node.target._schema.name.partition("::")[2]
         kind = name.rstrip("_")
         given = self._arguments(node, kind)
-        operands = [value for value in _flat(given.values()) if isinstance(value, OPERANDS)]
+        operands = [value for value in flat(given.values()) if isinstance(value, OPERANDS)]
         try:
             if kind in RANDOM:
                 raise NotExpressible(f"random numbers ({kind})")
@@ -247,7 +233,7 @@ class Reading(ProgramReading):
             return first
         if first:
             return self.reader.add(first, op, sources, {**attrs, "arrays": first})
-        stem = _owner(next(iter(own.values())).target) if own else self.stem(node)
+        stem = owner(next(iter(own.values())).target) if own else self.stem(node)
         pairs = {part: (array.target, array.tensor.cpu().numpy()) for part, array in own.items()}
         made = self.reader.add(stem, op, sources, attrs, pairs)
         self.forms.update({array.target: array.form for array in own.values()})
@@ -264,7 +250,7 @@ class Reading(ProgramReading):
             return ""
         first = self.reader.nodes[next(iter(taken.values())).rpartition(".")[0]]
         alike = (first.op, first.attrs, taken) == (op, dict(attrs), {part: f"{first.name}.{part}" for part in own})
-        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != _form(own[part]) for part in own):
+        if not alike or op == "BatchNorm2d" or any(self._form_of(taken[part]) != form(own[part]) for part in own):
             self.shared.update(own[part].target for part in taken)
             raise NotExpressible(f"{op} that shares its {' and '.join(taken)} with another layer")
         return first.name
@@ -393,7 +379,7 @@ class Reading(ProgramReading):
             kept.append((group[0].axis, axis))
             sizes[group[0].axis] = size
         order = [axis for _, axis in sorted(kept)]
-        squeezed = tensor.through(lambda one: _taken(one, order, sizes))
+        squeezed = tensor.through(lambda one: taken(one, order, sizes))
         attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
             made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
@@ -411,49 +397,3 @@ class Reading(ProgramReading):
 
 LACKS = core.LACKS
 OPERANDS = (Value, Mask, Learned, attention.Scores)
-
-
-def _form(array: Learned) -> bytes:
-    return bytes(array.tensor.cpu().numpy().tobytes())
-
-
-def _taken(tensor: Any, order: Sequence[int], sizes: Sequence[int]) -> Any:
-    """Axes in another order, those of size 1 left out, then as `sizes`."""
-    others = [axis for axis in range(tensor.ndim) if axis not in order]
-    return tensor.permute([*others, *order]).reshape(tuple(sizes))
-
-
-def _owner(target: str) -> str:
-    """A layer's name from that of its array: "fc" of "fc.weight", "attn.in_proj" of "attn.in_proj_weight"."""
-    module, _, part = target.rpartition(".")
-    if part in ("weight", "bias"):
-        return module or "layer"
-    own = part[: -len("_weight")] if part.endswith("_weight") else part
-    return f"{module}.{own}" if module else own
-
-
-def _first(outputs: Any, signature: Any) -> Any:
-    for output, spec in zip(outputs, signature.output_specs):
-        if spec.kind.name == "USER_OUTPUT":
-            return output
-    raise UsageError("it returns nothing")
-
-
-def _field(name: str, example: Any, vocabulary: int) -> Field:
-    """An input of the program, as its example has it; "image" where it is one."""
-    shape, dtype = tuple(example.shape[1:]), str(example.dtype).rpartition(".")[2]
-    named = "image" if name == INPUT and len(shape) == 3 and dtype == "float32" else name
-    return Field(named, shape, dtype, vocabulary)
-
-
-def _other_outputs(signature: Any) -> Tuple[str, ...]:
-    count = sum(spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs)
-    return (f"it gives {count} outputs; the first is trained",) if count > 1 else ()
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flat(value)
-        else:
-            yield value

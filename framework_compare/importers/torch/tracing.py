@@ -314,9 +314,7 @@ def _labels(torch: Any, graph: Graph, count: int) -> Any:
 def _evaluated(torch: Any, module: Any, inputs: Sequence[Any]) -> np.ndarray:
     """Logits in evaluation, which must be the same at a second call."""
     with torch.no_grad():
-        logits, again = (
-            first_output(module.eval()(*(one.clone() for one in inputs))).numpy().copy() for _ in range(2)
-        )
+        logits, again = (first_output(module.eval()(*(one.clone() for one in inputs))).numpy().copy() for _ in range(2))
     if not np.allclose(logits, again, rtol=1e-9, atol=1e-9 * float(np.abs(logits).max()), equal_nan=True):
         raise UsageError(
             "in evaluation it gives other logits for the same images at a second call: it remembers the first, or draws"

@@ -279,6 +279,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "RelativeBias": Network.relative_bias,
     "Quanv2d": Network.quanv2d,
     "GroupNorm": Network.groupnorm,
+    "Constant": lambda net, node, own, **_: net.jax.numpy.asarray(node.attrs["array"], net.dtype),
     "Convolve": Network.convolve,
     "ConvTranspose": Network.convolve,
 }

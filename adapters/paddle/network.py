@@ -285,6 +285,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "Max": lambda paddle, a, x: x.max(a["axis"]),
     "Mean": lambda paddle, a, x: x.mean(a["axis"]),
     **network.named(lambda paddle: paddle, *network.NUMPY, "erf"),
+    "Constant": lambda paddle, a: paddle.to_tensor(a["array"]),
     "LeakyReLU": lambda paddle, a, x: paddle.nn.functional.leaky_relu(x, a["slope"]),
     "Cast": lambda paddle, a, x: x.astype("float32"),
     "Equal": lambda paddle, a, x, y: paddle.equal(x, y).astype(x.dtype),

@@ -234,6 +234,7 @@ LAYERS: Dict[str, Callable[..., Any]] = {
     "RelativeBias": relative_bias,
     "Quanv2d": quanv2d,
     "GroupNorm": groupnorm,
+    "Constant": lambda net, node, **_: net.tf.constant(node.attrs["array"], net.dtype),
     "Convolve": convolve,
     "ConvTranspose": convolve,
     "Cast": lambda net, node, x, **_: net.tf.cast(x, net.dtype),

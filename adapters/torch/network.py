@@ -228,6 +228,21 @@ def _relative_bias(nn: Any, a: Mapping[str, Any]) -> Any:
     return RelativeBias()
 
 
+def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
+    import torch
+
+    class Constant(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            # flat: of four axes channels_last would be asked
+            self.register_buffer("value", torch.from_numpy(a["array"]).flatten(), persistent=False)
+
+        def forward(self) -> Any:
+            return self.value.view(a["array"].shape)
+
+    return Constant()
+
+
 def _take(nn: Any, a: Mapping[str, Any]) -> Any:
     import torch
 
@@ -299,6 +314,7 @@ LAYERS = {
     "RelativeBias": _relative_bias,
     "GroupNorm": lambda nn, a: nn.GroupNorm(a["groups"], a["channels"], eps=a["eps"]),
     "Take": _take,
+    "Constant": _constant,
 }
 # Of torch, attributes, and inputs.
 FUNCTIONS: Dict[str, Callable[..., Any]] = {

@@ -8,7 +8,7 @@ which is gone. Repeat: a value of length 1 along the batch and `shape` else, for
 
 Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step, and `at`, by which
 an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention has `mask`, an array or None, and `operands`,
-1 or 3; RelativeBias has `index`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
+1 or 3; RelativeBias has `index`, Constant its `array`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import math
 import re
 from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
+import numpy as np
+
 from framework_compare.graph.attention import relative_index, shift_mask
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
-from framework_compare.graph.primitives import ALONG, REDUCTIONS
+from framework_compare.graph.primitives import ALONG, REDUCTIONS, constant_array
 from framework_compare.graph.program import Lowering, Program, Step, permuted, reshaped
 from framework_compare.graph.window import Window
 
@@ -293,7 +295,14 @@ def _windowed(to: Lowering, node: Node, shape: Shape) -> None:
     to.one(node, size=to.own(to.given[node.name]))
 
 
+def _constant(to: Lowering, node: Node, shape: Shape) -> None:
+    array = constant_array(node.attrs).astype(np.float32)
+    turned = np.moveaxis(array, 0, -1) if array.ndim == IMAGE and to.channels_last else array
+    to.append(node.name, "Constant", (), {"array": np.ascontiguousarray(turned)[None]}, turned.shape)
+
+
 RULES: Mapping[str, Rule] = {
+    "Constant": _constant,
     **dict.fromkeys((*REDUCTIONS, *ALONG, "Take", "PadAxes"), _along),
     **dict.fromkeys(("Reshape", "Permute", "Expand", "MatMul", "Gather"), _in_graph_order),
     **dict.fromkeys(("Convolve", "ConvTranspose"), _windowed),

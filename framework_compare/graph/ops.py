@@ -245,6 +245,7 @@ OPS: Dict[str, Op] = {
     "RelativeBias": Op(attention.relative_bias_shape, attention.relative_bias_parameters),
     # a patch: 32 x 16 for the circuit, 4 x 32 for the signs
     "Quanv2d": Op(image_ops.quanv2d_shape, image_ops.quanv2d_parameters, lambda node, out: 640 * out[1] * out[2]),
+    "Constant": Op(primitives.constant_shape),
     "GroupNorm": Op(primitives.groupnorm_shape, primitives.groupnorm_parameters),
     **dict.fromkeys(primitives.UNARY, Op(_same)),
     **dict.fromkeys(

@@ -6,8 +6,12 @@ Axes in attributes are those of a shape without the batch. A reduction keeps its
 
 from __future__ import annotations
 
+import base64
 import math
-from typing import Any, List, Sequence, Tuple
+import zlib
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph.image_ops import conv2d_shape, image
@@ -19,6 +23,33 @@ BINARY = ("Add", "Mul", "Sub", "Div", "Maximum", "Minimum")
 COMPARISONS = ("Equal", "Less", "LessEqual")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 ALONG = ("Softmax", "LogSoftmax", "CumSum")  # one axis
+
+
+FEW = 64  # numbers of a constant that are written one by one
+
+
+def constant_attrs(array: np.ndarray) -> Dict[str, Any]:
+    """A constant as attributes: its shape, and its numbers as a list, as one where all are the same, or as text."""
+    array = np.asarray(array, np.float64)
+    values: Any = array.ravel().tolist()
+    if array.size and (array == array.flat[0]).all():
+        values = values[:1]
+    elif array.size > FEW:
+        values = base64.b64encode(zlib.compress(array.tobytes())).decode("ascii")
+    return {"shape": list(array.shape), "values": values}
+
+
+def constant_array(attrs: Mapping[str, Any]) -> np.ndarray:
+    """float64."""
+    shape, values = tuple(attrs["shape"]), attrs["values"]
+    if isinstance(values, str):
+        return np.frombuffer(zlib.decompress(base64.b64decode(values)), np.float64).reshape(shape)
+    array = np.array(values, np.float64)
+    return np.full(shape, array[0]) if array.size == 1 else array.reshape(shape)
+
+
+def constant_shape(node: Node) -> Shape:
+    return tuple(node.attrs["shape"])
 
 
 def _refuse(node: Node, why: str) -> UsageError:

@@ -8,6 +8,7 @@ import numpy as np
 
 from framework_compare.errors import UsageError
 from framework_compare.graph import INPUT, Graph
+from framework_compare.graph.primitives import constant_attrs
 from framework_compare.importers.common.axes import materialised, recut
 from framework_compare.importers.common.graph_reader import GraphReader
 from framework_compare.importers.common.reading import ProgramReading, filled, left_out
@@ -94,11 +95,7 @@ class Reading(ProgramReading):
         return Value(made, self.reader.plain(made).view[1:])
 
     def constant_node(self, node: Any, array: np.ndarray) -> str:
-        """A Parameter that is not trained."""
-        attrs = {"shape": list(array.shape), "init": "zeros", "trained": False}
-        made = self.reader.add(self.stem(node), "Parameter", [], attrs)
-        self.reader.arrays[f"{made}.value"] = np.array(array, np.float64)
-        return made
+        return self.reader.once(f"{self.stem(node)}.constant", "Constant", [], constant_attrs(array))
 
     def keep_whole(self, source: str, made: str) -> None:
         """What moves whole numbers gives whole numbers."""
@@ -382,9 +379,7 @@ class Reading(ProgramReading):
         squeezed = tensor.through(lambda one: taken(one, order, sizes))
         attrs: Dict[str, Any] = {"shape": sizes, "init": "normal_0.02"}
         if not tensor.target:
-            made = self.reader.add(self.stem(node), "Parameter", [], {**attrs, "init": "zeros", "trained": False})
-            self.reader.arrays[f"{made}.value"] = squeezed.tensor.double().numpy().copy()
-            return made
+            return self.constant_node(node, squeezed.tensor.double().numpy())
         return self.node(node, "Parameter", [], attrs, value=squeezed)
 
     def concat(self, at: Any, operands: Sequence[Any], axis: int) -> Value:

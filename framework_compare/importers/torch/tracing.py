@@ -26,6 +26,7 @@ from framework_compare.graph.trace_answer import TraceAnswer, input_names
 from framework_compare.importers.common.judging import SEED, moved
 from framework_compare.importers.common.onnx_program import OnnxProgram
 from framework_compare.importers.common.user_file import made_by, one_line
+from framework_compare.importers.torch import hugging_face
 from framework_compare.importers.torch.onnx_module import module_of
 from framework_compare.importers.torch.reading import Reading
 from framework_compare.protocol import Job
@@ -59,7 +60,8 @@ class TorchImporter:
         if task["source"]["kind"] == ONNX:
             traced = trace_onnx(OnnxProgram.read(task["program"]), task["sizes"])
         else:
-            traced = trace_module(load(task["source"]), task["sizes"])
+            module, inputs, sizes = load_with_inputs(task["source"])
+            traced = trace_module(module, task["sizes"] if sizes == (0,) else sizes, inputs=inputs)
         traced.write(os.getcwd())
 
 
@@ -78,6 +80,17 @@ def load(source: Mapping[str, str]) -> Any:
     return made
 
 
+def load_with_inputs(source: Mapping[str, str]) -> Tuple[Any, Sequence[Field], Sequence[int]]:
+    """The module that a source names, what it takes where that is no image, and the size of its images; 0: any."""
+    import torch
+
+    if source["kind"] != TRANSFORMERS:
+        return load(source), (), (0,)
+    torch.manual_seed(SEED)
+    return hugging_face.made(torch, source["name"])
+
+
+TRANSFORMERS = "transformers"
 ZOOS, ONNX = ("torchvision", "timm"), "onnx"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from framework_compare.graph import Node
-from framework_compare.graph.primitives import transposed_size
+from framework_compare.graph.primitives import constant_array, transposed_size
 from framework_compare.graph.window import Window
 from framework_compare.parity.network.oracle import image_ops
 from framework_compare.parity.network.oracle.elementwise import ERF
@@ -40,6 +40,10 @@ UNARY: Dict[str, Tuple[Callable[..., Any], Callable[..., Any]]] = {
     "Erf": (lambda x, a: erf(x), lambda x, y, a: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
     "LeakyReLU": (lambda x, a: np.where(x > 0, x, a["slope"] * x), lambda x, y, a: np.where(x > 0, 1, a["slope"])),
 }
+
+
+def constant(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
+    return constant_array(node.attrs).astype(mode.dtype)[None], lambda dy: ((), {})
 
 
 def cast(node: Node, weights: Weights, inputs: Inputs, mode: Mode) -> Result:
@@ -224,6 +228,7 @@ OPS: Dict[str, Callable[..., Result]] = {
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax"), reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
     "Cast": cast,
+    "Constant": constant,
     "Where": where,
     "CumSum": cumsum,
     "Expand": expand,

@@ -1,0 +1,86 @@
+"""A model of `transformers` from its configuration: nothing is downloaded, weights are those of a new model.
+
+"gpt2:n_layer=2,n_embd=64": a name of a configuration, and its fields by keyword. `steps` is the number of tokens of a
+sequence, `head` what is on top: "lm" (each token's next; the default where there is one), "class" or "image".
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any, Dict, List, Tuple
+
+from framework_compare.errors import UsageError
+from framework_compare.graph import Field
+from framework_compare.importers.common.user_file import one_line
+
+STEPS = 16
+# From the word for what is on top to the class that makes it of a configuration, in the order in which they are tried.
+HEADS = {
+    "lm": "AutoModelForCausalLM",
+    "masked": "AutoModelForMaskedLM",
+    "image": "AutoModelForImageClassification",
+    "class": "AutoModelForSequenceClassification",
+}
+
+
+def split(text: str) -> Tuple[str, Dict[str, Any]]:
+    """Name and keywords of "gpt2:n_layer=2"; a value is a Python literal, else a word."""
+    name, _, rest = text.partition(":")
+    found: Dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"{text}: {part!r} is no keyword; allowed: NAME:KEY=VALUE,KEY=VALUE")
+        try:
+            found[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            found[key.strip()] = value.strip()
+    return name, found
+
+
+def made(torch: Any, text: str) -> Tuple[Any, List[Field], List[int]]:
+    """A module that takes and gives tensors, its inputs (none: images), and the size of its images."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise UsageError(
+            f"transformers is not installed in {sys.executable} ({error}); name an interpreter that has it:"
+            " python={'torch': '/path/to/python'}"
+        ) from None
+    name, keywords = split(text)
+    steps, head = keywords.pop("steps", STEPS), keywords.pop("head", "")
+    try:
+        config = transformers.AutoConfig.for_model(name, **keywords)
+    except ValueError as error:
+        raise UsageError(f"transformers has no configuration {name!r}: {one_line(error)[:200]}") from None
+    if head and head not in HEADS:
+        raise UsageError(f"{text}: head is {head!r}; allowed: {', '.join(HEADS)}")
+    config.use_cache = False
+    model = _with_head(transformers, config, name, head)
+    size = getattr(config, "image_size", 0)
+    return _bare(torch, model), ([] if size else [Field("tokens", (steps,), "int64", config.vocab_size)]), [size]
+
+
+def _with_head(transformers: Any, config: Any, name: str, head: str) -> Any:
+    tried = [head] if head else list(HEADS)
+    for one in tried:
+        try:
+            return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="sdpa")
+        except ValueError as error:
+            try:  # a family without the fused attention
+                return getattr(transformers, HEADS[one]).from_config(config, attn_implementation="eager")
+            except ValueError:
+                last = error
+    raise UsageError(f"transformers makes no model with a head of {name}: {one_line(last)[:200]}")
+
+
+def _bare(torch: Any, model: Any) -> Any:
+    """The model's logits as a function of one tensor; its parameters keep their names."""
+
+    class Logits(type(model)):  # type: ignore[misc]
+        def forward(self, fed: Any) -> Any:
+            return super().forward(fed, return_dict=False)[0]
+
+    model.__class__ = Logits
+    return model

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, NamedTuple
 
 import numpy as np
 import pytest
-from mistakes import Mistake, attrs, first, gradient, inputs, output, ratios, renamed, scaled, weights
+from op_mistakes import attrs, eps_hat, first, gradient, inputs, output, ratios, scaled, settings, weights
 from sequences import ROWS, SERIES, TAGS, WORDS
 
 from framework_compare.conformance import graphs
@@ -85,6 +85,13 @@ def test_an_honest_run_of_a_narrower_precision_passes(network, precision):
     assert ratios(asked)[1] < max(found.values())  # float32 is closer than what rounds
 
 
+class Mistake(NamedTuple):
+    network: str
+    level: int  # the first that fails
+    name: str  # of an op, a loss, an optimiser, or "apply" of Oracle
+    put: Callable[..., Any]  # from the right function to the wrong one
+
+
 # -- what may be wrong with an op ------------------------------------------------------------------------------------------
 
 
@@ -107,6 +114,11 @@ def gates(*order):
         return op
 
     return wrong
+
+
+def renamed(name):
+    """Another op of the same table."""
+    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
 
 
 def hard(low, high, slope, middle):
@@ -195,18 +207,6 @@ def divided_by_all_tokens(right):
         return tuple(part * share for part in right(logits, labels))
 
     return loss
-
-
-def settings(change):
-    """An optimiser that steps by other settings, of (settings, number of the step)."""
-    return lambda right: (
-        lambda w, g, slots, number, given: right(w, g, slots, number, {**given, **change(given, number)})
-    )
-
-
-def eps_hat(given, number):
-    """eps beside the root before its correction, as in Keras and in MXNet."""
-    return {"eps": given["eps"] / np.sqrt(1 - given["beta2"] ** number)}
 
 
 def eps_outside(right):

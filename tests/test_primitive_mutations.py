@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import pytest
-from mistakes import Mistake, attrs, first, gradient, inputs, output, ratios, renamed, scaled
+from op_mistakes import attrs, first, gradient, inputs, output, ratios, scaled
 
 from framework_compare.conformance import graphs
 from framework_compare.graph import OPS as GRAPH_OPS
@@ -16,6 +18,17 @@ from framework_compare.parity.network import oracle
 from framework_compare.parity.network.ladder import TOLERANCE
 from framework_compare.parity.network.oracle import Oracle
 from framework_compare.parity.network.reference import Questions, Reference, make_reference
+
+
+class Mistake(NamedTuple):
+    level: int  # the first that fails
+    name: str  # of an op
+    put: Callable[..., Any]  # from the right function to the wrong one
+
+
+def renamed(name):
+    """Another op of the same table."""
+    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
 
 
 @functools.lru_cache(maxsize=None)
@@ -28,62 +41,58 @@ def other(change):
     return inputs(lambda x: (x[0], change(x[1]), *x[2:]))
 
 
-def mistake(level, name, put):
-    return Mistake("primitives", level, name, put)
-
-
 SWAPPED = inputs(lambda x: (x[1], x[0], *x[2:]))
 MISTAKES = {
-    "GroupNorm of other groups": mistake(1, "GroupNorm", attrs(groups=4)),
-    "GroupNorm with another eps": mistake(1, "GroupNorm", attrs(eps=1e-1)),
-    "LeakyReLU of torch's own slope": mistake(1, "LeakyReLU", attrs(slope=0.01)),
-    "ConvTranspose with its window turned round": mistake(1, "ConvTranspose", other(lambda w: w[..., ::-1, ::-1])),
-    "ConvTranspose without the gradient of its weight": mistake(2, "ConvTranspose", scaled(1, 0)),
-    "Convolve as a true convolution": mistake(1, "Convolve", other(lambda w: w[..., ::-1, ::-1])),
-    "Convolve without the gradient of its weight": mistake(2, "Convolve", scaled(1, 0)),
-    "ReduceMean that gives sums": mistake(1, "ReduceMean", renamed("ReduceSum")),
-    "ReduceSum that gives means": mistake(1, "ReduceSum", renamed("ReduceMean")),
-    "ReduceMax that gives means": mistake(1, "ReduceMax", renamed("ReduceMean")),
-    "Sub the other way round": mistake(1, "Sub", SWAPPED),
-    "Sub whose second input gets the gradient of the first": mistake(2, "Sub", scaled(1, -1)),
-    "Div the other way round": mistake(1, "Div", SWAPPED),
-    "Div without the gradient of the divisor": mistake(2, "Div", scaled(1, 0)),
-    "Maximum for Minimum": mistake(1, "Minimum", renamed("Maximum")),
-    "Minimum for Maximum": mistake(1, "Maximum", renamed("Minimum")),
-    "Maximum with a gradient for both": mistake(2, "Maximum", gradient(1, lambda g, x: g + np.float32(1e-2))),
-    "Cos for Sin": mistake(1, "Sin", renamed("Cos")),
-    "Sin for Cos": mistake(1, "Cos", renamed("Sin")),
-    "Cos with the gradient's sign turned": mistake(2, "Cos", scaled(0, -1)),
-    "Abs with the gradient of a sum": mistake(2, "Abs", gradient(0, lambda g, x: np.abs(g))),
-    "Abs that does nothing": mistake(1, "Abs", output(lambda y, x, node: x[0])),
-    "Sqrt with half the gradient": mistake(2, "Sqrt", scaled(0, 0.5)),
-    "Erf by tanh": mistake(1, "Erf", output(lambda y, x, node: np.tanh(x[0] * np.float32(1.128)))),
-    "Power of another exponent": mistake(1, "Power", attrs(exponent=-1.0)),
-    "Exp in powers of two": mistake(1, "Exp", first(lambda x: x * np.float32(np.log(2)))),
-    "Log with base 2": mistake(1, "Log", output(lambda y, x, node: y / np.float32(np.log(2)))),
-    "Softmax along another axis": mistake(1, "Softmax", attrs(axis=1)),
-    "LogSoftmax along another axis": mistake(1, "LogSoftmax", attrs(axis=0)),
-    "LogSoftmax without the gradient of the sum": mistake(2, "LogSoftmax", gradient(0, lambda g, x: g * 0.5)),
-    "CumSum from the end": mistake(1, "CumSum", first(lambda x: x[:, ::-1])),
-    "CumSum with the gradient of an Add": mistake(2, "CumSum", scaled(0, 0.5)),
-    "MatMul of a transposed matrix": mistake(1, "MatMul", output(lambda y, x, node: y[:, ::-1])),
-    "MatMul without the gradient of its second input": mistake(2, "MatMul", scaled(1, 0)),
-    "Reshape by columns": mistake(1, "Reshape", output(lambda y, x, node: x[0].swapaxes(1, -1).reshape(y.shape))),
-    "Permute that only reshapes": mistake(1, "Permute", output(lambda y, x, node: x[0].reshape(y.shape))),
-    "Expand with the gradient of one place": mistake(2, "Expand", scaled(0, 0.2)),
-    "Take of neighbours": mistake(1, "Take", attrs(index=[2, 1, 1, 0])),
-    "Take that counts a repeated place once": mistake(2, "Take", scaled(0, 0.5)),
-    "Gather of the next row": mistake(1, "Gather", first(lambda x: x[:, ::-1])),
-    "Gather with the gradient of one row": mistake(2, "Gather", scaled(0, 0.5)),
-    "PadAxes on the other sides": mistake(1, "PadAxes", output(lambda y, x, node: np.roll(y, (-1, 2), (1, 2)))),
-    "PadAxes with zeros": mistake(1, "PadAxes", attrs(value=0.0)),
-    "Where the other way round": mistake(1, "Where", inputs(lambda x: (x[0], x[2], x[1]))),
-    "Where with the gradient of both": mistake(2, "Where", scaled(1, 2)),
-    "Less for greater": mistake(1, "Less", SWAPPED),
-    "LessEqual that is strict": mistake(1, "LessEqual", renamed("Less")),
-    "Equal that is not": mistake(1, "Equal", output(lambda y, x, node: 1 - y)),
-    "Cast that loses all": mistake(1, "Cast", output(lambda y, x, node: 0 * y)),
-    "Sign that keeps the size": mistake(1, "Sign", output(lambda y, x, node: x[0])),
+    "GroupNorm of other groups": Mistake(1, "GroupNorm", attrs(groups=4)),
+    "GroupNorm with another eps": Mistake(1, "GroupNorm", attrs(eps=1e-1)),
+    "LeakyReLU of torch's own slope": Mistake(1, "LeakyReLU", attrs(slope=0.01)),
+    "ConvTranspose with its window turned round": Mistake(1, "ConvTranspose", other(lambda w: w[..., ::-1, ::-1])),
+    "ConvTranspose without the gradient of its weight": Mistake(2, "ConvTranspose", scaled(1, 0)),
+    "Convolve as a true convolution": Mistake(1, "Convolve", other(lambda w: w[..., ::-1, ::-1])),
+    "Convolve without the gradient of its weight": Mistake(2, "Convolve", scaled(1, 0)),
+    "ReduceMean that gives sums": Mistake(1, "ReduceMean", renamed("ReduceSum")),
+    "ReduceSum that gives means": Mistake(1, "ReduceSum", renamed("ReduceMean")),
+    "ReduceMax that gives means": Mistake(1, "ReduceMax", renamed("ReduceMean")),
+    "Sub the other way round": Mistake(1, "Sub", SWAPPED),
+    "Sub whose second input gets the gradient of the first": Mistake(2, "Sub", scaled(1, -1)),
+    "Div the other way round": Mistake(1, "Div", SWAPPED),
+    "Div without the gradient of the divisor": Mistake(2, "Div", scaled(1, 0)),
+    "Maximum for Minimum": Mistake(1, "Minimum", renamed("Maximum")),
+    "Minimum for Maximum": Mistake(1, "Maximum", renamed("Minimum")),
+    "Maximum with a gradient for both": Mistake(2, "Maximum", gradient(1, lambda g, x: g + np.float32(1e-2))),
+    "Cos for Sin": Mistake(1, "Sin", renamed("Cos")),
+    "Sin for Cos": Mistake(1, "Cos", renamed("Sin")),
+    "Cos with the gradient's sign turned": Mistake(2, "Cos", scaled(0, -1)),
+    "Abs with the gradient of a sum": Mistake(2, "Abs", gradient(0, lambda g, x: np.abs(g))),
+    "Abs that does nothing": Mistake(1, "Abs", output(lambda y, x, node: x[0])),
+    "Sqrt with half the gradient": Mistake(2, "Sqrt", scaled(0, 0.5)),
+    "Erf by tanh": Mistake(1, "Erf", output(lambda y, x, node: np.tanh(x[0] * np.float32(1.128)))),
+    "Power of another exponent": Mistake(1, "Power", attrs(exponent=-1.0)),
+    "Exp in powers of two": Mistake(1, "Exp", first(lambda x: x * np.float32(np.log(2)))),
+    "Log with base 2": Mistake(1, "Log", output(lambda y, x, node: y / np.float32(np.log(2)))),
+    "Softmax along another axis": Mistake(1, "Softmax", attrs(axis=1)),
+    "LogSoftmax along another axis": Mistake(1, "LogSoftmax", attrs(axis=0)),
+    "LogSoftmax without the gradient of the sum": Mistake(2, "LogSoftmax", gradient(0, lambda g, x: g * 0.5)),
+    "CumSum from the end": Mistake(1, "CumSum", first(lambda x: x[:, ::-1])),
+    "CumSum with the gradient of an Add": Mistake(2, "CumSum", scaled(0, 0.5)),
+    "MatMul of a transposed matrix": Mistake(1, "MatMul", output(lambda y, x, node: y[:, ::-1])),
+    "MatMul without the gradient of its second input": Mistake(2, "MatMul", scaled(1, 0)),
+    "Reshape by columns": Mistake(1, "Reshape", output(lambda y, x, node: x[0].swapaxes(1, -1).reshape(y.shape))),
+    "Permute that only reshapes": Mistake(1, "Permute", output(lambda y, x, node: x[0].reshape(y.shape))),
+    "Expand with the gradient of one place": Mistake(2, "Expand", scaled(0, 0.2)),
+    "Take of neighbours": Mistake(1, "Take", attrs(index=[2, 1, 1, 0])),
+    "Take that counts a repeated place once": Mistake(2, "Take", scaled(0, 0.5)),
+    "Gather of the next row": Mistake(1, "Gather", first(lambda x: x[:, ::-1])),
+    "Gather with the gradient of one row": Mistake(2, "Gather", scaled(0, 0.5)),
+    "PadAxes on the other sides": Mistake(1, "PadAxes", output(lambda y, x, node: np.roll(y, (-1, 2), (1, 2)))),
+    "PadAxes with zeros": Mistake(1, "PadAxes", attrs(value=0.0)),
+    "Where the other way round": Mistake(1, "Where", inputs(lambda x: (x[0], x[2], x[1]))),
+    "Where with the gradient of both": Mistake(2, "Where", scaled(1, 2)),
+    "Less for greater": Mistake(1, "Less", SWAPPED),
+    "LessEqual that is strict": Mistake(1, "LessEqual", renamed("Less")),
+    "Equal that is not": Mistake(1, "Equal", output(lambda y, x, node: 1 - y)),
+    "Cast that loses all": Mistake(1, "Cast", output(lambda y, x, node: 0 * y)),
+    "Sign that keeps the size": Mistake(1, "Sign", output(lambda y, x, node: x[0])),
 }
 
 

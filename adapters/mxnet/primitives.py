@@ -25,21 +25,6 @@ def take(gluon: Any, a: Attrs) -> Any:
     return Take()
 
 
-def constant(gluon: Any, a: Attrs) -> Any:
-    class Constant(gluon.HybridBlock):  # type: ignore[misc]
-        """Called with the network's input, as a block is with no less."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            with self.name_scope():
-                self.value = self.params.get_constant("value", a["array"])
-
-        def hybrid_forward(self, F: Any, x: Any, value: Any) -> Any:
-            return F.identity(value)
-
-    return Constant()
-
-
 def groupnorm(gluon: Any, a: Attrs) -> Any:
     class GroupNorm(gluon.HybridBlock):  # type: ignore[misc]
         """MXNet's own wants a scale for each group (1.9.1)."""
@@ -136,7 +121,7 @@ def _reduced(name: str) -> Callable[..., Any]:
 
 _BINARY = {"Sub": "sub", "Div": "div", "Maximum": "maximum", "Minimum": "minimum"}
 _COMPARED = {"Equal": "equal", "Less": "lesser", "LessEqual": "lesser_equal"}
-LAYERS = {"Constant": constant, "Take": take, "GroupNorm": groupnorm}
+LAYERS = {"Take": take, "GroupNorm": groupnorm}
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     **{op: _broadcast(name) for op, name in {**_BINARY, **_COMPARED}.items()},
     **{name.capitalize(): _unary(name) for name in ("exp", "log", "sqrt", "abs", "sign", "sin", "cos", "erf")},

@@ -30,7 +30,9 @@ class SingaTrainer(TrainerDefaults):
             "graph": "its graph mode ends the process at the first BatchNorm, by a check of its own",
             "compiled": "it has no compiler",
             **dict.fromkeys(("tf32", "bf16", "fp16"), "its arithmetic on a CPU is in float32 alone"),
-            **dict.fromkeys(("adam", "rmsprop", "nadam"), "of its optimizers only SGD was repaired and proved"),
+            **dict.fromkeys(
+                ("adam", "rmsprop", "nadam", "adamw"), "of its optimizers only SGD was repaired and proved"
+            ),
             "inference": "of a wheel this old the published study's training is what was proved",
         },
     )

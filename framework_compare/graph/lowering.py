@@ -4,11 +4,12 @@ Axes of a program are those of the framework's arrays, the batch first and an im
 Ops that no graph of a user's has, and their attributes:
 
 Reshape: shape, with -1 for the batch. Permute: order of all axes. Select: axis, which is gone, and index. Max, Mean: axis,
-which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one.
+which is gone. Repeat: a value of length 1 along the batch and `shape` else, for each sample of a second one. Constant:
+value, a float32 array of length 1 along the batch.
 
 Slice and Split count `axis` likewise, as Concat, Reverse and Roll (`axes`) do; Slice always has its step, and `at`, by which
 an array is indexed. Pad has `pads`, (before, behind) for each axis. Attention has `mask`, an array or None, and `operands`,
-1 or 3; RelativeBias has `index`, Constant its `array`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
+1 or 3; RelativeBias has `index`, Constant its `value`. Quanv2d reads the pixels of patches (N, patches, 4) and gives as many.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, Se
 import numpy as np
 
 from framework_compare.graph.attention import relative_index, shift_mask
+from framework_compare.graph.language_ops import rotary_tables
 from framework_compare.graph.network import Graph
 from framework_compare.graph.node import IMAGE, Node, Shape, feature_axis
 from framework_compare.graph.ops import OPS
@@ -43,6 +45,7 @@ NEEDS: Mapping[str, FrozenSet[str]] = {
     "Last": frozenset({"Select"}),
     "Split": frozenset({"Slice"}),
     "Roll": frozenset({"Slice", "Concat"}),
+    "Rotary": frozenset({"Reshape", "Slice", "Concat", "Mul", "Add", "Constant"}),
 }
 # Forms of ops that a framework may have beside the usual one; without it another op is put in front.
 OF_CHANNELS = {"Linear": "LinearOfChannels", "LayerNorm": "LayerNormOfChannels"}  # of an image's, in front of its rows
@@ -253,6 +256,26 @@ def _attention(to: Lowering, node: Node, shape: Shape) -> None:
     to.one(node, mask=mask, operands=len(node.inputs) - bool(node.attrs.get("bias")))
 
 
+def _rotary(to: Lowering, node: Node, shape: Shape) -> None:
+    """Each head's features times cosines, and with its halves swapped times signed sines."""
+    steps, heads = shape[0], node.attrs["heads"]
+    cut = (steps, heads, shape[1] // heads)
+    half, width, name = cut[2] // 2, cut[2], node.name
+    x = to.append(f"{name}.heads", "Reshape", node.inputs, {"shape": (-1, *cut)}, cut)
+    parts = [to.cut(cut, 3, half, width), to.cut(cut, 3, 0, half)]
+    halves = [to.append(f"{name}.half{n}", one.op, [x], one.attrs, one.shape) for n, one in enumerate(parts)]
+    swapped = to.append(f"{name}.swapped", "Concat", halves, {"axis": 3}, cut)
+    products = []
+    tables = rotary_tables(steps, width, node.attrs["theta"])
+    for kind, value, table in zip(("cosines", "sines"), (x, swapped), tables):
+        constant = f"rotary_{kind}_{steps}_{width}_{node.attrs['theta']:g}".replace(".", "_")
+        if constant not in to.shapes:  # one for all layers
+            to.append(constant, "Constant", (), {"value": table[None]}, table.shape)
+        products.append(to.append(f"{name}.{kind}", "Mul", [value, constant], {}, cut))
+    turned = to.append(f"{name}.turned", "Add", products, {}, cut)
+    to.append(name, "Reshape", [turned], {"shape": (-1, *shape)}, shape)
+
+
 def _relative_bias(to: Lowering, node: Node, shape: Shape) -> None:
     attrs = {**node.attrs, "index": relative_index(node.attrs["window"])}
     to.append(node.name, node.op, (), attrs, to.given[node.name])
@@ -298,7 +321,7 @@ def _windowed(to: Lowering, node: Node, shape: Shape) -> None:
 def _constant(to: Lowering, node: Node, shape: Shape) -> None:
     array = constant_array(node.attrs).astype(np.float32)
     turned = np.moveaxis(array, 0, -1) if array.ndim == IMAGE and to.channels_last else array
-    to.append(node.name, "Constant", (), {"array": np.ascontiguousarray(turned)[None]}, turned.shape)
+    to.append(node.name, "Constant", (), {"value": np.ascontiguousarray(turned)[None]}, turned.shape)
 
 
 RULES: Mapping[str, Rule] = {
@@ -322,6 +345,7 @@ RULES: Mapping[str, Rule] = {
     "RelativeBias": _relative_bias,
     "Reverse": _reverse,
     "Roll": _roll,
+    "Rotary": _rotary,
     "Select": _select,
     "Slice": _slice,
     "Split": _split,

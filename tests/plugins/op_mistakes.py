@@ -1,9 +1,9 @@
-"""Mistakes in ops of the oracle, which stands for a framework, and how far they take it from the reference."""
+"""What makes a right op, loss or optimiser of the oracle wrong, for tests that see whether the ladder notices."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Dict
 
 import numpy as np
 
@@ -18,13 +18,6 @@ def ratios(asked: Reference, **how: Any) -> Dict[int, float]:
     said = answer(asked, batches, np.float32, **how)
     off = errors(said, asked.exact, asked.initial, asked.precision)
     return {level: max(ratios_of(off[level], asked.yardstick[level], asked.precision).values()) for level in off}
-
-
-class Mistake(NamedTuple):
-    network: str
-    level: int  # the first that fails
-    name: str  # of an op, a loss, an optimiser, or "apply" of Oracle
-    put: Callable[..., Any]  # from the right function to the wrong one
 
 
 def attrs(**changed):
@@ -89,6 +82,13 @@ def scaled(place, factor):
     return gradient(place, lambda g, x: g * np.float32(factor))
 
 
-def renamed(name):
-    """Another op of the same table."""
-    return lambda right: lambda node, *rest: right(dataclasses.replace(node, op=name), *rest)
+def settings(change):
+    """An optimiser that steps by other settings, of (settings, number of the step)."""
+    return lambda right: (
+        lambda w, g, slots, number, given: right(w, g, slots, number, {**given, **change(given, number)})
+    )
+
+
+def eps_hat(given, number):
+    """eps beside the root before its correction, as in Keras and in MXNet."""
+    return {"eps": given["eps"] / np.sqrt(1 - given["beta2"] ** number)}

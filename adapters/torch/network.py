@@ -209,10 +209,11 @@ def _constant(nn: Any, a: Mapping[str, Any]) -> Any:
     class Constant(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("value", torch.from_numpy(a["value"]), persistent=False)
+            # flat: of five axes there is no channels_last, which a module asks of all of its arrays
+            self.register_buffer("value", torch.from_numpy(a["value"]).flatten(), persistent=False)
 
         def forward(self) -> Any:
-            return self.value
+            return self.value.view(a["value"].shape)
 
     return Constant()
 

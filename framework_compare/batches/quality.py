@@ -162,8 +162,7 @@ def _f1(right: int, predicted: int, wanted: int) -> float:
 
 
 def _check(task: Task, outputs: np.ndarray, target: np.ndarray) -> None:
-    axes = target.shape[1:] if task.loss == "token_cross_entropy" else ()
-    expected = (len(target), *axes, task.outputs)
+    expected = (len(target), *task.output_shape)
     # (N,) against (N, 1) would be stretched to (N, N) without a word.
     if outputs.shape != expected or target.shape[1:] != task.target.shape:
         raise UsageError(

@@ -49,6 +49,15 @@ def resolve(
     return (names[0] if alone else names), imported
 
 
+def are_own(models: Models) -> bool:
+    """Whether one of the models is the user's, or of a zoo; UsageError for what cannot be imported."""
+    alone = isinstance(models, (str, os.PathLike)) or not isinstance(models, Iterable) or is_module(models)
+    for model in [models] if alone else list(cast(Iterable[Any], models)):
+        if not isinstance(model, (str, os.PathLike)) or source_of(model) is not None:
+            return True
+    return False
+
+
 def _sizes(sizes: object) -> list[int]:
     listed = sizes if isinstance(sizes, (list, tuple)) else [DEFAULTS.image_size if sizes is None else sizes]
     for size in listed:

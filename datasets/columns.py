@@ -25,7 +25,8 @@ class Source:
     """Named arrays of a training part and, where the data have one, of a validation part.
 
     where: the file or the object, for messages. lines: of a text table the line of each sample of the training part.
-    classes: names of a column's labels, where the source has them. together: all columns are numbers of one row.
+    classes: names of a column's labels, where the source has them. vocabulary: the number of different tokens of an
+    array, where the source says it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Source:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     lines: Sequence[int] = ()
     classes: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    vocabulary: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def place(self, sample: int) -> str:
         """Where a sample of the training part is, for a message."""

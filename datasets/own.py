@@ -19,7 +19,7 @@ from framework_compare.errors import DataError, UsageError
 from framework_compare.graph import Field, Task
 
 Inputs = None | str | Sequence[str] | Mapping[str, str | Sequence[str]]
-TARGETS = ("y", "target", "targets", "label", "labels", "class", "classes")
+TARGETS = ("y", "next_tokens", "target", "targets", "label", "labels", "class", "classes")
 SCALINGS = ("none", "standard", "minmax")
 SHARE = 0.2  # of the samples that validate, where the data have no part of their own for it
 IMAGE_CHANNELS = (1, 3, 4)
@@ -35,6 +35,7 @@ class DataOptions:
     loss: one of LOSSES, in place of what the target suggests.
     validation: the share of the samples that is drawn to validate with, where the data have no such part.
     normalize: "standard" or "minmax", by the training part alone, of inputs that are numbers and of one numeric target.
+    window, tokenizer: of text, the tokens of a sample, and the JSON file of a tokenizer in place of bytes.
     """
 
     inputs: Inputs = None
@@ -42,6 +43,8 @@ class DataOptions:
     loss: str | None = None
     validation: float | None = None
     normalize: str = "none"
+    window: int | None = None
+    tokenizer: str | None = None
     seed: int = 0
 
     def check(self) -> None:

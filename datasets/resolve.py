@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from framework_compare import registry
-from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files
+from framework_compare.datasets import array_files, fire_smoke, folder, objects, table_files, text_files
 from framework_compare.datasets.columns import Source
 from framework_compare.datasets.own import DataOptions, OwnData, prepare
 from framework_compare.errors import DataError, UnknownNameError, UsageError
+
+
+def read_text(path: Path) -> Source:
+    """Windows of a text, of bytes."""
+    return text_files.read_windows(path, None, None, None)
+
 
 # By the ending of a file's name.
 READERS: Mapping[str, Callable[[Path], Source]] = {
@@ -21,7 +27,11 @@ READERS: Mapping[str, Callable[[Path], Source]] = {
     ".csv.gz": table_files.read_csv,
     ".tsv": table_files.read_csv,
     ".parquet": table_files.read_parquet,
+    ".txt": read_text,
 }
+
+
+FOLDERS: Mapping[str, Callable[[Path], Source]] = {"*.npy": array_files.read_npy, "*.txt": read_text}
 
 
 def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: bool) -> OwnData | None:
@@ -45,7 +55,14 @@ def own_data(dataset: Any, options: DataOptions, asked: Sequence[str], models: b
         raise UsageError(f"{str(paths[1])!r} is a second data set beside arrays or a table; compare them in two calls")
     (path,), (reader,) = paths, readers
     assert reader is not None
-    return prepare(reader(Path(os.path.abspath(os.path.expanduser(path)))), options)
+    place = Path(os.path.abspath(os.path.expanduser(path)))
+    if reader is read_text:
+        source = text_files.read_windows(place, options.window, options.tokenizer, options.validation)
+        return prepare(source, dataclasses.replace(options, validation=None))
+    for name in ("window", "tokenizer"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{name} is {getattr(options, name)!r}; {place.name} is no text: leave it out")
+    return prepare(reader(place), options)
 
 
 def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
@@ -54,8 +71,9 @@ def _reader_of(dataset: object) -> Callable[[Path], Source] | None:
         return None
     path = Path(os.path.expanduser(dataset))
     if path.is_dir():
-        arrays = array_files.read_npy if any(path.glob("*.npy")) else None
-        return table_files.read_saved if table_files.is_saved(path) else arrays
+        if table_files.is_saved(path):
+            return table_files.read_saved
+        return next((reader for kind, reader in FOLDERS.items() if any(path.glob(kind))), None)
     return next((reader for ending, reader in READERS.items() if path.name.lower().endswith(ending)), None)
 
 

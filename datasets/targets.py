@@ -106,7 +106,8 @@ class Target:
             raise DataError(
                 f"{self._source.where}: labels of places must be 0, 1, ..., and -1 or -100 where none counts"
             )
-        self.facts["classes"] = [str(label) for label in range(int(max(both)) + 1)]
+        count = self._source.vocabulary.get(self._names[0], int(max(both)) + 1)
+        self.facts["classes"] = [str(label) for label in range(count)]
         field = Field("labels", train.shape[1:], "int64")
         self.tasks = [Task((), field, 0, "token_cross_entropy", ("token_accuracy",))]
 

@@ -154,7 +154,8 @@ class Pictures:
 class Batch(NamedTuple):
     """Images and labels of one step as the framework holds them; the runner reads the size only.
 
-    Of another task than image classification `images` is its input (tokens, a series, a row) and `labels` its target.
+    Of another task than image classification `images` is its input (tokens, a series, a row), or the tuple of its inputs,
+    and `labels` its target.
     """
 
     images: Any
@@ -220,6 +221,7 @@ class Declared(NamedTuple):
         str, FrozenSet[str]
     ] = {}  # precisions declared that no such device has run: tables and doctor say so
     several_nodes: bool = False  # whether replicas may be on several nodes
+    several_inputs: bool = False  # whether networks may have several; batches hold a tuple of them then
     internals: FrozenSet[str] = frozenset({"public"})  # "private" for one that corrects private fields where asked
     gpu_threads: FrozenSet[str] = frozenset({"shared"})  # "private" for one that can keep threads for each GPU alone
     why: Mapping[
@@ -232,7 +234,8 @@ class Trainer(Protocol):
 
     Arrays that cross this interface are numpy, float32, in the layout of `torch.nn`: images (N, C, H, W),
     Conv2d weights (out, in / groups, kH, kW), Linear weights (out, in). The network built last says of which task the
-    arrays are that `adopt` gets: its only input (N, ...) and its target, as graph.Task has them.
+    arrays are that `adopt` gets: its only input (N, ...), or a tuple of several in the task's order, and its target, as
+    graph.Task has them.
     """
 
     name: str

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from framework_compare.cli.options import takes
+from framework_compare.cli.options import OF_DATA, takes
 from framework_compare.plan.settings import DEFAULTS
 
 
-@takes("python", "index")
+@takes("python", "index", *OF_DATA)
 def inspect(
     python: dict[str, str],
     index: dict[str, str],
@@ -21,23 +21,35 @@ def inspect(
             help="FILE.py:FUNCTION, FILE.onnx, FILE.keras, torchvision:NAME, timm:NAME, or a registered name."
         ),
     ],
+    data: Annotated[
+        str | None, typer.Argument(help="A file of arrays or a table, or a folder of text, that the model is for.")
+    ] = None,
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
     num_classes: Annotated[int | None, typer.Option(help="Give it a head for so many classes.")] = None,
+    **of_data: Any,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
     from framework_compare import registry
+    from framework_compare.datasets.resolve import own_data
     from framework_compare.importing import inspection
-    from framework_compare.importing.imports import resolve
+    from framework_compare.importing.imports import are_own, resolve
     from framework_compare.importing.tracing import Tracer
     from framework_compare.plan import planning
+    from framework_compare.study.request import Request
 
     planning.check_setting("image_size", image_size)
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
-    names, imported = resolve(model, image_size, tracer=Tracer(python, index, _say))
+    request = Request.of([], model, dataset=data, **of_data)
+    own = own_data(request.dataset, *request.data_options(), are_own(model))
+    tasks, tracer = own.tasks if own else (), Tracer(python, index, _say)
+    names, imported = resolve(model, image_size, None, tracer, tasks, request.model_output)
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):
-        graph = planning.build_graph(name, DEFAULTS)
+        arrays = planning.of_own(own, name) if own else None
+        if arrays is not None:
+            print("\n".join(arrays.remarks()))
+        graph = planning.build_graph(name, DEFAULTS, arrays.task if arrays else None)
     else:
         known: Any = {} if num_classes is None and imported else {"num_classes": num_classes or DEFAULTS.num_classes}
         graph = registry.load(registry.MODELS[name].build)(image_size=image_size, **known)

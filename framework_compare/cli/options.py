@@ -185,6 +185,8 @@ OPTIONS: dict[str, Option] = {
         float, "Of your data: the share that validates, where there is no such part. Default: 0.2.", None
     ),
     "normalize": Option(str, _NORMALIZE, None, words=("none", "standard", "minmax")),
+    "window": Option(int, "Of your text: tokens of a sample. Default: 128.", None),
+    "tokenizer": Option(str, "Of your text: the JSON file of a tokenizer, in place of bytes.", None, metavar="FILE"),
     "model_output": Option(
         str, "Of your model: the output that is trained, a key or a number. Default: the first.", None
     ),
@@ -228,7 +230,7 @@ OPTIONS: dict[str, Option] = {
     "slurm": Option(list[str], _SLURM, None, lambda given: pairs("--slurm", given, _SBATCH)),
 }
 ENVIRONMENTS = ("python", "index")
-OF_DATA = ("inputs", "target", "validation", "normalize", "model_output")
+OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer", "model_output")
 LIMITS = ("timeout_s", "phase_timeout_s", "silence_timeout_s", "memory_limit")
 # Panels of `--help`, in this order.
 PANELS: dict[str, tuple[str, ...]] = {

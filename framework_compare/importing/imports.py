@@ -94,10 +94,11 @@ def _imported(model: Any, asked: Asked, weights: str | None, tracer: Tracer) -> 
 
 def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> ImportedModel:
     graph = next(iter(traced.graphs.values()))
+    unit = graph.task.unit
     if graph.task.loss == "cross_entropy" and graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
         raise UsageError(
-            f"{text}: it gives {graph.num_classes} number for each {graph.task.unit}; allowed: a logit for each of at least"
-            " 2 classes"
+            f"{text}: it gives {graph.num_classes} number for {'an image' if unit == 'image' else f'a {unit}'}; allowed: a"
+            " logit for each of at least 2 classes"
         )
     level = traced.level
     if level is not None and not level.passed:

@@ -51,6 +51,8 @@ class Options(Settings, LimitOptions, total=False):
     target: str | Sequence[str] | None
     validation: float | None
     normalize: str | None
+    window: int | None
+    tokenizer: str | None
     model_output: str | None
     python: Mapping[str, str] | None
     index: Mapping[str, str] | None
@@ -93,7 +95,7 @@ class Request:
         verdicts are over runs: one run gives figures only.
     limit: use this many images, drawn by class and seed.
     classes: class folders, in this order; all by default.
-    inputs, target, validation, normalize: how own data are read, as `datasets.own.DataOptions` has them.
+    inputs, target, validation, normalize, window, tokenizer: how own data are read, as `datasets.own.DataOptions` has them.
     model_output: the output of your model that is trained, a key or a number; default: the first.
     on_bad_image: "fail" refuses a data set with an image that does not decode, "skip" leaves it out and counts it.
     python: framework -> interpreter that already has it, instead of a managed environment.
@@ -142,6 +144,8 @@ class Request:
     target: str | Sequence[str] | None = None
     validation: float | None = None
     normalize: str | None = None
+    window: int | None = None
+    tokenizer: str | None = None
     model_output: str | None = None
     python: Mapping[str, str] | None = None
     index: Mapping[str, str] | None = None
@@ -171,7 +175,7 @@ class Request:
 
     def data_options(self) -> tuple[DataOptions, list[str]]:
         """Return how own data are read, and the names of those options that were given."""
-        asked = [name for name in ("inputs", "target", "validation", "normalize") if getattr(self, name) is not None]
+        asked = [name for name in OF_DATA if getattr(self, name) is not None]
         loss, seed = self.settings.get("loss_function"), self.settings.get("seed", 0)
         given = {name: getattr(self, name) for name in asked}
         first = seed[0] if isinstance(seed, (list, tuple)) and seed else seed
@@ -207,4 +211,5 @@ class Request:
         return Budget.of(*budget, len(cells)) if budget else Product(sample_s)
 
 
+OF_DATA = ("inputs", "target", "validation", "normalize", "window", "tokenizer")
 FIELDS = tuple(field.name for field in dataclasses.fields(Request) if field.name != "settings")

@@ -22,7 +22,7 @@ class Validation:
     def measure(self) -> Dict[str, Optional[float]]:
         """Loss and metrics of the task by name; None where one cannot be computed."""
         trainer = self._trainer
-        outputs = [trainer.forward(trainer.adopt(inputs[0], target)) for inputs, target in self._pipeline.epoch(1)]
+        outputs = [trainer.forward(trainer.adopt(inputs, target)) for inputs, target in self._pipeline.epoch(1)]
         split = self._split
         found = quality.evaluate(
             split.task, np.concatenate(outputs), split.target, extras=split.extras, facts=split.facts

@@ -122,8 +122,7 @@ def _with_one_output(torch: Any, module: Any, output: str, task: Task) -> Any:
             super().__init__()
             self.module = module
 
-        def forward(self, given: Any) -> Any:
-            given = given if isinstance(given, tuple) else (given,)
+        def forward(self, *given: Any) -> Any:
             if integers:
                 given = tuple(
                     one if one.is_floating_point() or one.dtype == torch.bool else one.long() for one in given

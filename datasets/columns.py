@@ -81,7 +81,7 @@ class Source:
             raise DataError(f"{self.where}: {name} holds whole numbers beyond 64 bits; write them as floats")
         what = "is empty" if not str(array[bad]).strip() else f"is {str(array[bad])[:20]!r}"
         raise DataError(
-            f"{self._place(bad, split)}: {name} {what}, not a number; mend or remove the row, or name inputs without {name}"
+            f"{self._place(bad, split)}: {name} {what}, not a number; fix or remove the row, or name inputs without {name}"
         )
 
 

@@ -179,7 +179,7 @@ def test_what_a_power_cut_left_of_a_part_on_its_node_is_thrown_away(planned, tmp
     os.truncate(left, 20_000)
     lines = Lines()
     run_part(folder, 1, lines)
-    assert "had measured on this node is damaged; it begins anew" in " ".join(lines.lines)
+    assert "had measured on this node is damaged; restarting it" in " ".join(lines.lines)
     assert absorb(folder) == (["part 1: 2 ok"], {})
 
 
@@ -440,7 +440,7 @@ def test_slurm_without_its_commands_says_what_is_lacking(monkeypatch, tiny, pict
 
 def test_a_worker_ended_by_sigterm_from_outside_is_interrupted():
     verdict = judge(None, Evidence(-15, "epochs", "log"))
-    assert verdict.status == "interrupted" and "in phase epochs by SIGTERM from outside" in verdict.reason
+    assert verdict.status == "interrupted" and "in phase epochs by an external SIGTERM" in verdict.reason
 
 
 def test_one_timing_at_a_time_on_a_node():
@@ -456,7 +456,7 @@ def test_one_timing_at_a_time_on_a_node():
         lines, began = [], time.monotonic()
         with one_timing.one_timing(lines.append):
             waited = time.monotonic() - began
-        assert waited > 0.5 and len(lines) == 1 and "another comparison is being timed" in lines[0]
+        assert waited > 0.5 and len(lines) == 1 and "another comparison is running" in lines[0]
     finally:
         other.kill()
         other.wait()

@@ -154,5 +154,5 @@ def test_a_stop_says_that_epochs_are_stored_only_where_some_are(stored, drawn, t
     with pytest.raises(SystemExit), console.kept_on_interrupt(drawn if stored else tmp_path / "none", watcher):
         raise KeyboardInterrupt
     assert said == [
-        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped; nothing was measured yet"
+        f"stopped; measured epochs are stored in {drawn}" if stored else "stopped before anything was measured"
     ]

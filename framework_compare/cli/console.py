@@ -36,7 +36,7 @@ def kept_on_interrupt(folder: Path, watcher: Watcher) -> Iterator[None]:
     except KeyboardInterrupt:
         stored = (folder / FILE).exists() or any(folder.glob(f"*/{FILE}"))
         watcher.say(
-            f"stopped; measured epochs are stored in {folder}" if stored else "stopped; nothing was measured yet"
+            f"stopped; measured epochs are stored in {folder}" if stored else "stopped before anything was measured"
         )
         sys.exit(130)
 
@@ -57,7 +57,7 @@ def announce(forecasts: Sequence["Forecast"], say: Callable[[str], None], yes: b
     low, middle, high = (sum(values) for values in zip(*(one.seconds for one in forecasts)))
     runs = sum(one.runs for one in forecasts)
     spread = f"{length(low)} to {length(high)}"
-    say(f"{runs} runs, about {length(middle)} ({spread}); environments and data sets come on top")
+    say(f"{runs} runs, about {length(middle)} ({spread}); plus environments and data sets")
     if middle > ASKED_S and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm("Start?", abort=True, err=True)
 

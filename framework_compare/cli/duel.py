@@ -29,13 +29,13 @@ def duel(
     model: Annotated[str, typer.Argument(help="The model that both train; of two models, the framework.")],
     data: Annotated[str | None, typer.Argument(help="A folder of images, or a name that `list` shows.")] = None,
     max_slowdown: Annotated[
-        str | None, typer.Option(help="How much longer B may take than A, such as 5%: sets the exit code.")
+        str | None, typer.Option(help="How much longer B may take than A, such as 5%; sets the exit code.")
     ] = None,
     allow_inconclusive: Annotated[
-        bool, typer.Option("--allow-inconclusive", help="Exit with 0, too, where the limit cannot be decided.")
+        bool, typer.Option("--allow-inconclusive", help="Exit with 0 also where the limit cannot be decided.")
     ] = False,
-    blocks: Annotated[int, typer.Option(help="Sets of fresh workers.")] = 8,
-    sample: Annotated[str, typer.Option(help="What is measured of each competitor in a block.")] = "3.5s",
+    blocks: Annotated[int, typer.Option(help="Blocks, each with fresh workers.")] = 8,
+    sample: Annotated[str, typer.Option(help="Measured time per competitor and block.")] = "3.5s",
     quiet: bool = False,
     json: bool = False,
     dry_run: bool = False,

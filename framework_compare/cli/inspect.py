@@ -25,7 +25,7 @@ def inspect(
         str | None, typer.Argument(help="A file of arrays or a table, or a folder of text, that the model is for.")
     ] = None,
     image_size: Annotated[int, typer.Option(help="Height and width in pixels.")] = DEFAULTS.image_size,
-    num_classes: Annotated[int | None, typer.Option(help="Give it a head for so many classes.")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Replace its head with one for this many classes.")] = None,
     **of_data: Any,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""

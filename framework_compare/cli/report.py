@@ -91,7 +91,7 @@ def figure(
     models: Annotated[Optional[str], typer.Option(help=_ONLY)] = None,
     view: Annotated[
         str,
-        typer.Option(help=f"Another way to look at it: {_views()}.", autocompletion=_view_names, show_default=False),
+        typer.Option(help=f"Another view: {_views()}.", autocompletion=_view_names, show_default=False),
     ] = "",
 ) -> None:
     """Write one figure of a study for a paper, with its caption beside it as a text file."""

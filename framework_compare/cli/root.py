@@ -201,7 +201,7 @@ def ladder(
         typer.Option(help='A rung, "NAME: SETTING=VALUE, ..."; repeat it for more. A published ladder has its own.'),
     ] = None,
     one_at_a_time: Annotated[
-        bool, typer.Option("--one-at-a-time", help="Each rung changes the base alone, not the rung before.")
+        bool, typer.Option("--one-at-a-time", help="Each rung changes the base, not the previous rung.")
     ] = False,
     **request: Any,
 ) -> None:
@@ -304,15 +304,15 @@ def show(
             autocompletion=_tables,
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help=r"Of --style latex: what \ref names.")] = None,
+    label: Annotated[str | None, typer.Option(help="LaTeX label (latex style only).")] = None,
     caption: Annotated[
-        str | None, typer.Option(help="Of --style latex: in place of the one with the settings.")
+        str | None, typer.Option(help="LaTeX caption (latex style only); default: one with the settings.")
     ] = None,
     no_notes: Annotated[
-        bool, typer.Option("--no-notes", help="Of --style latex: no verdicts and notes below the table.")
+        bool, typer.Option("--no-notes", help="No verdicts and notes below the table (latex style only).")
     ] = False,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Of two studies, only the cells that became slower, faster or failed.")
+        bool, typer.Option("--changed", help="With two studies: only the cells that became slower, faster or failed.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the study as one JSON document.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print its request as a file for `run --from`.")] = False,
@@ -331,7 +331,7 @@ def show(
         for what, given in beside.items():
             if given:
                 raise UsageError(
-                    f"--json and --toml are of one whole study, received {what}; allowed: one of them, by itself"
+                    f"--json and --toml print one whole study; received {what}; allowed: one of them, alone"
                 )
         result = Comparison.load(folder)
         print(result.to_json() if json else result.to_toml(), end="")
@@ -339,7 +339,7 @@ def show(
         return
     if label is not None or caption is not None or no_notes:
         if style != "latex" or other is not None:
-            raise UsageError("--label, --caption and --no-notes are of one study in LaTeX; allowed: with --style latex")
+            raise UsageError("--label, --caption and --no-notes need one study and --style latex")
         result = Comparison.load(folder)
         print(result.table(table or "time").to_latex(label, caption, notes=not no_notes), end="")
         console.print_damage(result)
@@ -348,7 +348,7 @@ def show(
         studies.show_two(*names.find_two(study, other), style, changed)
         return
     if changed:
-        raise UsageError("--changed is of two studies; allowed: with a second study")
+        raise UsageError("--changed needs two studies; name a second one")
     if table is not None and table not in ("kinds", *KINDS):
         raise UnknownNameError("table", table, ("kinds", *KINDS))
     if table is None and studies.show_sweep(folder, style):

@@ -99,9 +99,7 @@ def overhead(
     frameworks: list[str],
     models: list[str],
     dataset: list[str],
-    rates: Annotated[
-        str, typer.Option(help="Readings per second, comma-separated; 0 is what the others cost more than.")
-    ] = "0,1,10,100",
+    rates: Annotated[str, typer.Option(help="Readings per second, comma-separated; 0 is the baseline.")] = "0,1,10,100",
     repeats: Annotated[int, typer.Option(help="Runs at each rate, in turns.")] = REPEATS,
     **request: Any,
 ) -> None:

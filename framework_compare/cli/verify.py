@@ -57,7 +57,7 @@ def verify(
     verdicts = ladder.verify(fresh=fresh, folder=keep, where=ladder.Where(python, index), say=_say, **request)
     print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     if all(one.status in (UNSUPPORTED, NOT_INSTALLED) for one in verdicts):
-        print("framework-compare: nothing was proved; the notes above say what is missing", file=sys.stderr)
+        print("framework-compare: nothing was verified; the notes above say what is missing", file=sys.stderr)
     if not all_hold(verdicts):
         raise typer.Exit(1)
 
@@ -87,7 +87,7 @@ def _verify_study(study: Path, index: Dict[str, str], fresh: bool, trust: bool, 
     if verdicts:
         print(renderers.RENDERERS[style](parity_tables.parity_table(verdicts)))
     else:
-        _say(f"{study}: no cell was checked; verdicts that it has stay (--fresh checks them again)")
+        _say(f"{study}: no cell was checked; existing verdicts are kept (--fresh checks them again)")
     for reason in reasons:
         _say(reason)
     if reasons or (verdicts and not all_hold(verdicts)):

@@ -24,7 +24,7 @@ _NETWORK = re.compile(r"Failed to fetch|error sending request|timed out")
 _SETTINGS = "pip's settings (`pip config list`) or uv's variables"
 _REMEDIES = (  # by what uv says
     (r"No space left", f"free disk space or set ${CACHE_VARIABLE} to a folder on a larger disk"),
-    (_OTHER_FILE, f"name an index that has the file that is pinned, in {_SETTINGS}; that sum is not to be changed"),
+    (_OTHER_FILE, f"name an index that has the pinned file, in {_SETTINGS}; do not change the hash"),
     (_NETWORK.pattern, f"check the network and {_SETTINGS}"),
     (_NO_BUILD, f"name an index or find-links folder that has it, in {_SETTINGS} or by the `index` option"),
 )
@@ -78,8 +78,8 @@ def _fill(uv: _Uv, plan: Plan, index: str | None, say: Callable[[str], None]) ->
         except _Failed as failure:
             if _OTHER_FILE in str(failure):
                 raise
-            say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, does not serve ({failure})")
-    say(f"{plan.framework}: no index has its build for CPUs; installing the one for GPUs, several GB")
+            say(f"{plan.framework}: its index of CPU builds, {plan.default_index}, is not reachable ({failure})")
+    say(f"{plan.framework}: no index has its CPU build; installing the GPU build, several GB")
     uv.install(plan.larger)
     return None
 
@@ -133,7 +133,7 @@ class _Uv:
         except _Failed as failure:
             if not _NETWORK.search(str(failure)):
                 raise
-            self.say(f"{self.plan.framework}: {failure}; trying with what uv's cache has")
+            self.say(f"{self.plan.framework}: {failure}; trying uv's cache")
             try:
                 self._run(*arguments, "--offline")
             except _Failed:

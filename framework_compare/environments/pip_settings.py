@@ -64,7 +64,7 @@ def read() -> PipSettings:
         parser.read(_files(), encoding="utf-8")
     except (configparser.Error, UnicodeError) as error:
         why = " ".join(str(error).split())
-        raise Unavailable(f"pip's settings cannot be read ({why})", "mend that file (`pip config debug`)") from None
+        raise Unavailable(f"pip's settings cannot be read ({why})", "fix that file (`pip config debug`)") from None
     options: dict[str, str] = {}
     for section in ("global", "install"):
         if parser.has_section(section):

@@ -97,8 +97,8 @@ def _made(stem: str, text: str, traced: Traced, asked: Asked, weights: str) -> I
     unit = graph.task.unit
     if graph.task.loss == "cross_entropy" and graph.num_classes < 2:  # whose cross-entropy is 0 whatever the weights
         raise UsageError(
-            f"{text}: it gives {graph.num_classes} number for {'an image' if unit == 'image' else f'a {unit}'}; allowed: a"
-            " logit for each of at least 2 classes"
+            f"{text}: it gives {graph.num_classes} number for {'an image' if unit == 'image' else f'a {unit}'}; allowed: one"
+            " logit per class, at least 2"
         )
     level = traced.level
     if level is not None and not level.passed:

@@ -46,7 +46,7 @@ def by_model(models: Sequence[str], dataset: DataSets | None) -> dict[str, list[
             )
     for one in listed:
         if not any(one in own for own in chosen.values()):
-            raise UsageError(f"data set {one!r} is for none of the models {', '.join(models)}; leave it out")
+            raise UsageError(f"data set {one!r} is not used by any of the models {', '.join(models)}; leave it out")
     return chosen
 
 

@@ -125,7 +125,7 @@ REFUSED = {
 def test_a_network_of_a_user_is_the_same_function() -> None:
     _, (model,) = resolve(f"{NET}:build", 32)
     assert isinstance(model, ImportedModel) and model.level is not None and model.level.passed
-    assert model().parameter_count() == 1031 and "18 parameters are left out" in model.notes[0]
+    assert model().parameter_count() == 1031 and "18 parameters are removed" in model.notes[0]
     assert model.notes[1] == "it gives 2 outputs; the first is trained"
     assert resolve(f"{NET}:build", 32)[0] == model.name
 

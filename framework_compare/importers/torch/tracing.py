@@ -341,7 +341,7 @@ def _check_finite(exact: Mapping[str, np.ndarray], name: str) -> None:
     for mode in ("evaluation", "training"):
         if not np.isfinite(exact[mode]).all():
             raise UsageError(
-                f"its {name} in {mode} are not all finite for normally distributed inputs, in float64; mend its weights or"
+                f"its {name} in {mode} are not all finite for normally distributed inputs, in float64; fix its weights or"
                 " its forward first"
             )
 

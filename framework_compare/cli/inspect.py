@@ -29,10 +29,8 @@ def inspect(
     **of_data: Any,
 ) -> None:
     """Show layers, parameters and MACs of a model, and what is missing in which framework; nothing is trained."""
-    from framework_compare import registry
-    from framework_compare.datasets.resolve import own_data
+    from framework_compare import api, registry
     from framework_compare.importing import inspection
-    from framework_compare.importing.imports import are_own, resolve
     from framework_compare.importing.tracing import Tracer
     from framework_compare.plan import planning
     from framework_compare.study.request import Request
@@ -40,10 +38,8 @@ def inspect(
     planning.check_setting("image_size", image_size)
     if num_classes is not None:
         planning.check_setting("num_classes", num_classes)
-    request = Request.of([], model, dataset=data, **of_data)
-    own = own_data(request.dataset, *request.data_options(), are_own(model))
-    tasks, tracer = own.tasks if own else (), Tracer(python, index, _say)
-    names, imported = resolve(model, image_size, None, tracer, tasks, request.model_output)
+    request = Request.of([], model, dataset=data, image_size=image_size, **of_data)
+    own, names, imported = api.with_own(request, Tracer(python, index, _say))
     (name,) = planning.find_models(names)
     if registry.of_arrays(name):
         arrays = planning.of_own(own, name) if own else None

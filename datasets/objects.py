@@ -42,7 +42,7 @@ def _arrays(given: Any, where: str) -> dict[str, np.ndarray]:
     if isinstance(given, Mapping):
         return {str(name): _array(array, str(name), where) for name, array in given.items()}
     if isinstance(given, (tuple, list)) and len(given) == 2:
-        if all(isinstance(part, (tuple, list)) and len(part) == 2 and _is_array(part[0]) for part in given):
+        if all(isinstance(part, (tuple, list)) and len(part) == 2 and all(map(_is_array, part)) for part in given):
             parts = zip(("train", "test"), given)  # as keras.datasets gives them
             return {f"{n}_{part}": _array(a, n, where) for part, pair in parts for n, a in zip(("x", "y"), pair)}
         if _is_array(given[0]) and _is_array(given[1]):

@@ -230,12 +230,10 @@ def _as_field(
                 f"{source.where}: {name} holds whole numbers from {low} to {high}; allowed for tokens: 0 to {2**31 - 2};"
                 " save other numbers as floats, or normalize them"
             )
-        notes.append(f"{name} is read as tokens of {high + 1} kinds; save it as floats if it measures")
-        return (
-            Field(name, train.shape[1:], "int32", int(high) + 1),
-            (train.astype(np.int32), held.astype(np.int32)),
-            None,
-        )
+        kinds = source.vocabulary.get(name, int(high) + 1)
+        if name not in source.vocabulary:
+            notes.append(f"{name} is read as tokens of {kinds} kinds; save it as floats if it measures")
+        return Field(name, train.shape[1:], "int32", kinds), (train.astype(np.int32), held.astype(np.int32)), None
     shift, scale = scaling_of(source, name, train, normalize)
     pair = tuple(to_float32(source, name, (part - shift) / scale) for part in parts)
     return Field(name, train.shape[1:]), (pair[0], pair[1]), None

@@ -303,7 +303,7 @@ def test_a_parquet_file_that_is_none_or_has_dates(tmp_path: Path) -> None:
 
 
 BAD_REQUESTS = [
-    (["alexnet", "d.csv", "--target", "y"], "alexnet is for folders of images"),
+    (["alexnet", "d.csv", "--inputs", "a,b"], "alexnet is for folders of images"),
     (["alexnet", "--target", "y"], "target says how arrays and tables are read, and no data are given"),
     (["net.py:build", "d.csv", "e.csv"], "is a second data set"),
     (["net.py:build", "d.csv", "--target", "yy"], "has no target 'yy'"),
